@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The guest's first program: mounts the kernel's file systems, loads the drivers that the command channel needs,
+// and becomes the agent.
+#include "runtime.h"
+
+static void mount_at(const char *type, const char *target)
+{
+	sys2(SYS_mkdir, target, 0755);
+	// A kernel built without one of them (tracefs, say) is no reason to stop.
+	sys5(SYS_mount, type, target, type, 0, 0);
+}
+
+static void complain(const char *what, const char *about, long error)
+{
+	print(2, "init: ");
+	print(2, what);
+	print(2, about);
+	print(2, ": error ");
+	print_number(2, (uint64_t)-error);
+	print(2, "\n");
+}
+
+static void load_module(const char *path)
+{
+	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0);
+	long error = fd < 0 ? fd : sys3(SYS_finit_module, fd, "", 0);
+
+	// A module that is already there (built in, or loaded by another's dependency) does the same service.
+	if (error < 0 && error != -E_EXIST)
+		complain("cannot load ", path, error);
+	if (fd >= 0)
+		sys1(SYS_close, fd);
+}
+
+// One path a line, in the order of loading; written when the initramfs is made.
+static void load_modules(const char *list)
+{
+	static char text[4096];
+	long fd = sys3(SYS_open, list, O_RDONLY | O_CLOEXEC, 0);
+	long size = fd < 0 ? 0 : sys3(SYS_read, fd, text, sizeof(text) - 1);
+	char *line = text;
+
+	for (long i = 0; i < size; i++) {
+		if (text[i] != '\n')
+			continue;
+		text[i] = 0;
+		load_module(line);
+		line = text + i + 1;
+	}
+	if (fd >= 0)
+		sys1(SYS_close, fd);
+}
+
+int program(int argc, char **argv, char **environment)
+{
+	static char *const agent[] = {"/bin/agent", NULL};
+
+	(void)argc;
+	(void)argv;
+	mount_at("proc", "/proc");
+	mount_at("sysfs", "/sys");
+	mount_at("devtmpfs", "/dev");
+	mount_at("debugfs", "/sys/kernel/debug");
+	mount_at("tracefs", "/sys/kernel/tracing");
+	load_modules("/etc/modules");
+	complain("cannot start ", agent[0], sys3(SYS_execve, agent[0], agent, environment));
+	return 1;
+}

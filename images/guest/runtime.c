@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// See runtime.h.
+#include "runtime.h"
+
+#ifdef __i386__
+long syscall5(long number, long a, long b, long c, long d, long e)
+{
+	long result;
+
+	__asm__ volatile("int $0x80"
+			 : "=a"(result)
+			 : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e)
+			 : "memory");
+	return result;
+}
+
+__asm__(".globl _start\n"
+	"_start:\n"
+	"	xorl %ebp, %ebp\n"
+	"	movl %esp, %eax\n"
+	"	andl $-16, %esp\n"
+	"	subl $12, %esp\n"
+	"	pushl %eax\n"
+	"	call start_program\n");
+#else
+long syscall5(long number, long a, long b, long c, long d, long e)
+{
+	long result;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+__asm__(".globl _start\n"
+	"_start:\n"
+	"	xorl %ebp, %ebp\n"
+	"	movq %rsp, %rdi\n"
+	"	andq $-16, %rsp\n"
+	"	call start_program\n");
+#endif
+
+__attribute__((used, noreturn)) void start_program(long *stack)
+{
+	int argc = (int)stack[0];
+	char **argv = (char **)(stack + 1);
+
+	exit_program(program(argc, argv, argv + argc + 1));
+}
+
+void exit_program(int status)
+{
+	for (;;)
+		sys1(SYS_exit_group, status);
+}
+
+// The compiler may call these two by name for structure copies and initialisers.
+void *memcpy(void *to, const void *from, size_t size)
+{
+	unsigned char *t = to;
+	const unsigned char *f = from;
+
+	__asm__ volatile("rep movsb" : "+D"(t), "+S"(f), "+c"(size) : : "memory");
+	return to;
+}
+
+void *memset(void *to, int byte, size_t size)
+{
+	unsigned char *t = to;
+
+	__asm__ volatile("rep stosb" : "+D"(t), "+c"(size) : "a"(byte) : "memory");
+	return to;
+}
+
+size_t text_length(const char *text)
+{
+	size_t n = 0;
+
+	while (text[n])
+		n++;
+	return n;
+}
+
+int text_equal(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+long write_all(int fd, const void *data, size_t size)
+{
+	const char *p = data;
+
+	while (size) {
+		long n = sys3(SYS_write, fd, p, size);
+
+		if (n == -E_INTR)
+			continue;
+		if (n < 0)
+			return n;
+		p += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+void print(int fd, const char *text)
+{
+	write_all(fd, text, text_length(text));
+}
+
+uint64_t divide(uint64_t value, uint32_t divisor, uint32_t *remainder)
+{
+#ifdef __i386__
+	uint32_t high = (uint32_t)(value >> 32), low = (uint32_t)value, quotient_high, quotient_low, rest;
+
+	__asm__("divl %4" : "=a"(quotient_high), "=d"(rest) : "0"(high), "1"(0), "r"(divisor));
+	__asm__("divl %4" : "=a"(quotient_low), "=d"(rest) : "0"(low), "1"(rest), "r"(divisor));
+	if (remainder)
+		*remainder = rest;
+	return (uint64_t)quotient_high << 32 | quotient_low;
+#else
+	if (remainder)
+		*remainder = (uint32_t)(value % divisor);
+	return value / divisor;
+#endif
+}
+
+void print_number(int fd, uint64_t value)
+{
+	char digits[21];
+	size_t at = sizeof(digits);
+
+	digits[--at] = 0;
+	do {
+		uint32_t digit;
+
+		value = divide(value, 10, &digit);
+		digits[--at] = (char)('0' + digit);
+	} while (value);
+	print(fd, digits + at);
+}
+
+long parse_number(const char *text)
+{
+	long value = 0;
+
+	if (!*text)
+		return -1;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9' || value > 200000000)
+			return -1;
+		value = value * 10 + (*text - '0');
+	}
+	return value;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which function does an address lie in, and where is that function's entry? */
+#include <linux/ftrace.h>
+#include <linux/kallsyms.h>
+#include <asm/ibt.h>
+
+#include "function.h"
+#include "ksym.h"
+
+/* Where the call to ftrace is, as a nop or live; 0 where the function has none. */
+static unsigned long find_ftrace_nop(unsigned long start)
+{
+#ifdef CONFIG_DYNAMIC_FTRACE
+	typeof(ftrace_location) *location = KSYM(ftrace_location);
+
+	return location ? location(start) : 0;
+#else
+	return 0;
+#endif
+}
+
+bool find_function(unsigned long address, struct function *function)
+{
+	typeof(kallsyms_lookup_size_offset) *lookup = KSYM(kallsyms_lookup_size_offset);
+	unsigned long size, offset, nop;
+
+	if (!lookup || !lookup(address, &size, &offset))
+		return false;
+
+	function->start = address - offset;
+	function->end = function->start + size;
+	function->entry = function->start;
+	if (is_endbr(*(u32 *)function->entry))
+		function->entry += sizeof(u32);
+	nop = find_ftrace_nop(function->start);
+	if (nop)
+		function->entry = nop + MCOUNT_INSN_SIZE;
+	return true;
+}

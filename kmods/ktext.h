@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How does a module write kernel text that other CPUs may be running? */
+#ifndef LAB_KTEXT_H
+#define LAB_KTEXT_H
+
+#include <linux/types.h>
+#include <asm/text-patching.h>
+
+/* -EOPNOTSUPP where this kernel lacks what the functions below need. May sleep. */
+int ktext_init(void);
+
+/* The kernel's own lock on patching text; everything that writes text takes it. */
+void ktext_lock(void);
+void ktext_unlock(void);
+
+/*
+ * Replaces five bytes that begin with a whole instruction, safely for CPUs that
+ * come to that instruction meanwhile: they jump where jump says. For none of
+ * them may be, or return, inside the five bytes. Needs the lock.
+ */
+void ktext_replace(void *addr, const u8 text[JMP32_INSN_SIZE], const u8 jump[JMP32_INSN_SIZE]);
+
+/* Writes text of a module that no CPU is running. Takes the lock. */
+void ktext_copy(void *addr, const void *text, size_t size);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How does a module say why it refuses a probe point? */
+#ifndef LAB_REFUSAL_H
+#define LAB_REFUSAL_H
+
+/*
+ * Writes "<module>: <symbol>+0x<offset>: <reason>" into the kernel log and
+ * returns err, so that a check can end with it.
+ */
+int refuse(const char *symbol, unsigned int offset, int err, const char *reason);
+
+/* What an error of register_kprobe() means, in words. */
+const char *kprobe_refusal(int err);
+
+#endif

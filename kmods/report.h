@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What does a probe module tell the host, in /sys/module/<name>/parameters/? */
+#ifndef LAB_REPORT_H
+#define LAB_REPORT_H
+
+#include <linux/kprobes.h>
+#include <linux/moduleparam.h>
+#include <linux/percpu.h>
+#include <linux/sysfs.h>
+
+/* Each module's main file defines one of these; report.c serves it. */
+struct report {
+	/* The registration that the address and the misses are read from. */
+	const struct kprobe *kp;
+	/* Sends hits to the counting handler or to the no-op one; touches nothing else. */
+	void (*select_handler)(bool counting);
+};
+
+extern const struct report report;
+
+DECLARE_PER_CPU(unsigned long, report_hits);
+
+/*
+ * For counting handlers, wherever they run. One instruction on the CPU's own
+ * counter: no hit is lost to another CPU, an interrupt or an NMI.
+ */
+static __always_inline void count_hit(void)
+{
+	this_cpu_inc(report_hits);
+}
+
+/* A read-only parameter: the format and the values of one line. */
+#define REPORT_VALUE(name, format, ...)						\
+static int report_get_##name(char *line, const struct kernel_param *param)	\
+{										\
+	return sysfs_emit(line, format "\n", __VA_ARGS__);			\
+}										\
+static const struct kernel_param_ops report_ops_##name = {			\
+	.get = report_get_##name,						\
+};										\
+module_param_cb(name, &report_ops_##name, NULL, 0444)
+
+#endif

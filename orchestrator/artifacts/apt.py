@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages of any architecture from the host's own apt sources, without root and without changing the host.
+
+apt works in a private root here: its lists, its status and its archives are ours, while the sources, the keys and the
+way to the network are the host's. apt verifies what it downloads against the signed lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.errors import HostError
+from orchestrator.process import Finished, run
+
+_UPDATE_LIMIT = 300.0
+_DOWNLOAD_LIMIT = 1800.0
+_ATTEMPTS = 2
+_PAUSE = 3.0
+"""Seconds before asking again an archive that is being synchronised."""
+
+_DAILY = ("-security", "-updates", "-backports", "-proposed-updates")
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One exact package; ``sha256`` is that of its .deb in the signed lists."""
+
+    name: str
+    architecture: str
+    version: str
+    sha256: str
+    depends: str
+
+    @property
+    def pinned(self) -> str:
+        """The name that apt takes for exactly this package."""
+        return f"{_qualified(self.name, self.architecture)}={self.version}"
+
+
+class NoSuchPackageError(HostError):
+    """None of the host's package suites has a package of that name."""
+
+
+class AptRoot:
+    """A private root for ``apt`` that knows the packages of ``architectures`` (Debian's names, the host's first)."""
+
+    def __init__(self, workshop: Workshop, architectures: Sequence[str]) -> None:
+        self._workshop = workshop
+        self._architectures = tuple(architectures)
+        self._root = workshop.cache.root / "apt" / "-".join(architectures)
+
+    def refresh(self) -> None:
+        """Fetch the package lists. An archive in mid-synchronisation is asked again, then left to its main suite.
+
+        What counts in the end is whether a package can be had, not whether every list could: see ``show``.
+        """
+        self._workshop.need_network("the package lists of the host's suites")
+        self._workshop.say(f"fetching the package lists ({', '.join(self._architectures)})")
+        self._prepare()
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(_PAUSE)
+            finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+            if finished.status == 0:
+                return
+        self._workshop.say("some package lists are incomplete just now; trying the main suites alone")
+        self._keep_main_suites()
+        self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+
+    def show(self, name: str, architecture: str) -> Package:
+        """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
+        if not _NAME.fullmatch(name):
+            raise NoSuchPackageError(f"{name!r} is no package name")
+        finished = self._apt("apt-cache", "show", "--no-all-versions", _qualified(name, architecture), time_limit=60)
+        fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", finished.stdout.split("\n\n")[0], re.MULTILINE))
+        version, sha256 = fields.get("Version", ""), fields.get("SHA256", "")
+        if finished.status != 0 or not _VERSION.fullmatch(version) or not _SHA256.fullmatch(sha256):
+            raise NoSuchPackageError(
+                f"the host's package suites have no {name} for {architecture}", detail=finished.complaint()
+            )
+        return Package(name, architecture, version, sha256, fields.get("Depends", ""))
+
+    def download(self, packages: Sequence[Package], into: Path) -> list[Path]:
+        """Fetch the packages' .deb files into a folder, verified by apt, in the order asked for."""
+        self._workshop.need_network(", ".join(p.pinned for p in packages))
+        into.mkdir(parents=True, exist_ok=True)
+        files = []
+        for package in packages:
+            self._workshop.say(f"fetching {package.name} {package.version}")
+            finished = self._apt("apt-get", "download", package.pinned, time_limit=_DOWNLOAD_LIMIT, cwd=into)
+            found = sorted(into.glob(f"{package.name}_*.deb"))
+            if finished.status != 0 or len(found) != 1:
+                hint = "check the host's network and its apt sources: apt-get update"
+                raise HostError(f"apt could not fetch {package.pinned}", detail=finished.complaint(), hint=hint)
+            files.append(found[0])
+        return files
+
+    def _prepare(self) -> None:
+        # Lists of an earlier day, or of sources that the host no longer has, are not worth keeping.
+        shutil.rmtree(self._root, ignore_errors=True)
+        for folder in ("state/lists/partial", "cache/archives/partial"):
+            (self._root / folder).mkdir(parents=True, mode=0o700)
+        (self._root / "state/status").touch()
+        root = self._root.as_posix()
+        lines = [
+            # What the host's own configuration runs after an update would work on the host's own cache.
+            *(f"#clear {hooks};" for hooks in ("APT::Update::Pre-Invoke", "APT::Update::Post-Invoke")),
+            *(f"#clear {hooks};" for hooks in ("APT::Update::Post-Invoke-Success", "DPkg::Post-Invoke")),
+            "#clear APT::Architectures;",
+            "#clear Acquire::IndexTargets::deb::Contents-deb;",
+            f'Dir::State "{root}/state";',
+            f'Dir::State::status "{root}/state/status";',
+            f'Dir::Cache "{root}/cache";',
+            f'APT::Architecture "{self._architectures[0]}";',
+            *(f'APT::Architectures:: "{name}";' for name in self._architectures),
+            'APT::Sandbox::User "";',
+            'Acquire::Languages "none";',
+        ]
+        with contextlib.suppress(FileNotFoundError):
+            lines.insert(0, Path("/etc/apt/apt.conf").read_text())
+        (self._root / "settings.conf").write_text("\n".join(lines) + "\n")
+        # apt reads $APT_CONFIG first and Dir::Etc::main last; only there can settings of the host be cleared.
+        (self._root / "first.conf").write_text(f'Dir::Etc::main "{root}/settings.conf";\n')
+
+    def _keep_main_suites(self) -> None:
+        """Use a copy of the host's sources without the suites that change every day."""
+        sources = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+        parts = self._root / "sources.list.d"
+        parts.mkdir()
+        for source in sources:
+            if source.is_file() and source.suffix in (".list", ".sources"):
+                text = source.read_text()
+                kept = main_suites_of_list(text) if source.suffix == ".list" else main_suites_of_stanzas(text)
+                (parts / source.name).write_text(kept)
+        with (self._root / "settings.conf").open("a") as settings:
+            settings.write(f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{parts}";\n')
+
+    def _apt(self, program: str, *arguments: str, time_limit: float, cwd: Path | None = None) -> Finished:
+        environment = {"APT_CONFIG": str(self._root / "first.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+        return run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
+
+
+def _qualified(name: str, architecture: str) -> str:
+    return name if architecture == "all" else f"{name}:{architecture}"
+
+
+def _changes_daily(suite: str) -> bool:
+    return suite.rstrip("/").removesuffix("/updates").endswith(_DAILY)
+
+
+def main_suites_of_list(text: str) -> str:
+    """A one-line-style source list (``deb [options] uri suite components``) without the suites that change daily."""
+    kept = []
+    for line in text.splitlines():
+        words = re.sub(r"\[[^]]*\]", "", line.partition("#")[0]).split()
+        if len(words) >= 3 and not _changes_daily(words[2]):
+            kept.append(line)
+    return "".join(f"{line}\n" for line in kept)
+
+
+def main_suites_of_stanzas(text: str) -> str:
+    """A deb822-style source list without the suites that change daily; a stanza left with none is dropped."""
+    kept = []
+    for stanza in re.split(r"\n[ \t]*\n", text):
+        found = re.search(r"^Suites:(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE | re.IGNORECASE)
+        suites = [suite for suite in found[1].split() if not _changes_daily(suite)] if found else []
+        if found and suites:
+            kept.append(stanza[: found.start()] + f"Suites: {' '.join(suites)}" + stanza[found.end() :])
+    return "\n\n".join(kept) + "\n"

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel's own modules that a guest needs before anything else, in the order of loading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from orchestrator.errors import LabError
+
+
+def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
+    """The files of the modules ``wanted`` and of all they depend on, each after what it depends on.
+
+    ``modules`` is a kernel's ``lib/modules/RELEASE/kernel``. A module that is not there is built in.
+    Dependencies are the modules' own word (``depends=`` in .modinfo): packages come without modules.dep.
+    """
+    files = {_name(path.name): path for path in modules.rglob("*.ko")}
+    ordered: list[Path] = []
+
+    def add(name: str) -> None:
+        path = files.get(_name(name))
+        if path is None or path in ordered:
+            return
+        for dependency in module_info(path).get("depends", "").split(","):
+            add(dependency)
+        ordered.append(path)
+
+    for name in wanted:
+        add(name)
+    return ordered
+
+
+def module_info(path: Path) -> dict[str, str]:
+    """A module's .modinfo: ``depends``, ``vermagic``, ``license`` and so on. Raises LabError for another file."""
+    try:
+        with path.open("rb") as file:
+            section = ELFFile(file).get_section_by_name(".modinfo")
+            entries = section.data().decode(errors="replace").split("\0") if section is not None else []
+    except (ELFError, OSError) as error:
+        raise LabError(f"{path} is no kernel module ({error})") from None
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def _name(text: str) -> str:
+    return text.removesuffix(".ko").replace("-", "_")

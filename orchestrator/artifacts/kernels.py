@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels ready to boot, with the headers to build modules for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.artifacts import vmlinux
+from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
+from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.errors import HostError, LabError
+
+_CONFIG_LINE = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
+
+    ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module. ``key`` names the
+    exact content; ``packages`` its versions.
+    """
+
+    spec: KernelSpec
+    release: str
+    key: str
+    image: Path
+    modules: Path
+    headers: Path
+    headers_makefile: Path
+    packages: Mapping[str, str]
+    config: Mapping[str, str] = field(repr=False)
+
+    @property
+    def boots_without_firmware(self) -> bool:
+        """Whether ``image`` is an ELF image with a PVH entry."""
+        return self.image.name == "vmlinux"
+
+
+def debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
+    """The newest kernel of ``spec`` in the host's suites, fetched once. Raises HostError where it cannot be had."""
+    artifact = unpacked_packages(workshop, spec.name, spec.arch, lambda apt: _choose(apt, spec))
+    root = artifact.path
+    try:
+        release = next(p.name for p in sorted((root / "lib/modules").iterdir()))
+        headers = root / "usr/src" / f"linux-headers-{release}"
+        common = next(p for p in sorted((root / "usr/src").glob("linux-headers-*-common")))
+        config = dict(_CONFIG_LINE.findall((headers / ".config").read_text()))
+    except (StopIteration, OSError) as error:
+        hint = f"remove it and run again: rm -r '{root}'"
+        raise LabError(f"the unpacked packages of {spec.name} are not whole ({error})", hint=hint) from None
+    compressed = root / "boot" / f"vmlinuz-{release}"
+    image = compressed
+    if config.get("CONFIG_PVH") == "y":
+        image = _uncompressed(workshop, compressed, artifact.key, spec)
+    packages = artifact.inputs["packages"]
+    assert isinstance(packages, dict)
+    return Kernel(
+        spec=spec,
+        release=release,
+        key=artifact.key,
+        image=image,
+        modules=root / "lib/modules" / release / "kernel",
+        headers=headers,
+        headers_makefile=common / "Makefile",
+        packages={name: version for name, (version, _) in packages.items()},
+        config=config,
+    )
+
+
+def _choose(apt: AptRoot, spec: KernelSpec) -> list[Package]:
+    arch = DEBIAN_ARCHITECTURE[spec.arch]
+    try:
+        image = apt.show(_dependency(apt.show(spec.image_package, arch), r"linux-image-[0-9]\S*"), arch)
+        headers = apt.show(_dependency(apt.show(spec.headers_package, arch), r"linux-headers-[0-9]\S*"), arch)
+        common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
+        kbuild = apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST_ARCHITECTURE)
+    except NoSuchPackageError as error:
+        hint = "Debian 12 has it: use a Debian 12 host or container, or add its sources to the host's apt"
+        if spec.arch == "i386":
+            hint += ", or take the 64-bit kernel and CPU: --set kernels=[debian-amd64] --set machines.0.cpu=xeon-e5410"
+        raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=hint) from None
+    return [image, headers, common, kbuild]
+
+
+def _dependency(package: Package, pattern: str) -> str:
+    for alternative in re.split(r"[,|]", package.depends):
+        name = alternative.split("(")[0].strip()
+        if re.fullmatch(pattern, name):
+            return name
+    raise NoSuchPackageError(f"{package.name} {package.version} depends on no package like {pattern}")
+
+
+def _uncompressed(workshop: Workshop, compressed: Path, key: str, spec: KernelSpec) -> Path:
+    """The ELF image in a place of its own, or the compressed one where it cannot be taken out."""
+
+    def build(folder: Path) -> None:
+        workshop.say(f"uncompressing the kernel of {spec.name}")
+        elf = vmlinux.extract(compressed.read_bytes())
+        if elf is not None:
+            (folder / "vmlinux").write_bytes(elf)
+
+    artifact = workshop.cache.obtain("vmlinux", {"kernel": key}, spec.name, build)
+    image = artifact.path / "vmlinux"
+    return image if image.exists() else compressed

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The uncompressed kernel inside a bzImage, which a machine can start without its firmware.
+
+An x86_64 kernel with CONFIG_PVH boots from its ELF image in a third of the time: no BIOS, and no decompression by an
+emulated CPU. Offsets are those of the x86 boot protocol (Documentation/arch/x86/boot.rst, version 2.08 and later).
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+
+_SETUP_SECTORS = 0x1F1
+_MAGIC = (0x202, b"HdrS")
+_VERSION = 0x206
+_PAYLOAD_OFFSET = 0x248
+_PAYLOAD_LENGTH = 0x24C
+_XZ = b"\xfd7zXZ\x00"
+_IMAGE_MAX = 256 << 20
+"""Bytes; a kernel's image has some 60 MB."""
+
+
+def extract(image: bytes) -> bytes | None:
+    """The ELF image in a bzImage, or None where there is none that we can take out (another compression)."""
+    place, magic = _MAGIC
+    if len(image) < 0x250 or image[place : place + 4] != magic:
+        return None
+    (version,) = struct.unpack_from("<H", image, _VERSION)
+    if version < 0x208:
+        return None
+    start = ((image[_SETUP_SECTORS] or 4) + 1) * 512
+    (offset,) = struct.unpack_from("<I", image, _PAYLOAD_OFFSET)
+    (length,) = struct.unpack_from("<I", image, _PAYLOAD_LENGTH)
+    payload = image[start + offset : start + offset + length]
+    if not payload.startswith(_XZ):
+        return None
+    try:
+        elf = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload, _IMAGE_MAX)
+    except lzma.LZMAError:
+        return None
+    return elf if elf.startswith(b"\x7fELF") else None

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The CPU models a guest can have, and how QEMU makes each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from orchestrator.catalog.data import Fact, named, read
+
+
+class CpuIdentity(Fact):
+    """What a guest's ``/proc/cpuinfo`` shows, field by field."""
+
+    vendor_id: str
+    cpu_family: int
+    model: int
+    stepping: int
+    model_name: str
+
+
+class CpuModel(Fact):
+    """A CPU a guest can have. ``qemu`` is the value of ``-cpu`` (one argument)."""
+
+    name: str
+    title: str
+    qemu: str
+    pae: bool
+    long_mode: bool
+    identity: CpuIdentity | None
+
+
+class _Lacking(Fact):
+    long_mode: list[str]
+    pae: list[str]
+
+
+@lru_cache(maxsize=1)
+def cpus() -> Mapping[str, CpuModel]:
+    """Return the catalogue's CPU models by name."""
+    return named(CpuModel, read("cpus.yaml")["cpus"])
+
+
+@lru_cache(maxsize=1)
+def _lacking() -> _Lacking:
+    return _Lacking.model_validate(read("cpus.yaml")["qemu_models_without"])
+
+
+def qemu_cpu(name: str) -> CpuModel:
+    """Return QEMU's own model ``name``. Whether the host's QEMU has it is for the caller to check."""
+    family = re.sub(r"-v[0-9]+$", "", name)  # "qemu32-v1" is a version of "qemu32"
+    return CpuModel(
+        name=name,
+        title=f"QEMU's {name}",
+        qemu=name,
+        pae=family not in _lacking().pae,
+        long_mode=family not in _lacking().long_mode,
+        identity=None,
+    )
+
+
+def cpu(name: str) -> CpuModel:
+    """Return the catalogue's CPU model ``name``, else QEMU's own model of that name."""
+    return cpus().get(name) or qemu_cpu(name)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kinds of probe, how each is made, and what must prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Literal
+
+from orchestrator.catalog.data import Fact, named, read
+
+BASELINE = "none"
+"""The probe kind that is no probe: what every overhead is measured against."""
+
+Mechanism = Literal["none", "int3", "jump", "ftrace", "jmp"]
+Handler = Literal["noop"]
+
+
+class ProbeKind(Fact):
+    """A kind of probe: a mechanism at a point.
+
+    ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
+    ``template`` its module in ``kmods/modules.yaml`` (None: nothing is loaded), ``optimisation`` the value of
+    ``debug.kprobes-optimization`` while it is loaded.
+    """
+
+    name: str
+    title: str
+    column: str | None
+    template: str | None
+    mechanism: Mechanism
+    at: Literal["entry", "after-ftrace-nop"]
+    optimisation: bool
+    handlers: list[Handler]
+
+
+@lru_cache(maxsize=1)
+def probes() -> Mapping[str, ProbeKind]:
+    """Return the probe kinds by name, in the documents' order."""
+    return named(ProbeKind, read("probes.yaml"))

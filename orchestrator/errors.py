@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every expected failure, as one tree; the root decides the exit status.
+
+An error is written for the person who has to act: what happened, where (file and line, or the
+console's last lines), and what to do next. Expected failures never show a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class LabError(Exception):
+    """An expected failure.
+
+    ``what`` is one sentence. ``where`` names a place (``file:line``) or is empty. ``hint`` says what to do.
+    ``detail`` holds further lines to quote as they are: a compiler's words, a console's last lines.
+    """
+
+    exit_status = 1
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "", detail: Sequence[str] = ()) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+        self.detail = tuple(detail)
+
+    def __str__(self) -> str:
+        """The whole message: place and sentence, then the quoted lines, then the hint."""
+        lines = [f"{self.where}: {self.what}" if self.where else self.what]
+        lines += [f"    {line}" for line in self.detail]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(LabError):
+    """The command line or the configuration is wrong; nothing was changed."""
+
+    exit_status = 2
+
+
+class ConfigError(UsageError):
+    """An experiment file, an override or a filter is wrong."""
+
+
+class HostError(LabError):
+    """The host lacks something: a program, a package suite, disk space, a network."""
+
+    exit_status = 3
+
+
+class Interrupted(LabError):
+    """The user or the system asked us to stop (SIGINT, SIGTERM)."""
+
+    exit_status = 130
+
+
+class BuildError(LabError):
+    """A module, kernel or guest program did not build."""
+
+
+class GuestError(LabError):
+    """Something went wrong with a running guest. ``detail`` quotes the console's last lines."""
+
+
+class GuestPanic(GuestError):
+    """The guest's kernel panicked."""
+
+
+class GuestOops(GuestError):
+    """The guest's kernel reported an oops, a BUG or a warning with a stack trace, and went on."""
+
+
+class GuestHang(GuestError):
+    """The guest gave no sign of life within the time limit."""
+
+
+class GuestConnectionLost(GuestError):
+    """The command channel broke while the guest was still running."""
+
+
+class GuestExit(GuestError):
+    """QEMU ended before the guest was asked to."""
+
+
+class CommandTimeout(GuestError):
+    """A command exceeded its time limit and was killed; the guest lives."""
+
+
+class CommandFailed(GuestError):
+    """A command that had to succeed ended with a non-zero status."""
+
+
+class EvidenceError(LabError):
+    """A proof failed: what was measured is not what was meant. The cell fails with this reason."""

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What can this host do for the lab, what is missing, and how does one get it? Nothing is changed or fetched."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
+from orchestrator.host.findings import Finding, Status
+from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
+from orchestrator.paths import cache_dir, lab_dir
+
+MACHINE_TYPE = "pc-i440fx-7.1"  # pinned: the same virtual hardware under every QEMU that has it
+OLDEST_QEMU = (7, 1)  # the first with that machine type
+TESTED_QEMU_MAJOR = 7
+LAST_DEBIAN_WITH_I386_KERNELS = 12  # Debian 13 dropped linux-image-686
+
+# Two Debian kernels with their headers, unpacked, take about 1 GB; the Python environment 0.1 GB.
+DISK_NEEDED_GB = 0.5
+DISK_COMFORTABLE_GB = 2.0
+MEMORY_NEEDED_MB = 512
+MEMORY_COMFORTABLE_MB = 1024
+
+
+def examine() -> list[Finding]:
+    """Examine the host, in the order in which one would repair it. Takes about a second."""
+    findings = [processor(platform.machine(), len(os.sched_getaffinity(0))), *programs()]
+    if shutil.which("qemu-system-x86_64"):
+        findings += qemu()
+    if shutil.which("apt-get"):
+        findings.append(apt())
+    findings += [
+        kernels(platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}),
+        kvm(measure_kvm()),
+        memory(Path("/proc/meminfo").read_text(encoding="ascii")),
+        folder("cache folder", cache_dir(), "ORCHESTRATOR_CACHE"),
+        folder("results folder", lab_dir(), "ORCHESTRATOR_LAB"),
+    ]
+    return findings
+
+
+def _answer(command: Sequence[str]) -> str:
+    """Return what a host's program prints, empty if it fails. It is matched, so it must be in English."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=10, check=True, env=environment)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace")
+
+
+def processor(architecture: str, cores: int) -> Finding:
+    """Judge the host's CPUs: modules are built by an x86-64 compiler and build system."""
+    text = f"{architecture}, {cores} usable core{'s' if cores != 1 else ''}"
+    if architecture != "x86_64":
+        return Finding("processor", Status.MISSING, text, "the lab builds its modules on x86-64 hosts only")
+    return Finding("processor", Status.OK, text)
+
+
+def programs() -> Iterator[Finding]:
+    """Look for everything on the package list."""
+    for requirement in load_requirements():
+        if requirement.is_python:
+            yield Finding("python", Status.OK, platform.python_version())
+            continue
+        name, location = Path(requirement.need).name, requirement.location()
+        if location is None:
+            remedy = f"as root: {INSTALL_COMMAND} {requirement.package}"
+            yield Finding(name, Status.MISSING, f"not found; {requirement.why}", remedy)
+        elif requirement.need in ("gcc", "make"):
+            yield Finding(name, Status.OK, _answer([str(location), "--version"]).partition("\n")[0] or str(location))
+        else:
+            yield Finding(name, Status.OK, str(location))
+
+
+def qemu() -> Iterator[Finding]:
+    """Examine QEMU: its version, the machine type and the firmware guests start with."""
+    yield qemu_version(_answer(["qemu-system-x86_64", "--version"]))
+    machines = {line.split(maxsplit=1)[0] for line in _answer(["qemu-system-x86_64", "-machine", "help"]).splitlines()}
+    if MACHINE_TYPE in machines:
+        yield Finding("machine type", Status.OK, MACHINE_TYPE)
+    else:
+        remedy = f"install a QEMU that has it, {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer"
+        yield Finding("machine type", Status.MISSING, f"this QEMU has no {MACHINE_TYPE}", remedy)
+    folders = [Path(line) for line in _answer(["qemu-system-x86_64", "-L", "help"]).splitlines()]
+    firmware = next((path.resolve() for path in (folder / "qboot.rom" for folder in folders) if path.exists()), None)
+    if firmware:
+        yield Finding("firmware", Status.OK, str(firmware))
+    else:
+        text = f"no qboot.rom in QEMU's folders: {', '.join(map(str, folders)) or 'none'}"
+        yield Finding("firmware", Status.MISSING, text, f"as root: {INSTALL_COMMAND} qemu-system-data")
+
+
+def qemu_version(answer: str) -> Finding:
+    """Judge what ``qemu-system-x86_64 --version`` prints."""
+    match = re.search(r"version (\d+)\.(\d+)(?:\.\d+)?", answer)
+    if match is None:
+        return Finding("QEMU", Status.MISSING, "does not tell its version", "reinstall qemu-system-x86")
+    version, oldest = (int(match[1]), int(match[2])), f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]}"
+    text = match[0]
+    if version < OLDEST_QEMU:
+        return Finding("QEMU", Status.MISSING, f"{text} is too old", f"install {oldest} or newer")
+    if version[0] != TESTED_QEMU_MAJOR:
+        return Finding("QEMU", Status.WARNING, f"{text}; the lab was tested with {TESTED_QEMU_MAJOR}.x")
+    return Finding("QEMU", Status.OK, text)
+
+
+def apt() -> Finding:
+    """Try apt with a root of its own, as kernels are fetched; reads the host's sources, asks no server."""
+    with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-") as root:
+        for name in ("state/lists/partial", "cache/archives/partial"):
+            (Path(root) / name).mkdir(parents=True)
+        status = Path(root) / "state/status"
+        status.touch()
+        options = {"Dir::State": f"{root}/state", "Dir::State::status": str(status), "Dir::Cache": f"{root}/cache"}
+        arguments = [part for option in options.items() for part in ("-o", "=".join(option))]
+        command = [shutil.which("apt-get") or "apt-get", *arguments, "check"]
+        done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode == 0:
+        return Finding("apt", Status.OK, "works with a root of its own (not checked online)")
+    words = done.stderr.decode(errors="replace").strip().replace("\n", "; ")
+    return Finding("apt", Status.MISSING, f"fails with a root of its own: {words}", "repair the host's apt sources")
+
+
+def kernels(os_release: Mapping[str, str]) -> Finding:
+    """Judge by /etc/os-release whether the host's package suite has i386 kernels; no server is asked."""
+    system = os_release.get("PRETTY_NAME", "an unknown system")
+    version = os_release.get("VERSION_ID", "")
+    remedy = f"run the lab on Debian {LAST_DEBIAN_WITH_I386_KERNELS}, or in a container or virtual machine of it"
+    if os_release.get("ID") != "debian":
+        return Finding("i386 kernels", Status.MISSING, f"{system}: only Debian's packages have them", remedy)
+    # Debian's testing and unstable have no VERSION_ID; they are newer than any release.
+    if not version.isdecimal() or int(version) > LAST_DEBIAN_WITH_I386_KERNELS:
+        return Finding("i386 kernels", Status.MISSING, f"{system} no longer has them", remedy)
+    return Finding("i386 kernels", Status.OK, f"{system} has them (not checked online)")
+
+
+def kvm(speed: KvmSpeed) -> Finding:
+    """Judge KVM. The exact clock does not use it, so being without it is no more than a warning."""
+    if speed.state is KvmState.FAST:
+        return Finding("KVM", Status.OK, f"fast: {speed.reason}")
+    return Finding(
+        "KVM", Status.WARNING, speed.reason, "guests run under TCG; counted instructions are exact there too"
+    )
+
+
+def memory(meminfo: str) -> Finding:
+    """Judge what /proc/meminfo says is available."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
+    if match is None:
+        return Finding("memory", Status.WARNING, "the kernel does not say how much is available")
+    megabytes = int(match[1]) // 1024
+    text = f"{megabytes} MB available"
+    if megabytes < MEMORY_NEEDED_MB:
+        return Finding("memory", Status.MISSING, text, f"a guest and a build need {MEMORY_NEEDED_MB} MB")
+    if megabytes < MEMORY_COMFORTABLE_MB:
+        return Finding("memory", Status.WARNING, text, f"better {MEMORY_COMFORTABLE_MB} MB")
+    return Finding("memory", Status.OK, text)
+
+
+def folder(name: str, path: Path, variable: str) -> Finding:
+    """Judge whether ``path`` exists or can be made, can be written to, and has room; ``variable`` moves it."""
+    # Not Path.exists: it raises where a folder on the way may not be searched.
+    existing = next(parent for parent in (path, *path.parents) if os.access(parent, os.F_OK))
+    remedy = f"name another folder: {variable}=/some/folder"
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return Finding(name, Status.MISSING, f"{path} cannot be written to", remedy)
+    free = shutil.disk_usage(existing).free / 1e9
+    text = f"{path}, {free:.1f} GB free"
+    if free < DISK_NEEDED_GB:
+        return Finding(name, Status.MISSING, text, f"make room, or {remedy}")
+    if free < DISK_COMFORTABLE_GB:
+        return Finding(name, Status.WARNING, text, f"better {DISK_COMFORTABLE_GB:g} GB")
+    return Finding(name, Status.OK, text)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where things live on the host: the cache, the results, the data files that travel with the package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    # The XDG base directory specification says that a relative path is to be ignored.
+    return Path(value) if value.startswith("/") else Path.home() / fallback
+
+
+def cache_dir() -> Path:
+    """The artifact cache: ``$ORCHESTRATOR_CACHE``, else ``orchestrator`` in the user's XDG cache."""
+    override = os.environ.get("ORCHESTRATOR_CACHE", "")
+    return Path(override).absolute() if override else _xdg("XDG_CACHE_HOME", ".cache") / "orchestrator"
+
+
+def lab_dir() -> Path:
+    """The lab's results (one SQLite file, ``runs/``): ``$ORCHESTRATOR_LAB``, else in the user's XDG data."""
+    override = os.environ.get("ORCHESTRATOR_LAB", "")
+    return Path(override).absolute() if override else _xdg("XDG_DATA_HOME", ".local/share") / "orchestrator"
+
+
+def data_dir(name: str) -> Path:
+    """A folder of data files: ``kmods``, ``images`` or ``configs``, in a checkout or an installed wheel."""
+    package = Path(__file__).resolve().parent
+    installed = package / "data" / name
+    return installed if installed.is_dir() else package.parent / name

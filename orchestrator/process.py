@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Child processes that die with us, however we die, and that the terminal's Ctrl-C does not reach.
+
+Every child gets a session of its own and the parent-death signal, which util-linux's ``setpriv`` sets: no code of
+ours runs between fork and exec. The kernel sends that signal when the *thread* that started the child ends, so
+children are started from threads that outlive them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from orchestrator.errors import HostError, LabError
+
+_LEASH = Path(__file__).with_name("leash.sh")
+_QUOTED_LINES = 15
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that has ended: its exit status (negative: killed by that signal) and what it printed."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: str
+    stderr: str
+
+    def complaint(self) -> tuple[str, ...]:
+        """The command, ready to be pasted, and the last lines it printed."""
+        said = (self.stderr.strip() or self.stdout.strip()).splitlines()[-_QUOTED_LINES:]
+        return (f"$ {shlex.join(self.argv)}", *said)
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int | IO[bytes] = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start one program that is killed when we end. It must not start programs of its own."""
+    return _start(["setpriv", "--pdeathsig", "KILL", *argv], argv[0], stdin, stdout, stderr, pass_fds=pass_fds)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    time_limit: float,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
+    """Run a program and all that it starts to its end, within ``time_limit`` seconds of host time.
+
+    Raises HostError when the program is not there, LabError when the time is over.
+    """
+    leashed = ["setpriv", "--pdeathsig", "TERM", "sh", str(_LEASH), *argv]
+    child = _start(
+        leashed,
+        argv[0],
+        subprocess.DEVNULL,
+        subprocess.PIPE,
+        subprocess.PIPE,
+        cwd=cwd,
+        environment=environment,
+    )
+    try:
+        stdout, stderr = child.communicate(timeout=time_limit)
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{argv[0]} did not end within {time_limit:g} s", detail=[f"$ {shlex.join(argv)}"]) from None
+    finally:
+        kill_group(child)
+    if child.returncode == 127 and b"not found" in stderr:
+        raise _missing(argv[0])
+    return Finished(tuple(argv), child.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+
+
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child's whole process group, if the child was not reaped yet, and reap the child."""
+    if child.poll() is None:
+        # The child leads its group and is not reaped, so the number cannot have passed to a stranger.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    for stream in (child.stdout, child.stderr, child.stdin):
+        if stream is not None:
+            stream.close()
+
+
+def _start(
+    argv: Sequence[str],
+    program: str,
+    stdin: int | IO[bytes],
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+    *,
+    pass_fds: Sequence[int] = (),
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=tuple(pass_fds),
+            cwd=cwd,
+            env=None if environment is None else {**os.environ, **environment},
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise _missing("setpriv (util-linux)") from None
+    except OSError as error:
+        raise HostError(f"cannot start {program}: {error.strerror}") from error
+
+
+def _missing(program: str) -> HostError:
+    return HostError(f"{program} is not installed", hint="`./lab doctor` says what is missing and how to get it")

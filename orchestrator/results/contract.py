@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a result has to say before it counts as one.
+
+These models are the result contract: ``report --format json`` prints them, the store keeps them. They refuse what
+contradicts itself, so that a number never travels without the evidence that it measures what it claims to.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
+
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.results.statistics import mean
+
+LONGEST_REASON = 4000
+"""Characters kept of a reason; a compiler or a console can say a great deal more."""
+
+Status = Literal["ok", "failed", "skipped", "unsupported"]
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
+CellId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=,/-]*$", max_length=400)]
+Phrase = Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=200)]
+HexBytes = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,64}$")]
+Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}$")]
+AddressRange = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}-0x[0-9a-f]{1,16}$")]
+Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?$", max_length=300)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+# SQLite and most JSON readers hold 64 bits.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def _printable(text: object) -> object:
+    """Make a sentence safe to store and to print: reasons quote guests, and a guest may send anything."""
+    if not isinstance(text, str):
+        return text
+    clean = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.replace("\r\n", "\n").expandtabs())
+    return clean if len(clean) <= LONGEST_REASON else clean[: LONGEST_REASON - 4] + " ..."
+
+
+def _ordered(interval: tuple[float, float]) -> tuple[float, float]:
+    if interval[0] > interval[1]:
+        raise ValueError("an interval's lower end comes first")
+    return interval
+
+
+Reason = Annotated[str, BeforeValidator(_printable), StringConstraints(strip_whitespace=True, min_length=1)]
+Interval = Annotated[tuple[Number, Number], AfterValidator(_ordered)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Evidence(_Record):
+    """What proves that a cell measured what it is named after."""
+
+    mechanism: Name
+    """How the probe point was reached, as its live bytes show: ``none``, ``int3``, ``jump``, ``ftrace``, ``jmp``."""
+    probe_bytes: HexBytes
+    """The live bytes at the probe point while the timed calls ran."""
+    hits: Count
+    """How often the handler ran in the counting pass."""
+    calls: Count
+    """How many calls that pass made."""
+    restored: bool
+    """Whether the original bytes were back after the module had been unloaded."""
+    clocksource: Phrase
+    """The guest kernel's clocksource while it was measured."""
+    original_bytes: HexBytes
+    """The bytes at the probe point before the module was loaded."""
+    address: Address
+    """The probe point."""
+    symbol: Symbol
+    """The probe point by name: ``__ia32_sys_gettimeofday+0x5``."""
+    flag: Phrase
+    """The probe's flags in the guest's kprobes/list, or empty."""
+    detour: AddressRange | None = None
+    """The detour buffer a jump landed in."""
+    taint: Count
+    """The guest kernel's taint mask."""
+    batches: Count
+    """Timed batches that count."""
+    disturbed: Count
+    """Timed batches that an interrupt fell into and that were repeated."""
+
+
+class ReferenceValue(_Record):
+    """The published figures for the same cell, in their own unit."""
+
+    table: CellId
+    value: Number
+    overhead: Number
+    unit: Name
+
+
+class CellRecord(_Record):
+    """One cell's outcome: a number with its evidence, or the reason why there is none.
+
+    ``samples``, ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``.
+    """
+
+    id: CellId
+    cpu: Name
+    smp: Annotated[int, Field(ge=1, le=1024)]
+    kernel: Name
+    probe: Name
+    handler: Name
+    benchmark: Name
+    metric: Phrase
+    clock: Literal["instructions"]
+    unit: Name
+    status: Status
+    reason: Reason | None = None
+    samples: tuple[Number, ...] = ()
+    value: Number | None = None
+    overhead: Number | None = None
+    interval: Interval | None = None
+    parameters: dict[Name, Phrase | bool | Count | Number] = {}
+    """What else tells cells apart. ``kernel_release`` is printed in place of the kernel's name."""
+    verdict: Literal["none"] | None = None
+    evidence: Evidence | None = None
+    reference: ReferenceValue | None = None
+
+    @model_validator(mode="after")
+    def _a_number_or_a_reason(self) -> Self:
+        if self.status == "ok":
+            self._require_number()
+            self._require_evidence()
+        elif self.reason is None:
+            raise ValueError(f"a cell that is {self.status} says why: reason is missing")
+        elif self.samples or (self.value, self.overhead, self.interval) != (None, None, None):
+            raise ValueError(f"a cell that is {self.status} carries no samples, value, overhead or interval")
+        return self
+
+    def _require_number(self) -> None:
+        if self.reason is not None:
+            raise ValueError("a cell that is ok has no reason")
+        if not self.samples:
+            raise ValueError("a cell that is ok has samples")
+        if self.value != mean(self.samples):
+            raise ValueError(f"value {self.value} is not the mean of the samples, {mean(self.samples)}")
+
+    def _require_evidence(self) -> None:
+        if self.evidence is None:
+            raise ValueError("a number is kept only with its evidence")
+        baseline = self.probe == BASELINE
+        if baseline != (self.evidence.mechanism == "none"):
+            raise ValueError(f"probe {self.probe} cannot have the mechanism {self.evidence.mechanism}")
+        expected_hits = 0 if baseline else self.evidence.calls
+        if self.evidence.hits != expected_hits:
+            raise ValueError(f"{self.evidence.hits} hits in {self.evidence.calls} calls, expected {expected_hits}")
+        if not (baseline or self.evidence.restored):
+            raise ValueError("the original bytes did not come back")
+
+    @model_serializer(mode="wrap")
+    def _reason_only_where_there_is_one(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        if fields.get("reason") is None:
+            fields.pop("reason", None)
+        return fields
+
+
+class RunRecord(_Record):
+    """One run: every cell that has an outcome so far, in the plan's order."""
+
+    run: Name
+    experiment: Name
+    cells: tuple[CellRecord, ...]
+
+    @model_validator(mode="after")
+    def _each_cell_once(self) -> Self:
+        if len({cell.id for cell in self.cells}) != len(self.cells):
+            raise ValueError("two cells have the same id")
+        return self
+
+
+def json_text(record: RunRecord) -> str:
+    """Return the contract as text: stable order, ASCII only, one newline at the end."""
+    return json.dumps(record.model_dump(mode="json"), indent=2) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the contract as a JSON schema (draft 2020-12)."""
+    return RunRecord.model_json_schema()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a failed write or read of results means, in words that help."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.errors import HostError, LabError, UsageError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def _full(path: Path) -> LabError:
+    return HostError(
+        "there is no room left to keep results",
+        where=str(path),
+        hint="Free some space, then go on with --resume: everything recorded before is safe.",
+    )
+
+
+def _forbidden(path: Path, words: str) -> LabError:
+    return HostError(
+        f"results cannot be kept here: {words}",
+        where=str(path),
+        hint="Make the folder writable, or name another one in ORCHESTRATOR_LAB.",
+    )
+
+
+def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
+    # Errors that the Python module raises itself carry no code: those are mistakes of the caller.
+    extended = getattr(error, "sqlite_errorcode", None)
+    if not isinstance(extended, int):
+        return None
+    match extended & 0xFF:  # the low byte is the primary code
+        case sqlite3.SQLITE_FULL:
+            return _full(path)
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return _forbidden(path, str(error))
+        case sqlite3.SQLITE_IOERR:
+            # In WAL mode a file that cannot grow is often reported as a plain I/O error.
+            return HostError(
+                f"results could not be read or written: {error} ({error.sqlite_errorname})",
+                where=str(path),
+                hint="Check that the disk is neither full nor failing, then go on with --resume.",
+            )
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return LabError(
+                "another process keeps the results locked",
+                where=str(path),
+                hint="Wait for it to end, then go on with --resume.",
+            )
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return LabError(
+                f"this is no result store, or a damaged one: {error}",
+                where=str(path),
+                hint="Nothing in it was changed. Move it away and a new one is made.",
+            )
+    return None
+
+
+def _from_system(path: Path, error: OSError) -> LabError:
+    words = (error.strerror or str(error)).lower()
+    if error.errno in _FULL:
+        return _full(path)
+    if error.errno in _FORBIDDEN:
+        return _forbidden(path, words)
+    return HostError(f"results could not be read or written: {words}", where=str(path))
+
+
+@contextmanager
+def storage_faults(path: Path) -> Iterator[None]:
+    """Turn what SQLite or the system says about ``path`` into a ``LabError`` with a hint."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        translated = _from_sqlite(path, error)
+        if translated is None:
+            raise
+        raise translated from error
+    except OSError as error:
+        raise _from_system(path, error) from error
+    except UnicodeEncodeError as error:
+        printable = str(path).encode("utf-8", "backslashreplace").decode()
+        raise UsageError(f"the path is not valid UTF-8: {printable}", hint="Choose another folder.") from error

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which run is meant by a directory, an id, the beginning of one, or ``latest``.
+
+A run's directory names the run (``run.json``) and holds its results (``results.json``, the contract), so that it can
+be reported on a machine whose store has never heard of it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from orchestrator.catalog.spelling import nearest
+from orchestrator.errors import LabError, UsageError
+from orchestrator.results.contract import Name, RunRecord, json_text
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.store import FILE_NAME, RunEntry, Store
+
+RUN_FILE = "run.json"
+RESULTS_FILE = "results.json"
+LATEST = "latest"
+
+_LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
+_RECENT = 5
+
+
+class RunIdentity(BaseModel):
+    """What ``run.json`` says: whose directory this is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Name
+    experiment: Name
+
+
+_Model = TypeVar("_Model", RunIdentity, RunRecord)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was found: its results so far and where its files are."""
+
+    record: RunRecord
+    directory: Path
+
+
+def find_run(name: str, lab: Path) -> Run:
+    """Return the run that ``name`` (RUN on the command line) means, with the store in ``lab`` if there is one.
+
+    Raises ``UsageError`` when nothing or more than one run is meant; ``LabError`` for damaged results.
+    """
+    directory = Path(name)
+    try:
+        is_run = (directory / RUN_FILE).is_file()
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise UsageError(f"not readable: {(error.strerror or str(error)).lower()}", where=name) from error
+    if is_run:
+        return _run_of_directory(directory, lab)
+    if os.sep in name or name in (".", ".."):
+        raise UsageError(
+            f"no run's directory: it has no {RUN_FILE}" if directory.is_dir() else "no such directory",
+            where=name,
+            hint="RUN is a run's directory, a run's id or its beginning, or 'latest'; see: orchestrator list runs",
+        )
+    if not (lab / FILE_NAME).exists():
+        raise _no_runs_yet(lab)
+    with Store.open(lab) as store:
+        entry = _choose(name, store.runs(), lab)
+        return Run(store.load_run(entry.id), entry.directory)
+
+
+def prepare_directory(directory: Path, identity: RunIdentity) -> None:
+    """Make a run's directory and write ``run.json``; one that this run has already is left as it is.
+
+    Raises ``UsageError`` for a directory of another run.
+    """
+    path = directory / RUN_FILE
+    if path.exists():
+        owner = _load(path, RunIdentity)
+        if owner.run != identity.run:
+            raise UsageError(
+                f"this directory belongs to run {owner.run}", where=str(directory), hint="Name another one with --out."
+            )
+    with storage_faults(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write_atomically(path, identity.model_dump_json(indent=2) + "\n")
+
+
+def write_results(directory: Path, record: RunRecord) -> None:
+    """Write ``results.json``, the contract; a reader finds the old file or the new one, never half of one."""
+    _write_atomically(directory / RESULTS_FILE, json_text(record))
+
+
+def _run_of_directory(directory: Path, lab: Path) -> Run:
+    identity = _load(directory / RUN_FILE, RunIdentity)
+    # The store comes first: a run that was killed is in there up to its last cell.
+    if (lab / FILE_NAME).exists():
+        with Store.open(lab) as store:
+            if any(entry.id == identity.run for entry in store.runs()):
+                return Run(store.load_run(identity.run), directory)
+    results = directory / RESULTS_FILE
+    if not results.exists():
+        raise UsageError(
+            f"run {identity.run} has no {RESULTS_FILE} here, and this lab's store does not know it",
+            where=str(directory),
+            hint=f"It was probably interrupted. Go on with it where it began: --resume --out {directory}",
+        )
+    record = _load(results, RunRecord)
+    if record.run != identity.run:
+        raise LabError(f"{RUN_FILE} names {identity.run}, {RESULTS_FILE} {record.run}", where=str(directory))
+    return Run(record, directory)
+
+
+def _choose(name: str, entries: Sequence[RunEntry], lab: Path) -> RunEntry:
+    if not entries:
+        raise _no_runs_yet(lab)
+    if name == LATEST:
+        return entries[0]
+    meant = [entry for entry in entries if entry.id == name] or [e for e in entries if e.id.startswith(name)]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise UsageError(
+            f"'{name}' begins the ids of {len(meant)} runs", detail=_listed(meant), hint="Give more of the id."
+        )
+    guess = nearest(name, [entry.id for entry in entries])
+    question = f"; did you mean '{guess}'?" if guess else ""
+    raise UsageError(
+        f"unknown run '{name}'{question}",
+        detail=["recent runs:", *_listed(entries)],
+        hint="RUN is a run's directory, a run's id or its beginning, or 'latest'.",
+    )
+
+
+def _listed(entries: Sequence[RunEntry]) -> list[str]:
+    more = ["..."] if len(entries) > _RECENT else []
+    return [entry.id for entry in entries[:_RECENT]] + more
+
+
+def _no_runs_yet(lab: Path) -> UsageError:
+    return UsageError("there is no run yet", where=str(lab), hint="Make one: orchestrator run CONFIG")
+
+
+def _load(path: Path, model: type[_Model]) -> _Model:
+    """Read one of a run's files, which may come from another machine: it is believed only as far as it validates."""
+    with storage_faults(path), path.open("rb") as file:
+        content = file.read(_LARGEST_FILE + 1)
+    if len(content) > _LARGEST_FILE:
+        raise LabError(f"larger than {_LARGEST_FILE >> 20} MiB", where=str(path))
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, p['loc'])) or 'file'}: {p['msg']}" for p in error.errors()[:10]]
+        raise LabError(
+            "damaged, or written by another version of this program", where=str(path), detail=problems
+        ) from error
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    with storage_faults(path):
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a lab remembers of its runs, and how each outcome gets there whole or not at all.
+
+One SQLite file in WAL mode: readers and one writer work at once, and a process killed at any point leaves the last
+committed cell in place.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, cast
+
+from orchestrator.errors import LabError, UsageError
+from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.database import connected, transaction
+from orchestrator.results.faults import storage_faults
+
+FILE_NAME = "lab.sqlite"
+
+RunStatus = Literal["running", "complete", "interrupted", "failed"]
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """One run as the store lists it. ``started`` and ``finished`` are ISO 8601, UTC."""
+
+    id: str
+    experiment: str
+    directory: Path
+    started: str
+    finished: str | None
+    status: RunStatus
+    digest: str
+
+
+class Store:
+    """A lab's results. Get one from ``Store.open``; it belongs to the thread that opened it.
+
+    Each write is one transaction. Every method raises ``HostError`` when the disk is full or not writable, and
+    ``LabError`` when the file is damaged or another process keeps it locked; nothing stored before is lost then.
+    """
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self.directory = directory
+        self.path = directory / FILE_NAME
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def open(cls, directory: Path) -> Iterator[Store]:
+        """Open the store in ``directory``; both are made, for their owner only, where they are missing.
+
+        Raises ``LabError`` also for a file that is no store or that a newer version wrote.
+        """
+        with connected(directory / FILE_NAME) as connection:
+            yield cls(directory, connection)
+
+    def begin_run(
+        self,
+        experiment: str,
+        cells: Sequence[str],
+        *,
+        digest: str,
+        provenance: Mapping[str, object],
+        directory: Path | None = None,
+    ) -> RunEntry:
+        """Store a new run and the ids of all its cells, in the plan's order.
+
+        ``digest`` identifies the resolved experiment; ``provenance`` is anything JSON can hold. Without
+        ``directory`` the run's files belong into ``runs/<id>`` beside the store. Nothing is made there yet.
+        """
+        with self._writing() as connection:
+            now = datetime.now(UTC)
+            run = self._unused_id(f"{now:%Y%m%d-%H%M%S}-{experiment}")
+            place = (directory or self.directory / "runs" / run).absolute()
+            connection.execute(
+                "INSERT INTO runs (id, experiment, directory, started, status, digest, provenance)"
+                " VALUES (?, ?, ?, ?, 'running', ?, ?)",
+                (run, experiment, str(place), now.isoformat(), digest, json.dumps(provenance)),
+            )
+            connection.executemany(
+                "INSERT INTO cells (run, position, id, status) VALUES (?, ?, ?, 'planned')",
+                ((run, position, cell) for position, cell in enumerate(cells)),
+            )
+        return self.entry(run)
+
+    def record(self, run: str, cell: CellRecord) -> None:
+        """Store a planned cell's outcome: samples and evidence together, or neither.
+
+        Raises ``LabError`` for a cell that was not planned or already has an outcome, which is kept.
+        """
+        with self._writing() as connection:
+            updated = connection.execute(
+                "UPDATE cells SET status = ?, record = ? WHERE run = ? AND id = ? AND status = 'planned'",
+                (cell.status, cell.model_dump_json(exclude={"samples"}), run, cell.id),
+            )
+            if updated.rowcount != 1:
+                raise LabError(
+                    f"cell {cell.id} of run {run} was not planned, or already has an outcome",
+                    where=str(self.path),
+                    hint="If another process works on the same run, let only one go on with it.",
+                )
+            connection.executemany(
+                "INSERT INTO samples (run, cell, position, value) VALUES (?, ?, ?, ?)",
+                ((run, cell.id, position, value) for position, value in enumerate(cell.samples)),
+            )
+
+    def resume_run(self, run: str) -> None:
+        """Mark a run as running again. Raises ``UsageError`` for an unknown run."""
+        self._set_status(run, "running", None)
+
+    def finish_run(self, run: str, status: RunStatus) -> None:
+        """Store how a run ended, and that it ended now. Raises ``UsageError`` for an unknown run."""
+        self._set_status(run, status, datetime.now(UTC).isoformat())
+
+    def unfinished_cells(self, run: str) -> list[str]:
+        """Return the ids of the cells without an outcome, in the plan's order.
+
+        Raises ``UsageError`` for an unknown run.
+        """
+        with self._reading():
+            self.entry(run)
+            rows = self._rows("SELECT id FROM cells WHERE run = ? AND status = 'planned' ORDER BY position", run)
+        return [row["id"] for row in rows]
+
+    def load_run(self, run: str) -> RunRecord:
+        """Return every cell of a run that has an outcome, in the plan's order.
+
+        Raises ``UsageError`` for an unknown run.
+        """
+        with self._reading():
+            entry = self.entry(run)
+            cells = self._rows("SELECT id, record FROM cells WHERE run = ? AND record NOT NULL ORDER BY position", run)
+            values = self._rows("SELECT cell, value FROM samples WHERE run = ? ORDER BY cell, position", run)
+        samples: dict[str, list[float]] = {row["id"]: [] for row in cells}
+        try:
+            for row in values:
+                samples[row["cell"]].append(row["value"])
+            records = [{**json.loads(row["record"]), "samples": samples[row["id"]]} for row in cells]
+            return RunRecord.model_validate({"run": entry.id, "experiment": entry.experiment, "cells": records})
+        except (ValueError, KeyError, TypeError) as error:
+            # Nothing that contradicts the contract was ever written: the file was changed from outside.
+            raise LabError(
+                f"what is stored of run {run} contradicts itself",
+                where=str(self.path),
+                hint="The run's own directory may still hold its results.json: report that directory.",
+                detail=str(error).splitlines()[:20],
+            ) from error
+
+    def entry(self, run: str) -> RunEntry:
+        """Return the run with exactly this id. Raises ``UsageError`` when there is none."""
+        rows = self._rows("SELECT * FROM run_entries WHERE id = ?", run)
+        if not rows:
+            raise UsageError(f"unknown run '{run}'", where=str(self.path), hint="See: orchestrator list runs")
+        return _entry(rows[0])
+
+    def provenance(self, run: str) -> dict[str, object]:
+        """Return what a run was made with, as ``begin_run`` got it. Raises ``UsageError`` for an unknown run."""
+        self.entry(run)
+        row = self._rows("SELECT provenance FROM runs WHERE id = ?", run)[0]
+        return cast(dict[str, object], json.loads(row["provenance"]))
+
+    def runs(self) -> list[RunEntry]:
+        """Return every run, the newest first."""
+        return [_entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
+
+    def latest(self, experiment: str | None = None, *, unfinished: bool = False) -> RunEntry | None:
+        """Return the newest run, of one experiment or of any.
+
+        ``unfinished`` leaves out the runs in which every cell has an outcome.
+        """
+        rows = self._rows(
+            "SELECT * FROM run_entries WHERE (? IS NULL OR experiment = ?) AND (NOT ? OR EXISTS"
+            " (SELECT 1 FROM cells WHERE run = run_entries.id AND status = 'planned')) ORDER BY number DESC LIMIT 1",
+            experiment,
+            experiment,
+            unfinished,
+        )
+        return _entry(rows[0]) if rows else None
+
+    def _unused_id(self, stem: str) -> str:
+        while True:
+            run = f"{stem}-{secrets.token_hex(2)}"
+            if not self._rows("SELECT 1 FROM runs WHERE id = ?", run):
+                return run
+
+    def _set_status(self, run: str, status: RunStatus, finished: str | None) -> None:
+        with self._writing() as connection:
+            self.entry(run)
+            connection.execute("UPDATE runs SET status = ?, finished = ? WHERE id = ?", (status, finished, run))
+
+    def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
+        with storage_faults(self.path):
+            return self._connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with storage_faults(self.path), transaction(self._connection):
+            yield self._connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Several queries that see the same moment."""
+        with storage_faults(self.path), transaction(self._connection, "BEGIN"):
+            yield
+
+
+def _entry(row: sqlite3.Row) -> RunEntry:
+    fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "status", "digest")}
+    return RunEntry(directory=Path(row["directory"]), **fields)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the result contract accepts, refuses and prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from record_builders import cell, cells, evidence, failed, fields, reference, run
+
+from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_schema, json_text
+from orchestrator.results.statistics import mean, ratio
+
+IDENTITY = ["id", "cpu", "smp", "kernel", "probe", "handler", "benchmark", "metric", "clock", "unit"]
+OUTCOME = ["samples", "value", "overhead", "interval", "parameters", "verdict", "evidence", "reference"]
+
+
+def test_a_cell_has_the_contracts_keys_in_order() -> None:
+    shown = json.loads(json_text(run(cell("djprobe", reference=reference("djprobe")))))
+    assert list(shown) == ["run", "experiment", "cells"]
+    assert list(shown["cells"][0]) == [*IDENTITY, "status", *OUTCOME]
+    assert list(shown["cells"][0]["evidence"])[:6] == [
+        "mechanism",
+        "probe_bytes",
+        "hits",
+        "calls",
+        "restored",
+        "clocksource",
+    ]
+    assert shown["cells"][0]["samples"] == [462.0] * 4
+    assert shown["cells"][0]["reference"] == {
+        "table": "djprobe-2005/list5",
+        "value": 260.25,
+        "overhead": 30.25,
+        "unit": "ns",
+    }
+
+
+def test_only_a_cell_without_a_number_has_a_reason() -> None:
+    shown = json.loads(json_text(run(failed("kprobe", "the handler never ran"))))["cells"][0]
+    assert list(shown) == [*IDENTITY, "status", "reason", *OUTCOME]
+    assert (shown["reason"], shown["samples"], shown["value"]) == ("the handler never ran", [], None)
+
+
+@pytest.mark.parametrize(
+    ("probe", "changes", "complaint"),
+    [
+        ("djprobe", {"evidence": None}, "only with its evidence"),
+        ("djprobe", {"evidence": evidence("djprobe", hits=4999)}, "4999 hits in 5000 calls"),
+        ("djprobe", {"evidence": evidence("djprobe", restored=False)}, "did not come back"),
+        ("djprobe", {"evidence": evidence("none")}, "cannot have the mechanism none"),
+        ("none", {"evidence": evidence("djprobe")}, "cannot have the mechanism jmp"),
+        ("none", {"evidence": evidence("none", hits=1)}, "expected 0"),
+        ("djprobe", {"samples": []}, "has samples"),
+        ("djprobe", {"value": 463.0}, "not the mean"),
+        ("djprobe", {"value": None}, "not the mean"),
+        ("djprobe", {"reason": "why not"}, "has no reason"),
+        ("djprobe", {"status": "failed"}, "reason is missing"),
+        ("djprobe", {"status": "skipped", "reason": "a reason"}, "carries no samples"),
+        ("djprobe", {"interval": [54.0, 53.0]}, "lower end"),
+        ("djprobe", {"samples": [float("nan")] * 4, "value": float("nan")}, "finite"),
+        ("djprobe", {"id": "../../etc/passwd"}, "pattern"),
+        ("djprobe", {"surprise": 1}, "Extra inputs"),
+        ("djprobe", {"clock": "sundial"}, "instructions"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(probe: str, changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        CellRecord.model_validate(fields(probe, **changes))
+
+
+@pytest.mark.parametrize("left", ["value", "overhead", "interval", "samples"])
+def test_a_failed_cell_carries_no_number(left: str) -> None:
+    with pytest.raises(ValidationError, match="carries no samples"):
+        failed("kprobe", "the guest panicked", **{left: fields("kprobe")[left]})
+
+
+def test_a_baseline_that_was_never_probed_needs_no_restoring() -> None:
+    assert cell("none", evidence=evidence("none", restored=False)).value == 409.0
+
+
+def test_a_reason_quotes_a_guest_without_what_could_harm_a_terminal() -> None:
+    hostile = "console:\r\n\x1b[2J\x00\udcff end\n" + "x" * 10_000
+    reason = failed("kprobe", hostile).reason
+    assert reason is not None
+    assert reason.startswith("console:\n?[2J?? end\nxxx")
+    assert len(reason) == LONGEST_REASON
+
+
+def test_a_run_has_each_cell_once() -> None:
+    with pytest.raises(ValidationError, match="same id"):
+        run(cell("none"), cell("none"))
+
+
+def test_records_do_not_change() -> None:
+    record, field = cell("none"), "value"
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(record, field, 1.0)
+
+
+@given(st.lists(cells(), max_size=3, unique_by=lambda drawn: drawn.id))
+def test_json_gives_back_the_same_run(drawn: list[CellRecord]) -> None:
+    record = run(*drawn)
+    text = json_text(record)
+    assert text.isascii()
+    assert text.endswith("}\n")
+    assert RunRecord.model_validate_json(text) == record
+
+
+def test_the_schema_names_every_field_and_allows_no_other() -> None:
+    cell_schema = json_schema()["$defs"]["CellRecord"]
+    assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME}
+    assert cell_schema["additionalProperties"] is False
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(min_value=1, max_value=50))
+def test_the_mean_of_equal_samples_is_the_sample(value: float, count: int) -> None:
+    assert mean([value] * count) == value
+
+
+def test_the_mean_is_that_of_the_document() -> None:
+    assert mean([1247, 1246, 1245, 1247]) == 1246.25
+    with pytest.raises(ValueError, match="no samples"):
+        mean([])
+
+
+def test_there_is_no_ratio_to_nothing_or_less() -> None:
+    assert ratio(627.0, 53.0) == 627 / 53
+    assert ratio(627.0, 0.0) is None
+    assert ratio(627.0, -115.0) is None

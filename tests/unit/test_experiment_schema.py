@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the schema accept what it should, name everything wrong at once, and write itself out whole?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.probes import probes
+from orchestrator.catalog.reference import reference_tables
+from orchestrator.errors import ConfigError, HostError
+from orchestrator.experiment.schema import Experiment, load_experiment
+from orchestrator.paths import data_dir
+
+MINIMAL = """\
+name: small
+kernels: [debian-686]
+machines: [{cpu: pentium4}]
+probes:
+  - kprobe
+benchmark: {name: gtodbench}
+"""
+
+Loader = Callable[..., Experiment]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
+    monkeypatch.chdir(tmp_path)
+
+    def load_text(text: str, *overrides: str, qemu: Callable[[], Collection[str]] | None = None) -> Experiment:
+        Path("x.yaml").write_text(text, encoding="utf-8")
+        return load_experiment(Path("x.yaml"), overrides, qemu)
+
+    return load_text
+
+
+def test_the_quickstart_is_the_promised_experiment() -> None:
+    experiment = load_experiment(data_dir("configs") / "quickstart.yaml")
+    assert experiment.name == "quickstart"
+    assert [machine.cpu for machine in experiment.machines] == ["pentium4"]
+    assert experiment.kernels == ("debian-686",)
+    assert experiment.probes == ("none", "kprobe", "jprobe", "djprobe")
+    assert experiment.handlers == ("noop",)
+    assert (experiment.benchmark.calls, experiment.benchmark.repeats) == (5000, 4)
+    assert experiment.reference == "djprobe-2005/list5"
+
+
+def test_defaults_are_written_out(load: Loader) -> None:
+    assert yaml.safe_load(load(MINIMAL).resolved_yaml()) == {
+        "name": "small",
+        "description": None,
+        "reference": None,
+        "clock": "instructions",
+        "kernels": ["debian-686"],
+        "machines": [{"cpu": "pentium4", "smp": 1, "memory": "256M"}],
+        "probes": ["kprobe"],
+        "handlers": ["noop"],
+        "benchmark": {"name": "gtodbench", "calls": 5000, "repeats": 4, "entry": "auto"},
+        "time_limit": 120,
+    }
+
+
+def test_equal_experiments_have_equal_digests(load: Loader) -> None:
+    assert load(MINIMAL).digest() == load(MINIMAL + "time_limit: 120\n").digest()
+    assert load(MINIMAL).digest() != load(MINIMAL + "time_limit: 121\n").digest()
+
+
+def test_memory_has_one_spelling(load: Loader) -> None:
+    assert load(MINIMAL, "machines.0.memory=1G") == load(MINIMAL, "machines.0.memory=1024M")
+    assert load(MINIMAL, "machines.0.memory=4G").machines[0].memory_mib == 4096
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("name=Foo", "name: found 'Foo'; expected at most 64 small letters, digits and hyphens, as text"),
+        ("name=-rf", "name: found '-rf'; expected at most 64"),
+        ("name=2005", "name: found 2005; expected at most 64"),
+        ("description=[]", "description: found a list; expected text of at most 1000 characters"),
+        ('description="\\e[31m"', "description: found '\\x1b[31m'; expected text without control characters"),
+        ("reference=djprobe-2005/list9", "reference: found 'djprobe-2005/list9'; allowed: djprobe-2005/list4, "),
+        ("clock=wall", "clock: found 'wall'; allowed: instructions"),
+        (
+            "kernels=[debian-868]",
+            "kernels.0: found 'debian-868'; allowed: debian-686, debian-amd64; did you mean 'debi",
+        ),
+        ("kernels=[debian-686-pae]", "kernels.0: found 'debian-686-pae'; allowed: debian-686, debian-amd64"),
+        ("kernels=debian-686", "kernels: found 'debian-686'; expected a list of 1 to 1000 entries"),
+        ("kernels=[]", "kernels: found 0 entries; expected a list of 1 to 1000 entries"),
+        (f"kernels=[{'a,' * 1001}]", "kernels: found 1001 entries; expected a list of 1 to 1000 entries"),
+        ("kernels=[debian-686, debian-686]", "kernels.1: the same entry is here twice"),
+        ("machines=[{cpu: athlon, memory: 1G}, {cpu: athlon, memory: 1024M}]", "machines.1: the same entry is here tw"),
+        ("machines.0=pentium4", "machines.0: found 'pentium4'; expected a mapping"),
+        ("machines.0={}", "machines.0.cpu: missing; this key is required"),
+        ("machines.0.cpus=1", "machines.0.cpus: unknown key; allowed: cpu, smp, memory; did you mean 'cpu'?"),
+        ("machines.0.cpu=486", "machines.0.cpu: found 486; expected a CPU's name; put one that is a number in quotes"),
+        ("machines.0.smp=0", "machines.0.smp: found 0; expected a whole number from 1 to 16"),
+        ("machines.0.smp=true", "machines.0.smp: found true; expected a whole number"),
+        ("machines.0.smp=2", "machines.0.smp: found 2; clock 'instructions' needs 1: QEMU counts"),
+        ("machines.0.memory=63M", "machines.0.memory: found '63M'; expected a size from 64M to 4G"),
+        ("machines.0.memory=5G", "machines.0.memory: found '5G'; expected a size"),
+        ("machines.0.memory=256", "machines.0.memory: found 256; expected a size"),
+        ("machines.0.memory=256M,x", "machines.0.memory: found '256M,x'; expected a size"),
+        ("probes=[kprobes]", "probes.0: found 'kprobes'; allowed: none, kprobe, "),
+        ("probes=[kretprobe]", "probes.0: found 'kretprobe'; allowed: none, kprobe, "),
+        ("handlers=[record]", "handlers.0: found 'record'; allowed: noop"),
+        ("benchmark=gtodbench", "benchmark: found 'gtodbench'; expected a mapping"),
+        ("benchmark.name=markers", "benchmark.name: found 'markers'; allowed: gtodbench"),
+        (
+            "benchmark.cals=1",
+            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry; did you mean 'calls'?",
+        ),
+        ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
+        ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),
+        ("benchmark.repeats=101", "benchmark.repeats: found 101; expected a whole number from 1 to 100"),
+        ("benchmark.entry=int81", "benchmark.entry: found 'int81'; allowed: auto, int80, sysenter, syscall; did you m"),
+        ("time_limit=0", "time_limit: found 0; expected a whole number from 1 to 86400"),
+        ("tables={}", "tables: unknown key; allowed: name, description, "),
+    ],
+)
+def test_a_wrong_value_is_explained(load: Loader, override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(MINIMAL, override)
+    assert caught.value.what.startswith(message)
+    assert caught.value.where.startswith("--set " + override[:30] if override.isprintable() else "--set ")
+
+
+def test_an_error_in_the_file_names_its_line(load: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(MINIMAL.replace("- kprobe", "- kprob"))
+    assert str(caught.value) == (
+        "x.yaml:5: probes.0: found 'kprob'; allowed: none, kprobe, kprobe-optimized, kprobe-ftrace, jprobe, djprobe; "
+        "did you mean 'kprobe'?"
+    )
+
+
+def test_all_problems_are_listed_at_once(load: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("nam: x\nkernels: [debian-687]\nmachines: [{cpu: pentum4}, {}]\nprobes: [none]\n", "time_limit=x")
+    assert caught.value.what == "7 problems"
+    assert caught.value.where == "x.yaml"
+    assert [line.split(";")[0] for line in caught.value.detail] == [
+        "x.yaml:1: name: missing",
+        "x.yaml:2: kernels.0: found 'debian-687'",
+        "x.yaml:3: machines.0.cpu: found 'pentum4'",
+        "x.yaml:3: machines.1.cpu: missing",
+        "x.yaml:1: benchmark: missing",
+        "--set time_limit=x: time_limit: found 'x'",
+        "x.yaml:1: nam: unknown key",
+    ]
+
+
+def test_a_long_list_of_problems_is_cut(load: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(MINIMAL, f"kernels=[{'x,' * 30}]")
+    assert len(caught.value.detail) == 21
+    assert caught.value.detail[-1] == "and 10 more"
+
+
+def test_a_clash_is_blamed_on_the_override(load: Loader) -> None:
+    clash = "kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"
+    with pytest.raises(ConfigError) as caught:
+        load(MINIMAL.replace("debian-686", "debian-amd64"))
+    assert str(caught.value) == f"x.yaml:3: machines.0.cpu: {clash}"
+    with pytest.raises(ConfigError) as caught:
+        load(MINIMAL, "kernels=[debian-amd64]")
+    assert str(caught.value) == f"--set kernels=[debian-amd64]: kernels: {clash}"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just text", "5"])
+def test_a_file_that_is_no_mapping(load: Loader, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^x.yaml:1: the file: found .*; expected a mapping$"):
+        load(text)
+
+
+def test_qemu_s_own_cpus_are_asked_for_only_when_needed(load: Loader) -> None:
+    def qemu() -> Collection[str]:
+        raise HostError("QEMU is missing")
+
+    assert load(MINIMAL, qemu=qemu).machines[0].cpu == "pentium4"
+    with pytest.raises(HostError):
+        load(MINIMAL, "machines.0.cpu=Haswell", qemu=qemu)
+
+
+def test_qemu_s_own_cpus(load: Loader) -> None:
+    names = ["486", "Haswell-v1", "evil,vmx=on", "../x"]
+    assert load(MINIMAL, "machines.0.cpu='486'", qemu=lambda: names).machines[0].cpu == "486"
+    with pytest.raises(ConfigError, match=r"found 'Haswel-v1'; allowed: pentium4, .*; did you mean 'Haswell-v1'\?"):
+        load(MINIMAL, "machines.0.cpu=Haswel-v1", qemu=lambda: names)
+    for name in ("evil,vmx=on", "../x"):
+        with pytest.raises(ConfigError, match="allowed: pentium4"):
+            load(MINIMAL, f"machines.0.cpu='{name}'", qemu=lambda: names)
+    with pytest.raises(ConfigError, match="kernel 'debian-amd64' is 64-bit and CPU '486' is 32-bit"):
+        load(MINIMAL, "machines.0.cpu='486'", "kernels=[debian-amd64]", qemu=lambda: names)
+
+
+def subsets(names: Collection[str]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(sorted(names)), min_size=1, unique=True)
+
+
+experiments = st.fixed_dictionaries(
+    {
+        "name": st.from_regex(r"[a-z0-9][a-z0-9-]{0,63}", fullmatch=True),
+        "description": st.none() | st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" \n")),
+        "reference": st.none() | st.sampled_from(sorted(reference_tables())),
+        "kernels": subsets(kernels()),
+        "machines": st.lists(
+            st.fixed_dictionaries(
+                {"cpu": st.sampled_from(["athlon64", "xeon-e5410"]), "memory": st.sampled_from(["64M", "1G", "4G"])}
+            ),
+            min_size=1,
+            unique_by=lambda machine: (machine["cpu"], machine["memory"]),
+        ),
+        "probes": subsets(probes()),
+        "benchmark": st.fixed_dictionaries(
+            {"name": st.just("gtodbench")},
+            optional={"calls": st.integers(1, 1_000_000), "entry": st.sampled_from(["auto", "int80"])},
+        ),
+        "time_limit": st.integers(1, 86_400),
+    }
+)
+
+
+@given(experiments)
+def test_the_resolved_experiment_loads_as_itself(
+    tmp_path_factory: pytest.TempPathFactory, fields: dict[str, object]
+) -> None:
+    experiment = Experiment.model_validate(fields)
+    file = tmp_path_factory.getbasetemp() / "resolved.yaml"
+    file.write_text(experiment.resolved_yaml(), encoding="utf-8")
+    again = load_experiment(file)
+    assert again == experiment
+    assert again.digest() == experiment.digest()
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-10, 10**7) | st.text() | st.sampled_from([*cpus(), *probes(), *kernels()]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["cpu", "name", "x"]), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*Experiment.model_fields, "x"]) | st.text(), anything))
+def test_any_yaml_is_loaded_or_refused(tmp_path_factory: pytest.TempPathFactory, data: dict[str, object]) -> None:
+    file = tmp_path_factory.getbasetemp() / "anything.yaml"
+    file.write_text(yaml.safe_dump(data), encoding="utf-8")
+    place = str(file)
+    try:
+        load_experiment(file, qemu_cpu_names=lambda: ["qemu32"])
+    except ConfigError as error:
+        place = error.where
+    assert place.startswith(str(file))

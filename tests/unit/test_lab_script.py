@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the wrapper set up what is missing, once, and then stay out of the way?
+
+It runs for real, in a small checkout of its own that needs no network: the build back end below, no dependencies.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ("cat", "chmod", "env", "flock", "id", "mkdir", "readlink", "rm", "sh", "sha256sum", "sleep", "tail")
+NEEDS = """\
+# need package why
+python3.11+venv     python3-venv     runs the lab
+flock               util-linux       locks
+qemu-system-x86_64  qemu-system-x86  runs the guests
+gcc                 gcc              compiles
+cc1                 gcc              compiles, too
+"""
+PYPROJECT = """\
+[build-system]
+requires = []
+build-backend = "back_end"
+backend-path = ["."]
+[project]
+name = "orchestrator"
+version = "0"
+optional-dependencies.test = []
+"""
+BACK_END = """\
+    import pathlib, zipfile
+    def build_editable(folder, config_settings=None, metadata_directory=None):
+        name, info = "orchestrator-0-py3-none-any.whl", "orchestrator-0.dist-info"
+        with zipfile.ZipFile(pathlib.Path(folder) / name, "w") as wheel:
+            wheel.writestr("orchestrator.pth", str(pathlib.Path.cwd()))
+            wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: orchestrator\\nVersion: 0\\n"
+                           "Provides-Extra: test\\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+            wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\\norchestrator = orchestrator:main\\n")
+            wheel.writestr(f"{info}/RECORD", "")
+        return name
+"""
+ORCHESTRATOR = """\
+    import os, sys, time
+    def main():
+        print(os.getpid(), os.getcwd(), *sys.argv[1:], sep="|", flush=True)
+        if sys.argv[1:] == ["sleep"]:
+            time.sleep(60)
+        return 7
+"""
+# Stands for ruff, mypy and pytest: `python -m` looks into the working directory, the checkout, first.
+CHECKER = """\
+    import os, sys
+    name = os.path.basename(sys.argv[0]).removesuffix(".py")
+    print(name, *sys.argv[1:], flush=True)
+    sys.exit(int(os.environ.get(name + "_status", "0")))
+"""
+
+
+@dataclass
+class Checkout:
+    """A checkout, the only folder of programs it sees, and its cache."""
+
+    folder: Path
+    tools: Path
+    cache: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.environment = {"PATH": str(self.tools), "ORCHESTRATOR_CACHE": str(self.cache)}
+
+    def lab(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return self.run([str(self.folder / "lab"), *arguments], settings)
+
+    def run(self, command: list[str], settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        environment = {**self.environment, **settings}
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment, cwd=self.folder.parent, timeout=120
+        )
+
+    def tool(self, name: str, script: str) -> None:
+        path = self.tools / name
+        path.unlink(missing_ok=True)
+        path.write_text("#!/bin/sh\n" + textwrap.dedent(script))
+        path.chmod(0o755)
+
+    def files(self) -> set[Path]:
+        return set(self.folder.rglob("*"))
+
+
+def make_checkout(base: Path) -> Checkout:
+    base.chmod(0o755)
+    folder, tools = base / "a lab & more", base / "tools"
+    for path in (tools, folder / "images", folder / "orchestrator"):
+        path.mkdir(parents=True)
+    shutil.copy(ROOT / "lab", folder)
+    (folder / "images/host-packages.txt").write_text(NEEDS)
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    (folder / "back_end.py").write_text(textwrap.dedent(BACK_END))
+    (folder / "orchestrator/__init__.py").write_text(textwrap.dedent(ORCHESTRATOR))
+    for name in ("ruff", "mypy", "pytest"):
+        (folder / f"{name}.py").write_text(textwrap.dedent(CHECKER))
+    for name in TOOLS:
+        (tools / name).symlink_to(shutil.which(name) or "/missing")
+    (tools / "python3").symlink_to(Path(sys.executable).resolve())
+    checkout = Checkout(folder, tools, base / "cache")
+    for name in ("qemu-system-x86_64", "gcc", "cc1"):
+        checkout.tool(name, "")
+    return checkout
+
+
+@pytest.fixture
+def bare() -> Iterator[Checkout]:
+    """A checkout that was never used. Not below tmp_path, which other users cannot enter."""
+    with tempfile.TemporaryDirectory() as base:
+        yield make_checkout(Path(base))
+
+
+@pytest.fixture(scope="module")
+def ready() -> Iterator[Checkout]:
+    """A checkout whose environment is made; tests leave it as it is."""
+    with tempfile.TemporaryDirectory() as base:
+        checkout = make_checkout(Path(base))
+        before = checkout.files()
+        first = checkout.lab("first")
+        assert first.returncode == 7, first.stderr
+        assert "installing Python packages" in first.stderr
+        assert checkout.files() == before, "the first use wrote into the checkout"
+        yield checkout
+
+
+def test_arguments_folder_and_status_pass_through(ready: Checkout) -> None:
+    done = ready.lab("run", "a b", "", "*", "--x=$HOME")
+    assert done.stdout.rstrip("\n").split("|")[1:] == [str(ready.folder.parent), "run", "a b", "", "*", "--x=$HOME"]
+    assert done.returncode == 7
+
+
+def test_the_second_time_nothing_is_installed(ready: Checkout, record_property: Callable[[str, object], None]) -> None:
+    before = ready.files()
+    started = time.monotonic()
+    done = ready.lab("again", PIP_NO_INDEX="1")
+    record_property("seconds", time.monotonic() - started)
+    assert (done.returncode, done.stderr) == (7, "")
+    assert ready.files() == before
+
+
+def test_through_a_symlink(ready: Checkout, tmp_path: Path) -> None:
+    link = tmp_path / "my lab"
+    link.symlink_to(ready.folder / "lab")
+    done = ready.run([str(link)], {})
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_signals_reach_the_orchestrator_itself(ready: Checkout) -> None:
+    command = [str(ready.folder / "lab"), "sleep"]
+    with subprocess.Popen(command, env=ready.environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().split("|")[0] == str(process.pid)
+        process.terminate()
+        assert process.wait(timeout=10) == -signal.SIGTERM
+
+
+def test_a_relative_cache_folder_is_one_below_the_callers(ready: Checkout) -> None:
+    done = ready.lab(ORCHESTRATOR_CACHE=ready.cache.name)
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
+    poor = ready.tools.parent / "poor"
+    shutil.copytree(ready.tools, poor, symlinks=True)
+    (poor / "qemu-system-x86_64").unlink()
+    assert ready.lab("doctor", PATH=str(poor)).returncode == 7
+    assert ready.lab("run", PATH=str(poor)).returncode == 3
+
+
+def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checkout, tmp_path: Path) -> None:
+    bare.environment = {"PATH": str(bare.tools), "HOME": "/nowhere", "XDG_CACHE_HOME": str(tmp_path)}
+    command = [str(bare.folder / "lab")]
+    processes = [
+        subprocess.Popen(command, env=bare.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    words = "".join(process.communicate(timeout=120)[1] for process in processes)
+    assert [process.returncode for process in processes] == [7, 7]
+    assert words.count("installing Python packages") == 1
+    # An interpreter that has become another one.
+    (stamp,) = tmp_path.glob("orchestrator/venv-*/lab-complete")
+    stamp.write_text("/bin/sh\n")
+    left_over = stamp.parent / "left-over"
+    left_over.touch()
+    assert bare.lab().returncode == 7
+    assert not left_over.exists()
+    # Another pyproject.toml is another environment, and cannot be made without Python.
+    (bare.folder / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
+    bare.tool("python3", "exit 1")
+    assert bare.lab().returncode == 3
+
+
+def test_pip_failing_is_quoted_and_leaves_nothing_usable(bare: Checkout) -> None:
+    (bare.folder / "pyproject.toml").write_text(PYPROJECT.replace("requires = []", 'requires = ["no-such-thing"]'))
+    done = bare.lab(PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null")
+    assert done.returncode == 3
+    assert "No matching distribution found for no-such-thing" in done.stderr
+    assert "could not install the Python packages" in done.stderr
+    assert list(bare.cache.glob("venv-*/bin/python"))
+    bare.tool("python3", "exit 1")
+    assert "missing on this host: python3.11+venv" in bare.lab().stderr
+
+
+def as_ordinary_user(checkout: Checkout) -> subprocess.CompletedProcess[str]:
+    if os.geteuid() != 0:
+        return checkout.lab("run")
+    setpriv = [shutil.which("setpriv") or "/missing", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    return checkout.run([*setpriv, str(checkout.folder / "lab"), "run"], {})
+
+
+def test_without_root_the_exact_command_is_printed(bare: Checkout) -> None:
+    for name in ("qemu-system-x86_64", "gcc", "cc1"):
+        (bare.tools / name).unlink()
+    (bare.tools / "apt-get").symlink_to("/bin/false")
+    bare.tool("python3", "exit 0")
+    done = as_ordinary_user(bare)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1] == (
+        "    apt-get update && apt-get install -y --no-install-recommends qemu-system-x86 gcc"
+    )
+
+
+def test_without_apt_the_packages_are_named(bare: Checkout) -> None:
+    (bare.tools / "gcc").unlink()
+    done = bare.lab()
+    assert done.returncode == 3
+    assert "missing on this host: gcc" in done.stderr
+    assert done.stderr.rstrip().endswith("Debian's packages are called: gcc")
+
+
+def test_an_old_python_is_missing(bare: Checkout) -> None:
+    bare.tool("python3", "exit 1")
+    done = bare.lab()
+    assert done.returncode == 3
+    assert "missing on this host: python3.11+venv" in done.stderr
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_apt_installs_though_its_update_fails(bare: Checkout, root: bool) -> None:
+    (bare.tools / "gcc").unlink()
+    bare.tool("python3", "exit 0")
+    bare.tool("id", f"echo {0 if root else 1000}")
+    bare.tool("sudo", '[ "$1" = -n ] || exit 1\nshift\necho "sudo $1" >>"$LOG"\n[ "$1" = true ] || exec "$@"')
+    bare.tool(
+        "apt-get",
+        f"""\
+        echo "apt-get $*; $DEBIAN_FRONTEND" >>"$LOG"
+        case $* in
+            *update) exit 100 ;;
+            *install*) echo words of apt; echo >{bare.tools}/gcc; chmod +x {bare.tools}/gcc ;;
+        esac
+        """,
+    )
+    log = bare.cache.parent / "log"
+    done = bare.lab(LOG=str(log))
+    assert (done.stdout, "words of apt" in done.stderr) == ("", True)
+    # It went on: the next thing to fail is this Python, which makes no environment.
+    assert "could not install the Python packages" in done.stderr
+    calls = [line for line in log.read_text().splitlines() if line.startswith("apt-get")]
+    assert calls[0].endswith("update; ")
+    assert calls[1].endswith("install -y --no-install-recommends gcc; noninteractive")
+    assert ("sudo true" in log.read_text()) == (not root)
+
+
+def test_apt_that_does_not_help(bare: Checkout) -> None:
+    (bare.tools / "gcc").unlink()
+    bare.tool("id", "echo 0")
+    bare.tool("apt-get", "exit 0")
+    done = bare.lab()
+    assert done.returncode == 3
+    assert "still missing" in done.stderr
+    bare.tool("apt-get", "exit 100")
+    done = bare.lab()
+    assert done.returncode == 3
+    assert "could not install: gcc" in done.stderr
+
+
+def test_without_a_home(bare: Checkout) -> None:
+    del bare.environment["ORCHESTRATOR_CACHE"]
+    for done in (bare.lab(), bare.lab(HOME=""), bare.lab(XDG_CACHE_HOME="relative")):
+        assert done.returncode == 3
+        assert "HOME is not set" in done.stderr
+    done = bare.lab(HOME="/proc/nowhere")
+    assert done.returncode == 3
+    assert "cannot write to the cache folder /proc/nowhere/.cache/orchestrator" in done.stderr
+
+
+def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
+    def checks(**statuses: str) -> tuple[list[str], int]:
+        done = ready.lab("test", "-k", "a or b", **statuses)
+        lines = done.stdout.splitlines()
+        assert lines[-1] == f"pytest --qemu -o cache_dir={ready.cache}/checks/pytest -k a or b"
+        return [line.split()[0] for line in lines], done.returncode
+
+    everything = ["ruff", "ruff", "mypy", "pytest"]
+    before = ready.files()
+    assert checks() == (everything, 0)
+    assert checks(mypy_status="2") == (everything, 1)
+    assert checks(pytest_status="5") == (everything, 5)
+    assert checks(ruff_status="1", pytest_status="4") == (everything, 4)
+    assert ready.files() == before

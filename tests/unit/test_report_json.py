@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The JSON report is the result contract, byte by byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from record_builders import COUNTS, cell, failed, reference, run
+
+from orchestrator.report.json_report import render_json
+
+GOLDEN = Path(__file__).with_name("golden") / "report.json"
+
+
+def test_json_is_as_in_the_golden_file() -> None:
+    record = run(
+        *(cell(probe, reference=reference(probe)) for probe in COUNTS if probe != "jprobe"),
+        failed("jprobe", "the module did not load: \u201cUnknown symbol\u201d\n[    1.0] jprobe: Unknown symbol foo"),
+    )
+    assert render_json(record) == GOLDEN.read_text("ascii")
