@@ -22,6 +22,7 @@ struct djprobe {
 	void (*handler)(struct djprobe *djp, struct pt_regs *regs);
 
 	/* Filled in by register_djprobe(). */
+	struct list_head list;
 	struct kprobe bypass;			/* .addr is the probe point */
 	size_t replaced;			/* bytes of whole instructions under the jump */
 	u8 original[JMP32_INSN_SIZE];		/* what the jump was written over */

@@ -25,6 +25,7 @@
  *      on their way to it. Only then may the detour, and this module, be freed.
  */
 #include <linux/mutex.h>
+#include <linux/rculist.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>
 
@@ -36,6 +37,8 @@
 #include "refusal.h"
 
 static DEFINE_MUTEX(djprobe_mutex);
+/* Those with a bypass; written under the mutex, read with interrupts off. */
+static LIST_HEAD(djprobes);
 
 static int bypass_hit(struct kprobe *kp, struct pt_regs *regs)
 {
@@ -55,15 +58,20 @@ NOKPROBE_SYMBOL(bypass_post);
  * and would single-step: back into the bytes that are being replaced. Instead
  * the rest of the detour is run; the hit is one of those counted as missed.
  */
-static void bypass_missed(struct kprobe *kp, struct pt_regs *regs)
+static void bypass_missed(struct kprobe *armed, struct pt_regs *regs)
 {
-	regs->ip = (unsigned long)container_of(kp, struct djprobe, bypass)->copy;
+	struct djprobe *djp;
+
+	list_for_each_entry_rcu(djp, &djprobes, list, true)
+		if (djp->bypass.addr == armed->addr)
+			regs->ip = (unsigned long)djp->copy;
 }
 NOKPROBE_SYMBOL(bypass_missed);
 
 static const char *arm_bypass(struct djprobe *djp)
 {
 	struct kprobe *bypass = &djp->bypass;
+	struct kprobe *armed;
 	int err;
 
 	bypass->pre_handler = bypass_hit;
@@ -71,7 +79,10 @@ static const char *arm_bypass(struct djprobe *djp)
 	err = register_kprobe(bypass);
 	if (err)
 		return kprobe_refusal(err);
-	WRITE_ONCE(bypass->ainsn.emulate_op, bypass_missed);
+	list_add_rcu(&djp->list, &djprobes);
+	/* Not necessarily the one just registered, but it stays as long as that does. */
+	armed = djprobe_site_kprobe(bypass->addr);
+	WRITE_ONCE(armed->ainsn.emulate_op, bypass_missed);
 	return NULL;
 }
 
@@ -79,6 +90,7 @@ static const char *arm_bypass(struct djprobe *djp)
 static void drop_bypass(struct djprobe *djp)
 {
 	unregister_kprobe(&djp->bypass);
+	list_del_rcu(&djp->list);
 	synchronize_rcu_tasks();
 }
 
@@ -111,7 +123,7 @@ static const char *write_jump(struct djprobe *djp)
 	ktext_lock();
 	if (is_unchanged(djp)) {
 		ktext_replace(djp->bypass.addr, jump, jump);
-		djp->bypass.opcode = JMP32_INSN_OPCODE;
+		djprobe_site_kprobe(djp->bypass.addr)->opcode = JMP32_INSN_OPCODE;
 	} else {
 		reason = "another probe came meanwhile, or kprobes are switched off";
 	}
@@ -126,7 +138,7 @@ static void write_original(struct djprobe *djp)
 	make_jump(djp, jump);
 	ktext_lock();
 	ktext_replace(djp->bypass.addr, djp->original, jump);
-	djp->bypass.opcode = djp->original[0];
+	djprobe_site_kprobe(djp->bypass.addr)->opcode = djp->original[0];
 	ktext_unlock();
 }
 

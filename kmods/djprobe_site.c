@@ -55,15 +55,22 @@ int djprobe_site_init(void)
 	return instruction_init();
 }
 
-bool djprobe_site_probed(unsigned long start, unsigned long end)
+struct kprobe *djprobe_site_kprobe(void *addr)
 {
-	bool probed = false;
+	struct kprobe *kp;
 
 	preempt_disable();
-	for (; start < end && !probed; start++)
-		probed = site.get_kprobe((void *)start);
+	kp = site.get_kprobe(addr);
 	preempt_enable();
-	return probed;
+	return kp;
+}
+
+bool djprobe_site_probed(unsigned long start, unsigned long end)
+{
+	for (; start < end; start++)
+		if (djprobe_site_kprobe((void *)start))
+			return true;
+	return false;
 }
 
 /* Whether the kernel itself patches any byte from first to last. */

@@ -3,6 +3,7 @@
 #ifndef LAB_DJPROBE_SITE_H
 #define LAB_DJPROBE_SITE_H
 
+#include <linux/kprobes.h>
 #include <linux/types.h>
 
 /* -EOPNOTSUPP where this kernel lacks what the functions below need. May sleep. */
@@ -14,6 +15,12 @@ int djprobe_site_init(void);
  * it must not be. May sleep.
  */
 const char *djprobe_site_refusal(unsigned long addr, size_t *replaced);
+
+/*
+ * The kprobe that is armed at addr, NULL if there is none. It may be one that
+ * stands for several, or for one that kprobes have prepared an optimisation of.
+ */
+struct kprobe *djprobe_site_kprobe(void *addr);
 
 /* Whether any kprobe, armed or not, is at an address from start to before end. */
 bool djprobe_site_probed(unsigned long start, unsigned long end);

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the guest's kernel said on its console, and what that means."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+
+_TAIL_BYTES = 16 * 1024
+_QUOTED_LINES = 20
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_LINE_PREFIX = r"^(?:\[ *[0-9.]+\] ?)?"
+
+
+class Trouble(StrEnum):
+    """What a kernel can be in, the worst last."""
+
+    WARNING = "warning"
+    STALL = "stall"
+    OOPS = "oops"
+    PANIC = "panic"
+
+
+_SIGNS = {
+    Trouble.WARNING: r"WARNING: CPU: \d+ PID:",
+    Trouble.STALL: r"rcu: INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
+    r"INFO: task .{1,60} blocked for more than",
+    Trouble.OOPS: r"BUG: |Oops:|Oops \[#|general protection fault|kernel BUG at|divide error: |invalid opcode: |"
+    r"double fault: |stack segment: |int3: ",
+    Trouble.PANIC: r"Kernel panic - not syncing",
+}
+_PATTERNS = {trouble: re.compile(_LINE_PREFIX + f"(?:{signs})") for trouble, signs in _SIGNS.items()}
+
+
+class Console:
+    """The log file that QEMU writes the guest's serial console to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last_lines(self, count: int = _QUOTED_LINES) -> list[str]:
+        """The last printed lines, without control characters."""
+        return self._lines(-_TAIL_BYTES)[-count:]
+
+    def length(self) -> int:
+        """Bytes printed so far: a mark to look for trouble after."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def trouble(self, after: int = 0) -> tuple[Trouble, list[str]] | None:
+        """The worst the kernel reported since the mark ``after``, with the lines around its first sign.
+
+        User space can print on the console as well, so this is a reason to look, not a proof.
+        """
+        lines = self._lines(after)
+        worst: tuple[Trouble, int] | None = None
+        for number, line in enumerate(lines):
+            for trouble, pattern in _PATTERNS.items():
+                if pattern.search(line) and (worst is None or _RANK[trouble] > _RANK[worst[0]]):
+                    worst = (trouble, number)
+        if worst is None:
+            return None
+        trouble, number = worst
+        return trouble, lines[max(0, number - 3) : number + _QUOTED_LINES]
+
+    def _lines(self, start: int) -> list[str]:
+        """The lines from a byte offset on (negative: from the end), at most the last 4 MiB of them."""
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, 2)
+                begin = max(0, size + start) if start < 0 else start
+                file.seek(max(begin, size - (4 << 20)))
+                text = file.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        return [line for line in (_CONTROL.sub("", line).rstrip() for line in text.split("\n")) if line]
+
+
+_RANK = {trouble: rank for rank, trouble in enumerate(Trouble)}

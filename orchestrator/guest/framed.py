@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command channel to the agent in the guest: frames on a virtio serial port of its own.
+
+The frames are described at the top of ``images/guest/agent.c``. Nothing else travels on this channel, so nothing that
+a guest prints can be taken for a reply. Time limits are the host's: a guest's own clock may jump.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
+
+PROTOCOL = 1
+PAYLOAD_MAX = 64 * 1024
+KILL_LIMIT = 10.0
+"""Seconds that the agent may take to end a command it was told to kill."""
+
+OUTPUT_MAX = 256 << 20
+"""Bytes of output that one command may print; more is an error rather than the end of the host's memory."""
+
+_HEADER = struct.Struct("<III")
+_WORD = struct.Struct("<I")
+
+
+class Frame(IntEnum):
+    """The types of frames, as in agent.c."""
+
+    EXEC = 1
+    KILL = 2
+    PUT = 3
+    GET = 4
+    PING = 5
+    DATA = 16
+    HELLO = 32
+    STDOUT = 33
+    STDERR = 34
+    EXIT = 35
+    OK = 36
+    ERROR = 37
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command ended. ``status`` is its exit status, or 128 + the signal that killed it, as in a shell."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode("utf-8", errors="replace")
+
+
+class FramedChannel:
+    """One connection to one agent; one command at a time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._socket.setblocking(False)
+        self._received = bytearray()
+        self._request = 0
+
+    def wait_for_agent(self, deadline: float) -> None:
+        """Wait for the agent's first word. Raises GuestHang at the deadline (host's monotonic seconds)."""
+        kind, _, payload = self._frame(deadline)
+        if kind != Frame.HELLO or payload != _WORD.pack(PROTOCOL):
+            raise GuestConnectionLost("what answers in the guest is not our agent, or one of another version")
+
+    def ping(self, time_limit: float) -> None:
+        """One exchange with the agent."""
+        self._done(self._send(Frame.PING, b""), time.monotonic() + time_limit)
+
+    def run(self, argv: Sequence[str], *, time_limit: float, directory: str = "/") -> CommandResult:
+        """Run a program (looked for in /bin, /sbin and /usr) and collect what it prints.
+
+        Raises CommandTimeout when it was killed after ``time_limit`` seconds, GuestHang when even that got no answer.
+        """
+        words = [directory, *argv]
+        if not argv or any("\0" in word for word in words):
+            raise GuestError("a command needs a program and cannot hold NUL characters")
+        payload = b"".join(word.encode() + b"\0" for word in words)
+        if len(payload) > PAYLOAD_MAX:
+            raise GuestError(f"the command line is longer than {PAYLOAD_MAX} bytes", hint="put the data into a file")
+        request = self._send(Frame.EXEC, payload)
+        output: dict[int, bytearray] = {Frame.STDOUT: bytearray(), Frame.STDERR: bytearray()}
+        try:
+            status = self._collect(request, output, time.monotonic() + time_limit)
+        except GuestHang:
+            self._kill(request, argv, time_limit)
+            raise CommandTimeout(
+                f"{argv[0]} did not end within {time_limit:g} s and was killed",
+                detail=_last_lines(output[Frame.STDOUT], output[Frame.STDERR]),
+            ) from None
+        return CommandResult(tuple(argv), status, bytes(output[Frame.STDOUT]), bytes(output[Frame.STDERR]))
+
+    def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
+        """Write a file in the guest. Raises GuestError with the guest's reason."""
+        deadline = time.monotonic() + time_limit
+        request = self._send(Frame.PUT, _WORD.pack(mode) + _path(target), deadline)
+        for block in _blocks(content):
+            self._send_frame(Frame.DATA, request, block, deadline)
+        self._send_frame(Frame.DATA, request, b"", deadline)
+        self._done(request, deadline, f"cannot write {target}")
+
+    def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
+        """Read a file of the guest whole. Raises GuestError with the guest's reason, or when it is too large."""
+        deadline = time.monotonic() + time_limit
+        request = self._send(Frame.GET, _path(source), deadline)
+        return self._done(request, deadline, f"cannot read {source}", largest)
+
+    def close(self) -> None:
+        """Hang up; the agent then ends its machine."""
+        self._socket.close()
+
+    def _collect(self, request: int, output: dict[int, bytearray], deadline: float) -> int:
+        while True:
+            kind, number, payload = self._frame(deadline)
+            if number != request:
+                continue
+            if kind in output:
+                output[kind] += payload
+                if len(output[kind]) > OUTPUT_MAX:
+                    raise GuestError(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
+            elif kind == Frame.EXIT:
+                (word,) = _WORD.unpack(payload)
+                return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
+            else:
+                raise GuestError(f"the guest cannot start the command: {_error_text(kind, payload)}")
+
+    def _kill(self, request: int, argv: Sequence[str], time_limit: float) -> None:
+        self._send_frame(Frame.KILL, request, b"", time.monotonic() + KILL_LIMIT)
+        ignored: dict[int, bytearray] = {Frame.STDOUT: bytearray(), Frame.STDERR: bytearray()}
+        try:
+            self._collect(request, ignored, time.monotonic() + KILL_LIMIT)
+        except GuestHang:
+            raise GuestHang(
+                f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
+            ) from None
+
+    def _done(self, request: int, deadline: float, failure: str = "the request failed", largest: int = 0) -> bytes:
+        content = bytearray()
+        size = 0
+        while True:
+            kind, number, payload = self._frame(deadline)
+            if number != request:
+                continue
+            if kind == Frame.DATA:
+                size += len(payload)
+                # The rest of a file that is too large is read, but not kept: the next reply must be found.
+                if size <= largest:
+                    content += payload
+            elif kind != Frame.OK:
+                raise GuestError(f"{failure}: {_error_text(kind, payload)}")
+            elif size > largest:
+                raise GuestError(f"{failure}: its {size} bytes are more than {largest}")
+            else:
+                return bytes(content)
+
+    def _send(self, kind: Frame, payload: bytes, deadline: float | None = None) -> int:
+        self._request = (self._request + 1) & 0xFFFFFFFF
+        self._send_frame(kind, self._request, payload, deadline or time.monotonic() + KILL_LIMIT)
+        return self._request
+
+    def _send_frame(self, kind: Frame, request: int, payload: bytes, deadline: float) -> None:
+        data = memoryview(_HEADER.pack(len(payload), kind, request) + payload)
+        while data:
+            try:
+                data = data[self._socket.send(data) :]
+            except BlockingIOError:
+                self._wait(deadline, writing=True)
+            except OSError as error:
+                raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
+
+    def _frame(self, deadline: float) -> tuple[int, int, bytes]:
+        length, kind, request = _HEADER.unpack(self._take(_HEADER.size, deadline))
+        if length > PAYLOAD_MAX:
+            raise GuestConnectionLost("the guest sent a frame that is too long")
+        return kind, request, self._take(length, deadline)
+
+    def _take(self, size: int, deadline: float) -> bytes:
+        while len(self._received) < size:
+            try:
+                data = self._socket.recv(1 << 18)
+            except BlockingIOError:
+                self._wait(deadline, writing=False)
+                continue
+            except OSError as error:
+                raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
+            if not data:
+                raise GuestConnectionLost("the command channel was closed from the guest's side")
+            self._received += data
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+    def _wait(self, deadline: float, *, writing: bool) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLOUT if writing else select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise GuestHang("the guest gave no answer in time")
+
+
+def _blocks(content: bytes | Path) -> Iterator[bytes]:
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            while block := file.read(PAYLOAD_MAX):
+                yield block
+    else:
+        for start in range(0, len(content), PAYLOAD_MAX):
+            yield content[start : start + PAYLOAD_MAX]
+
+
+def _path(path: str) -> bytes:
+    encoded = path.encode()
+    if not path.startswith("/") or b"\0" in encoded or len(encoded) > 4000:
+        raise GuestError(f"{path!r} is no absolute path in the guest")
+    return encoded + b"\0"
+
+
+def _error_text(kind: int, payload: bytes) -> str:
+    if kind != Frame.ERROR or len(payload) != _WORD.size:
+        return f"unexpected reply {kind}"
+    (number,) = _WORD.unpack(payload)
+    return os.strerror(number).lower()
+
+
+def _last_lines(*streams: bytearray) -> list[str]:
+    text = b"\n".join(bytes(stream[-4096:]) for stream in streams).decode("utf-8", errors="replace")
+    return [line for line in text.splitlines() if line.strip()][-10:]

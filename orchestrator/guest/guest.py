@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A running guest: from off to ready to gone, and the verbs for what happens in between.
+
+    off ── boot() ──> booting ──> ready ── power_off(), kill(), or its own death ──> gone
+
+The whole life is in this file; what a machine is made of is in ``machine``, how commands travel in ``framed``, what the
+console means in ``console``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orchestrator.errors import (
+    CommandFailed,
+    GuestConnectionLost,
+    GuestError,
+    GuestExit,
+    GuestHang,
+    GuestOops,
+    GuestPanic,
+)
+from orchestrator.guest.console import Console, Trouble
+from orchestrator.guest.framed import CommandResult, FramedChannel
+from orchestrator.guest.machine import Machine, Wiring, qemu_command
+from orchestrator.guest.monitor import Monitor
+from orchestrator.process import kill_group, spawn
+
+BOOT_LIMIT = 180.0
+"""Seconds from QEMU's start to the agent's first word; a Debian kernel takes seven on an idle core."""
+
+COMMAND_LIMIT = 60.0
+_DYING_LIMIT = 5.0
+"""Seconds that QEMU may take to end after its guest has ended."""
+
+
+class State(StrEnum):
+    """Where in its life a guest is."""
+
+    OFF = "off"
+    BOOTING = "booting"
+    READY = "ready"
+    GONE = "gone"
+
+
+class Guest:
+    """One guest. Its console log and QEMU's own words go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
+
+    Used as a context manager it boots on entry and is killed on exit. A guest belongs to the thread that boots it.
+    """
+
+    def __init__(self, machine: Machine, directory: Path, name: str = "guest") -> None:
+        self.machine = machine
+        self.console = Console(directory / f"{name}.console")
+        self.state = State.OFF
+        self.command_line: tuple[str, ...] = ()
+        self._messages = directory / f"{name}.qemu"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: FramedChannel | None = None
+        self._monitor: Monitor | None = None
+
+    def __enter__(self) -> Self:
+        self.boot()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int | None:
+        """QEMU's process number while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def boot(self, time_limit: float = BOOT_LIMIT) -> None:
+        """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console."""
+        if self.state is not State.OFF:
+            raise GuestError(f"a guest that is {self.state} cannot be booted")
+        self.state = State.BOOTING
+        try:
+            with self._explained("booting"):
+                self._start()
+                self._agent.wait_for_agent(time.monotonic() + time_limit)
+        except BaseException:
+            self.kill()
+            raise
+        self.state = State.READY
+
+    def run(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, directory: str = "/") -> CommandResult:
+        """Run a program in the guest to its end, whatever its exit status."""
+        with self._explained(f"running {argv[0] if argv else 'nothing'}"):
+            return self._agent.run(argv, time_limit=time_limit, directory=directory)
+
+    def succeed(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
+        """Run a program that must end with status 0. Raises CommandFailed with what it printed."""
+        result = self.run(argv, time_limit=time_limit)
+        if result.status != 0:
+            said = (result.stderr or result.stdout).decode("utf-8", errors="replace").splitlines()[-10:]
+            raise CommandFailed(f"`{' '.join(argv)}` ended with status {result.status} in the guest", detail=said)
+        return result
+
+    def put(self, content: bytes | Path, target: str, *, mode: int = 0o644, time_limit: float = COMMAND_LIMIT) -> None:
+        """Write a file in the guest, from bytes or from a file of the host."""
+        with self._explained(f"writing {target}"):
+            self._agent.put(content, target, mode=mode, time_limit=time_limit)
+
+    def get(self, source: str, *, time_limit: float = COMMAND_LIMIT) -> bytes:
+        """Read a file of the guest."""
+        with self._explained(f"reading {source}"):
+            return self._agent.get(source, time_limit=time_limit)
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Bytes of the guest's kernel memory, read by QEMU: what is really there, whatever the guest says."""
+        if self._monitor is None:
+            raise GuestError(f"a guest that is {self.state} has no memory to read")
+        with self._explained("reading memory"):
+            return self._monitor.read_memory(address, size)
+
+    def check_console(self, mark: int = 0) -> None:
+        """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""
+        trouble = self.console.trouble(mark)
+        if trouble is not None:
+            raise GuestOops(f"the guest's kernel reported trouble ({trouble[0]})", detail=trouble[1])
+
+    def power_off(self) -> None:
+        """End the guest in order: the agent resets the machine when its host hangs up, and QEMU ends with it."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_DYING_LIMIT)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the guest at once. Does nothing to one that is off or gone."""
+        if self._process is not None:
+            kill_group(self._process)
+        if self._channel is not None:
+            self._channel.close()
+        if self._monitor is not None:
+            self._monitor.close()
+        self._process = self._channel = self._monitor = None
+        self.state = State.GONE
+
+    @property
+    def _agent(self) -> FramedChannel:
+        if self._channel is None:
+            raise GuestError(f"a guest that is {self.state} takes no commands")
+        return self._channel
+
+    def _start(self) -> None:
+        ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
+        monitor, agent = ours
+        self._channel = FramedChannel(agent)
+        wiring = Wiring(theirs[0].fileno(), theirs[1].fileno(), self.console.path)
+        self.command_line = tuple(qemu_command(self.machine, wiring))
+        try:
+            with self._messages.open("wb") as messages:
+                self._process = spawn(self.command_line, stderr=messages, pass_fds=[end.fileno() for end in theirs])
+        finally:
+            for end in theirs:
+                end.close()
+        self._monitor = Monitor(monitor)
+
+    @contextlib.contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        """Turn a broken channel or a hang into what has really happened to the guest."""
+        try:
+            yield
+        except GuestHang as error:
+            trouble = self.console.trouble()
+            if trouble is not None and trouble[0] is Trouble.PANIC:
+                raise GuestPanic(f"the guest's kernel panicked while {doing}", detail=trouble[1]) from None
+            hint = "its kernel may be spinning with interrupts off; the console's log may tell"
+            raise GuestHang(
+                f"the guest hangs ({doing}): {error.what}",
+                where=str(self.console.path),
+                detail=self.console.last_lines(),
+                hint=hint,
+            ) from None
+        except GuestConnectionLost as error:
+            raise self._cause(doing, error) from None
+        except GuestError as error:
+            # QEMU that has gone cannot be asked for anything: say so rather than what could not be asked.
+            if self._process is not None and self._exit_status(0.2) is not None:
+                raise self._cause(doing, GuestConnectionLost(error.what)) from None
+            raise
+
+    def _cause(self, doing: str, lost: GuestConnectionLost) -> GuestError:
+        status = self._exit_status(_DYING_LIMIT)
+        trouble = self.console.trouble()
+        if trouble is not None and trouble[0] is Trouble.PANIC:
+            return GuestPanic(f"the guest's kernel panicked while {doing}", detail=trouble[1])
+        where, lines = str(self.console.path), self.console.last_lines()
+        if status is None:
+            what = f"lost the connection to the guest while {doing}: {lost.what}; QEMU is still running"
+            return GuestConnectionLost(what, where=where, detail=lines)
+        said = self._messages.read_text(errors="replace").splitlines()[-10:] if self._messages.exists() else []
+        how = f"status {status}" if status >= 0 else f"signal {-status}"
+        hint = "" if status == 0 else "QEMU's own words come first above, then the console's last lines"
+        return GuestExit(
+            f"QEMU ended ({how}) while {doing}", where=where, detail=[*said, *lines] or ["(it said nothing)"], hint=hint
+        )
+
+    def _exit_status(self, patience: float) -> int | None:
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return None

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a guest is made of, and the QEMU command line that makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.catalog.cpus import CpuModel
+from orchestrator.catalog.machine import machine_facts
+
+QEMU = "qemu-system-x86_64"
+AGENT_PORT = "orchestrator.agent"
+"""The name of the virtio serial port that the agent in the guest looks for."""
+
+Timing = Literal["instructions", "tcg", "kvm"]
+"""How a guest's time passes: counted instructions (exact), plain emulation, or the host's own CPU."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine and what it boots; everything a guest's behaviour depends on. ``memory_mib`` in MiB."""
+
+    cpu: CpuModel
+    kernel: Path
+    initramfs: Path
+    smp: int = 1
+    memory_mib: int = 256
+    timing: Timing = "instructions"
+    extra_parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The host's ends of a guest: open sockets (descriptor numbers) and the console's log file."""
+
+    monitor: int | str
+    agent: int | str
+    console: Path | str
+
+
+def kernel_command_line(machine: Machine) -> str:
+    """What the guest's kernel is told."""
+    facts = machine_facts()
+    clock = facts.instructions.kernel_parameters if machine.timing == "instructions" else []
+    return " ".join([*facts.kernel_parameters, *clock, *machine.extra_parameters])
+
+
+def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
+    """The whole QEMU command line, one list element for each argument."""
+    facts = machine_facts()
+    clock = facts.instructions.qemu if machine.timing == "instructions" else ["-rtc", "base=utc"]
+    return [
+        *(QEMU, "-machine", facts.type, *facts.options),
+        *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
+        *("-accel", "kvm" if machine.timing == "kvm" else "tcg"),
+        *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
+        *clock,
+        *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
+        *("-append", kernel_command_line(machine)),
+        *("-chardev", f"file,id=console,path={escape(str(wiring.console))}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=monitor,fd={wiring.monitor}", "-mon", "chardev=monitor,mode=control"),
+        *("-chardev", f"socket,id=agent,fd={wiring.agent}"),
+        *("-device", "virtio-serial-pci-non-transitional,max_ports=2"),
+        *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
+    ]
+
+
+def escape(value: str) -> str:
+    """A value inside one of QEMU's comma-separated options; a comma is doubled."""
+    return value.replace(",", ",,")
+
+
+def _topology(smp: int) -> str:
+    # Two threads of one core, as the machines with Hyper-Threading had; QEMU shows the guest siblings and the ht flag.
+    return "1" if smp == 1 else f"{smp},sockets=1,cores={smp // 2},threads=2" if smp % 2 == 0 else str(smp)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""QEMU's control channel (QMP): the view of a guest from outside, which the guest cannot forge."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from qemu.qmp import QMPError
+from qemu.qmp.legacy import QEMUMonitorProtocol
+
+from orchestrator.errors import GuestError
+
+_ANSWER_LIMIT = 10.0
+_READ_MAX = 1 << 20
+
+# Its log repeats, with tracebacks, what is raised anyway.
+logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
+
+
+class Monitor:
+    """One connection to one QEMU. Raises GuestError when QEMU refuses a command or is gone."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._protocol = QEMUMonitorProtocol(connection)
+        try:
+            self._protocol.connect()
+            self._protocol.settimeout(_ANSWER_LIMIT)
+        except (QMPError, OSError, asyncio.TimeoutError) as error:
+            self.close()
+            raise GuestError(f"QEMU's monitor does not answer ({error})") from None
+
+    def command(self, name: str, **arguments: object) -> object:
+        """Run a QMP command and return what QEMU answers."""
+        try:
+            return cast(object, self._protocol.cmd(name, **arguments))
+        except (QMPError, OSError, asyncio.TimeoutError) as error:
+            raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
+
+    def read_memory(self, address: int, size: int, cpu: int = 0) -> bytes:
+        """``size`` bytes at a virtual address, through the page tables of one virtual CPU."""
+        if not 0 < size <= _READ_MAX or not 0 <= address < 1 << 64:
+            raise GuestError(f"cannot read {size} bytes of guest memory at {address:#x}")
+        with tempfile.NamedTemporaryFile(prefix="orchestrator-memory-") as file:
+            # QMP numbers are signed: the upper half of the address space is negative.
+            value = address - (1 << 64) if address >= 1 << 63 else address
+            arguments = {"val": value, "size": size, "filename": file.name, "cpu-index": cpu}
+            self.command("memsave", **arguments)
+            content = Path(file.name).read_bytes()
+        if len(content) != size:
+            raise GuestError(f"the guest has no {size} bytes of memory at {address:#x}")
+        return content
+
+    def close(self) -> None:
+        """Hang up; the guest goes on."""
+        self._protocol.close()
