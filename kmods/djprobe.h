@@ -26,6 +26,7 @@ struct djprobe {
 	struct kprobe bypass;			/* .addr is the probe point */
 	size_t replaced;			/* bytes of whole instructions under the jump */
 	u8 original[JMP32_INSN_SIZE];		/* what the jump was written over */
+	void (*emulate_op)(struct kprobe *kp, struct pt_regs *regs);	/* kprobes' own */
 	u8 *detour;
 	size_t detour_size;
 	u8 *copy;				/* the replaced instructions, in the detour */

@@ -82,13 +82,21 @@ static const char *arm_bypass(struct djprobe *djp)
 	list_add_rcu(&djp->list, &djprobes);
 	/* Not necessarily the one just registered, but it stays as long as that does. */
 	armed = djprobe_site_kprobe(bypass->addr);
+	djp->emulate_op = armed->ainsn.emulate_op;
 	WRITE_ONCE(armed->ainsn.emulate_op, bypass_missed);
 	return NULL;
 }
 
-/* Afterwards nobody is in the detour, nor on the way to it. */
+/*
+ * Needs the original bytes, where single-stepping is right again. Afterwards
+ * nobody is in the detour, nor on the way to it. What kprobes have armed may
+ * live on, if somebody else's probe has joined it.
+ */
 static void drop_bypass(struct djprobe *djp)
 {
+	struct kprobe *armed = djprobe_site_kprobe(djp->bypass.addr);
+
+	WRITE_ONCE(armed->ainsn.emulate_op, djp->emulate_op);
 	unregister_kprobe(&djp->bypass);
 	list_del_rcu(&djp->list);
 	synchronize_rcu_tasks();

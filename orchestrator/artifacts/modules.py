@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernel modules: rendered from templates, built against a kernel's headers, kept by content."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import jinja2
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.artifacts.cache import digest
+from orchestrator.artifacts.compiler import compiler_version
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.spelling import unknown
+from orchestrator.errors import BuildError, UsageError
+from orchestrator.paths import data_dir
+from orchestrator.process import run
+
+_BUILD_LIMIT = 300.0
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
+_LARGEST = 1 << 31
+_AWKWARD = re.compile(r"[\s:#$]")
+"""Characters that the kernel's build system cannot have in a path."""
+
+Value = str | int
+
+
+class ModuleRecipe(BaseModel):
+    """What a module is made of: its template, and the sources and headers it shares with others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    template: str
+    sources: list[str] = []
+    headers: list[str] = []
+
+
+@dataclass(frozen=True)
+class ModuleSource:
+    """A module's files, by name, ready to be built. ``name`` is the module's own, as the kernel lists it."""
+
+    name: str
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A built module. ``sources`` is the folder with what it was built from."""
+
+    name: str
+    file: Path
+    key: str
+    sources: Path
+
+
+@lru_cache(maxsize=1)
+def recipes() -> Mapping[str, ModuleRecipe]:
+    """The modules that can be rendered, by template name (``kmods/modules.yaml``)."""
+    content = yaml.safe_load((data_dir("kmods") / "modules.yaml").read_text())
+    return {name: ModuleRecipe.model_validate(fields) for name, fields in content.items()}
+
+
+def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
+    """The module of a template for these values. Raises UsageError for an unknown template or value, or a bad one.
+
+    Every value reaches C, so it has to be an identifier (a symbol's name) or a whole number.
+    """
+    recipe = recipes().get(template)
+    if recipe is None:
+        raise UsageError(unknown("module", template, recipes()))
+    for key, value in values.items():
+        _check(key, value)
+    folder = data_dir("kmods")
+    name = f"lab_{template.replace('-', '_')}"
+    shared = {file: (folder / file).read_text() for file in (*recipe.sources, *recipe.headers)}
+    environment = jinja2.Environment(  # noqa: S701 - renders C, where HTML's quoting would be wrong
+        loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    try:
+        main = environment.get_template(recipe.template).render(values)
+    except jinja2.UndefinedError as error:
+        raise UsageError(f"template {recipe.template} needs a value that was not given: {error.message}") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise BuildError(error.message or "bad template", where=f"{folder / recipe.template}:{error.lineno}") from None
+    objects = " ".join(f"{Path(file).stem}.o" for file in (f"{name}_main.c", *recipe.sources))
+    kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\n"
+    return ModuleSource(name, {f"{name}_main.c": main, "Kbuild": kbuild, **shared})
+
+
+def build_modules(workshop: Workshop, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module]:
+    """The modules built for ``kernel``, in the order given; those not in the cache are built side by side.
+
+    Raises BuildError with the rendered file, the line and the compiler's words.
+    """
+    if all(workshop.cache.get("modules", _inputs(kernel, source)) for source in sources):
+        return [_build(workshop, kernel, source, kernel.headers, kernel.headers_makefile) for source in sources]
+    workshop.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
+    with (
+        _plain_path(kernel) as (headers, makefile),
+        ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool,
+    ):
+        return list(pool.map(lambda source: _build(workshop, kernel, source, headers, makefile), sources))
+
+
+def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, headers: Path, makefile: Path) -> Module:
+    def build(folder: Path) -> None:
+        with _scratch() as scratch:
+            for name, text in source.files.items():
+                (scratch / name).write_text(text)
+            argv = ["make", "-C", str(headers), "-f", str(makefile), f"M={scratch}", "CC=gcc", "modules"]
+            finished = run(argv, time_limit=_BUILD_LIMIT, environment={"LC_ALL": "C", "MAKEFLAGS": ""})
+            if finished.status != 0:
+                raise _build_error(workshop, source, scratch, finished.stdout + finished.stderr)
+            # Without its debug information a module is a tenth of the size, and holds no path of this host.
+            stripped = run(["strip", "--strip-debug", str(scratch / f"{source.name}.ko")], time_limit=_BUILD_LIMIT)
+            if stripped.status != 0:
+                raise BuildError(f"strip fails on {source.name}.ko", detail=stripped.complaint())
+            shutil.copy(scratch / f"{source.name}.ko", folder / f"{source.name}.ko")
+            (folder / "sources").mkdir()
+            for name, text in source.files.items():
+                (folder / "sources" / name).write_text(text)
+
+    label = f"{source.name} for {kernel.spec.name}"
+    artifact = workshop.cache.obtain("modules", _inputs(kernel, source), label, build)
+    return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources")
+
+
+def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
+    return {"kernel": kernel.key, "compiler": compiler_version(), "name": source.name, "files": dict(source.files)}
+
+
+def _build_error(workshop: Workshop, source: ModuleSource, scratch: Path, words: str) -> BuildError:
+    """Keep what did not compile where the compiler's message then points."""
+    kept = workshop.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
+    kept.mkdir(parents=True, exist_ok=True)
+    for name, text in source.files.items():
+        (kept / name).write_text(text)
+    words = words.replace(str(scratch), str(kept))
+    lines = words.splitlines()
+    first = next((n for n, line in enumerate(lines) if re.search(r"error|undefined|Error", line)), 0)
+    place = re.match(r"(/.+?:\d+)(?::\d+)?: ", lines[first]) if lines else None
+    return BuildError(
+        f"module {source.name} does not build",
+        where=place[1] if place else str(kept),
+        detail=lines[first : first + 20],
+        hint=f"the rendered sources are in {kept}",
+    )
+
+
+def _check(key: str, value: Value) -> None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
+    if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+        raise UsageError(f"value {key}={value} is out of range")
+    if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
+        raise UsageError(f"value {key}={value!r} is no identifier", hint="letters, digits, '_' and '.' only")
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder with a path that the kernel's build system can have, removed at the end."""
+    standard = tempfile.gettempdir()
+    parent = standard if not _AWKWARD.search(standard) else "/tmp"  # noqa: S108 - mkdtemp makes it private
+    with tempfile.TemporaryDirectory(prefix="orchestrator-", dir=parent) as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _plain_path(kernel: Kernel) -> Iterator[tuple[Path, Path]]:
+    """The kernel's headers and makefile, copied to a usable path where the cache's own has a space in it."""
+    if not _AWKWARD.search(str(kernel.headers)):
+        yield kernel.headers, kernel.headers_makefile
+        return
+    # Some way above the headers lies the root of the unpacked packages, within which links are relative.
+    root = kernel.headers.parents[2]
+    with _scratch() as scratch:
+        shutil.copytree(root / "usr", scratch / "usr", symlinks=True)
+        yield scratch / kernel.headers.relative_to(root), scratch / kernel.headers_makefile.relative_to(root)
