@@ -51,10 +51,12 @@ class HostError(LabError):
     exit_status = 3
 
 
-class Interrupted(LabError):
-    """The user or the system asked us to stop (SIGINT, SIGTERM)."""
+class Interrupted(KeyboardInterrupt):
+    """The system asked us to stop (SIGTERM, SIGHUP); handled wherever Ctrl-C is. ``signal`` is the signal's number."""
 
-    exit_status = 130
+    def __init__(self, signal: int) -> None:
+        super().__init__()
+        self.signal = signal
 
 
 class BuildError(LabError):

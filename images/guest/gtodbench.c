@@ -4,6 +4,8 @@
 //   gtodbench [-e ENTRY] -n CALLS [-b BATCH] [-r REPEATS]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch begins right after a timer
 //       tick; one that an interrupt, a page fault or another task fell into is thrown away and run again.
+//   gtodbench [-e ENTRY] -c CALLS
+//       exactly CALLS calls, neither timed nor repeated: for counting the hits of a probe
 //   gtodbench [-e ENTRY] -s SECONDS [-r REPEATS]
 //       as in 2005: calls for SECONDS seconds, counts them and prints the average
 //   ENTRY: auto (what a C library takes: sysenter or syscall where there is one), int80, sysenter, syscall
@@ -290,7 +292,7 @@ static void run_seconds(entry_loop *loop, long seconds, long repeats)
 int program(int argc, char **argv, char **environment)
 {
 	const char *entry = "auto";
-	long calls = -1, batch = -1, repeats = 1, seconds = -1;
+	long calls = -1, batch = -1, repeats = 1, seconds = -1, counted = -1;
 
 	for (int i = 1; i < argc; i += 2) {
 		char *option = argv[i], *value = argv[i + 1];
@@ -299,20 +301,22 @@ int program(int argc, char **argv, char **environment)
 		if (i + 1 < argc && text_equal(option, "-e"))
 			entry = value;
 		else if (number < 1)
-			fail("expected -e ENTRY or one of -n -b -r -s with a number above 0, found ", option);
+			fail("expected -e ENTRY or one of -n -b -r -c -s with a number above 0, found ", option);
 		else if (text_equal(option, "-n"))
 			calls = number;
 		else if (text_equal(option, "-b"))
 			batch = number;
 		else if (text_equal(option, "-r"))
 			repeats = number;
+		else if (text_equal(option, "-c"))
+			counted = number;
 		else if (text_equal(option, "-s"))
 			seconds = number;
 		else
 			fail("unknown option ", option);
 	}
-	if ((calls < 0) == (seconds < 0))
-		fail("give either -n CALLS or -s SECONDS", "");
+	if ((calls > 0) + (seconds > 0) + (counted > 0) != 1)
+		fail("give one of -n CALLS, -c CALLS and -s SECONDS", "");
 	statistics = (int)sys3(SYS_open, "/proc/stat", O_RDONLY, 0);
 	if (statistics < 0)
 		fail("cannot open /proc/stat", "");
@@ -321,7 +325,10 @@ int program(int argc, char **argv, char **environment)
 	print(1, "entry ");
 	print(1, entry);
 	print(1, "\n");
-	if (seconds > 0)
+	if (counted > 0) {
+		if (loop(counted))
+			fail("gettimeofday failed", "");
+	} else if (seconds > 0)
 		run_seconds(loop, seconds, repeats);
 	else
 		run_samples(loop, calls, batch < 0 ? calls : batch, repeats);

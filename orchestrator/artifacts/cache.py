@@ -59,9 +59,7 @@ class Cache:
         """The artifact of these inputs, if it is complete."""
         return self._read(self.root / kind / digest(inputs))
 
-    def obtain(
-        self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]
-    ) -> Artifact:
+    def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         """The artifact of these inputs; ``build`` fills an empty folder with it when it is not there yet."""
         found = self.get(kind, inputs)
         if found is not None:

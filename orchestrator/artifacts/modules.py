@@ -98,10 +98,10 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
     return ModuleSource(name, {f"{name}_main.c": main, "Kbuild": kbuild, **shared})
 
 
-def build_modules(workshop: Workshop, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module]:
+def build_modules(workshop: Workshop, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
     """The modules built for ``kernel``, in the order given; those not in the cache are built side by side.
 
-    Raises BuildError with the rendered file, the line and the compiler's words.
+    One that does not build is a BuildError in its place: the rendered file, the line and the compiler's words.
     """
     if all(workshop.cache.get("modules", _inputs(kernel, source)) for source in sources):
         return [_build(workshop, kernel, source, kernel.headers, kernel.headers_makefile) for source in sources]
@@ -110,7 +110,16 @@ def build_modules(workshop: Workshop, kernel: Kernel, sources: Sequence[ModuleSo
         _plain_path(kernel) as (headers, makefile),
         ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool,
     ):
-        return list(pool.map(lambda source: _build(workshop, kernel, source, headers, makefile), sources))
+        return list(pool.map(lambda source: _try_to_build(workshop, kernel, source, headers, makefile), sources))
+
+
+def _try_to_build(
+    workshop: Workshop, kernel: Kernel, source: ModuleSource, headers: Path, makefile: Path
+) -> Module | BuildError:
+    try:
+        return _build(workshop, kernel, source, headers, makefile)
+    except BuildError as error:
+        return error
 
 
 def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, headers: Path, makefile: Path) -> Module:

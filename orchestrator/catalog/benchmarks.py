@@ -14,12 +14,12 @@ Entry = Literal["auto", "int80", "sysenter", "syscall"]
 
 
 class BenchmarkSpec(Fact):
-    """A benchmark: the ways into the kernel it knows, and the probed symbol on each architecture."""
+    """A benchmark: the ways into the kernel it knows, and the probed symbol by architecture and entry."""
 
     name: str
     title: str
     entries: list[Entry]
-    symbols: dict[Arch, str]
+    symbols: dict[Arch, dict[Entry, str]]
 
 
 @lru_cache(maxsize=1)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Guests: QEMU processes, the accelerator they run on, and the ways into them. Knows nothing of probes."""
+"""QEMU guests: the machine, its life, its channels. Knows nothing of probes."""

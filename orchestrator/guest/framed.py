@@ -12,7 +12,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -46,6 +46,10 @@ class Frame(IntEnum):
     EXIT = 35
     OK = 36
     ERROR = 37
+
+
+Listener = Callable[[Frame, bytes], None]
+"""Gets a command's output as it comes: STDOUT or STDERR, and some bytes."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,10 @@ class FramedChannel:
         """One exchange with the agent."""
         self._done(self._send(Frame.PING, b""), time.monotonic() + time_limit)
 
-    def run(self, argv: Sequence[str], *, time_limit: float, directory: str = "/") -> CommandResult:
-        """Run a program (looked for in /bin, /sbin and /usr) and collect what it prints.
+    def run(
+        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
+    ) -> CommandResult:
+        """Run a program (looked for in /bin, /sbin and /usr) and collect what it prints, or give it to a listener.
 
         Raises CommandTimeout when it was killed after ``time_limit`` seconds, GuestHang when even that got no answer.
         """
@@ -96,7 +102,7 @@ class FramedChannel:
         request = self._send(Frame.EXEC, payload)
         output: dict[int, bytearray] = {Frame.STDOUT: bytearray(), Frame.STDERR: bytearray()}
         try:
-            status = self._collect(request, output, time.monotonic() + time_limit)
+            status = self._collect(request, output, time.monotonic() + time_limit, listener)
         except GuestHang:
             self._kill(request, argv, time_limit)
             raise CommandTimeout(
@@ -124,17 +130,21 @@ class FramedChannel:
         """Hang up; the agent then ends its machine."""
         self._socket.close()
 
-    def _collect(self, request: int, output: dict[int, bytearray], deadline: float) -> int:
+    def _collect(
+        self, request: int, output: dict[int, bytearray], deadline: float, listener: Listener | None = None
+    ) -> int:
         while True:
             kind, number, payload = self._frame(deadline)
             if number != request:
                 continue
-            if kind in output:
+            if kind in output and listener is not None:
+                listener(Frame(kind), payload)
+            elif kind in output:
                 output[kind] += payload
                 if len(output[kind]) > OUTPUT_MAX:
                     raise GuestError(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
             elif kind == Frame.EXIT:
-                (word,) = _WORD.unpack(payload)
+                word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
             else:
                 raise GuestError(f"the guest cannot start the command: {_error_text(kind, payload)}")

@@ -29,7 +29,7 @@ from orchestrator.errors import (
     GuestPanic,
 )
 from orchestrator.guest.console import Console, Trouble
-from orchestrator.guest.framed import CommandResult, FramedChannel
+from orchestrator.guest.framed import CommandResult, FramedChannel, Listener
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import kill_group, spawn
@@ -95,10 +95,12 @@ class Guest:
             raise
         self.state = State.READY
 
-    def run(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, directory: str = "/") -> CommandResult:
-        """Run a program in the guest to its end, whatever its exit status."""
+    def run(
+        self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
+    ) -> CommandResult:
+        """Run a program in the guest to its end, whatever its status. A ``listener`` gets its output as it comes."""
         with self._explained(f"running {argv[0] if argv else 'nothing'}"):
-            return self._agent.run(argv, time_limit=time_limit, directory=directory)
+            return self._agent.run(argv, time_limit=time_limit, listener=listener)
 
     def succeed(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
         """Run a program that must end with status 0. Raises CommandFailed with what it printed."""

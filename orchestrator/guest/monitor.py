@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import tempfile
 from pathlib import Path
-from typing import cast
 
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
@@ -30,15 +28,15 @@ class Monitor:
         try:
             self._protocol.connect()
             self._protocol.settimeout(_ANSWER_LIMIT)
-        except (QMPError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, QMPError, OSError) as error:
             self.close()
             raise GuestError(f"QEMU's monitor does not answer ({error})") from None
 
     def command(self, name: str, **arguments: object) -> object:
         """Run a QMP command and return what QEMU answers."""
         try:
-            return cast(object, self._protocol.cmd(name, **arguments))
-        except (QMPError, OSError, asyncio.TimeoutError) as error:
+            return self._protocol.cmd(name, **arguments)
+        except (TimeoutError, QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
 
     def read_memory(self, address: int, size: int, cpu: int = 0) -> bytes:

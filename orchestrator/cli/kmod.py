@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator kmod``: the probe modules, as source or built."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.failures import expected_failures
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.modules import ModuleSource
+    from orchestrator.catalog.kernels import KernelSpec
+
+app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=True)
+
+Template = Annotated[str, typer.Argument(help="kprobe, jprobe or djprobe.")]
+
+
+@app.command("render")
+@expected_failures
+def render(
+    template: Template,
+    kernel: options.Kernel = "debian-686",
+    symbol: options.Symbol = None,
+    offset: options.Offset = None,
+    out: options.OutputFolder = None,
+) -> None:
+    """Render a module's template to C. Prints its main file, or writes all its files into a folder."""
+    from orchestrator.cli.workshop import kernel_named
+
+    source = _source(template, kernel_named(kernel), symbol, offset)
+    if out is None:
+        typer.echo(source.files[f"{source.name}_main.c"], nl=False)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in source.files.items():
+        (out / name).write_text(text)
+    print(f"{len(source.files)} files in {out}", file=sys.stderr)
+
+
+@app.command("build")
+@expected_failures
+def build(
+    template: Template,
+    kernel: options.Kernel = "debian-686",
+    symbol: options.Symbol = None,
+    offset: options.Offset = None,
+    out: options.OutputFolder = None,
+    offline: options.Offline = False,
+) -> None:
+    """Build a module for a kernel, and print the path of the .ko."""
+    import shutil
+
+    from orchestrator.artifacts.kernels import debian_kernel
+    from orchestrator.artifacts.modules import build_modules
+    from orchestrator.cli.workshop import kernel_named, open_workshop
+    from orchestrator.errors import BuildError
+
+    spec = kernel_named(kernel)
+    source = _source(template, spec, symbol, offset)
+    workshop = open_workshop(offline=offline)
+    (module,) = build_modules(workshop, debian_kernel(workshop, spec), [source])
+    if isinstance(module, BuildError):
+        raise module
+    path = module.file
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        path = Path(shutil.copy(module.file, out))
+    typer.echo(path)
+
+
+def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
+    from orchestrator.artifacts.modules import render as render_module
+    from orchestrator.catalog.benchmarks import benchmarks
+
+    return render_module(
+        template,
+        {
+            "symbol": symbol or benchmarks()["gtodbench"].symbols[spec.arch]["auto"],
+            "offset": spec.entry_offset if offset is None else offset,
+        },
+    )

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The ``orchestrator`` command line. Commands import what they need when they run, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import typer
+
+from orchestrator import __version__
+from orchestrator.cli import cache, doctor, execute, kmod, listing, report, run
+from orchestrator.cli.failures import stop_on_signals
+
+app = typer.Typer(
+    name="orchestrator",
+    help="A lab for the cost of kernel probes: QEMU guests with named CPUs, real modules, proved numbers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.run)
+app.command("report")(report.report)
+app.command("doctor")(doctor.doctor)
+app.command("list")(listing.show)
+app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)
+app.add_typer(kmod.app, name="kmod")
+app.add_typer(cache.app, name="cache")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"orchestrator {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run the command line."""
+    stop_on_signals()
+    app()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest made ready to measure in: booted, being the CPU it claims, on its final clocksource."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.catalog.cpus import CpuModel
+from orchestrator.errors import EvidenceError
+from orchestrator.experiment.supplies import Supplies
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+
+CLOCKSOURCE = "tsc"
+"""The only one measured on: the others are devices, read at a cost of their own."""
+
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_SETTLING_LIMIT = 20.0
+"""Host seconds. The kernel refines the TSC's frequency for one second of its own time before it settles on it."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A booted guest and what was read from it once, for all its cells."""
+
+    guest: Guest
+    supplies: Supplies
+    symbols: Symbols
+
+
+@contextmanager
+def bench(supplies: Supplies, directory: Path, name: str) -> Iterator[Bench]:
+    """Boot a guest to measure in; it is killed at the end. Raises GuestError, or EvidenceError for a wrong guest."""
+    with Guest(supplies.machine, directory, name) as guest:
+        _check_identity(guest, supplies.machine.cpu)
+        _wait_for_clocksource(guest)
+        yield Bench(guest, supplies, Symbols.of(guest))
+
+
+def read_clocksource(guest: Guest) -> str:
+    """The guest kernel's clocksource just now."""
+    return guest.get(_CLOCKSOURCE_FILE).decode("ascii", errors="replace").strip()
+
+
+def _check_identity(guest: Guest, cpu: CpuModel) -> None:
+    if cpu.identity is None:
+        return
+    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    first = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    says = {key.strip().replace(" ", "_"): value.strip() for key, _, value in first}
+    wrong = [
+        f"{field}: {says.get(field, 'nothing')}, expected {value}"
+        for field, value in cpu.identity.model_dump(exclude_none=True).items()
+        if says.get(field) != str(value)
+    ]
+    if wrong:
+        raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
+
+
+def _wait_for_clocksource(guest: Guest) -> None:
+    deadline = time.monotonic() + _SETTLING_LIMIT
+    while (current := read_clocksource(guest)) != CLOCKSOURCE:
+        if time.monotonic() > deadline:
+            raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")
+        # Lets the guest's own time pass: on the exact clock it stands still while nobody waits in the guest.
+        guest.succeed(["sleep", "0.2"])

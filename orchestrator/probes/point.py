@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A place in the guest's kernel to probe, and the bytes that are there before anyone does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+
+SHOWN_BYTES = 16
+"""Bytes looked at from the probe point on: the longest x86 instruction has 15."""
+
+_ENDBR = (bytes.fromhex("f30f1efa"), bytes.fromhex("f30f1efb"))
+_FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
+"""The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
+
+
+@dataclass(frozen=True)
+class ProbePoint:
+    """A probe point and its original bytes."""
+
+    symbol: str
+    offset: int
+    address: int
+    original: bytes
+
+    @property
+    def name(self) -> str:
+        """As the kernel writes it: ``symbol+0x5``."""
+        return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
+
+
+def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
+    """The probe point in a running guest, nothing being probed yet.
+
+    Raises EvidenceError for an unknown symbol, or an offset that is no place for a probe at a function's entry: it must
+    be the function tracer's nop or the first instruction behind it, and behind any endbr.
+    """
+    start = symbols.address(symbol)
+    code = guest.read_memory(start, SHOWN_BYTES)
+    entry = 4 if code[:4] in _ENDBR else 0
+    places = {entry, 0}
+    if code[entry : entry + 5] in _FTRACE_NOPS:
+        places.add(entry + 5)
+    if offset not in places:
+        allowed = ", ".join(f"+{place:#x}" for place in sorted(places))
+        raise EvidenceError(
+            f"{symbol}+{offset:#x} is not at the function's entry: its code begins {code.hex(' ')}, so {allowed} are"
+        )
+    return ProbePoint(symbol, offset, start + offset, guest.read_memory(start + offset, SHOWN_BYTES))
