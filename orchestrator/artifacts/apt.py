@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import HostError
 from orchestrator.process import Finished, run
@@ -22,6 +23,9 @@ from orchestrator.process import Finished, run
 _UPDATE_LIMIT = 300.0
 _DOWNLOAD_LIMIT = 1800.0
 _ATTEMPTS = 2
+_FRESH = 600.0
+"""Seconds for which package lists serve a second artifact."""
+
 _PAUSE = 3.0
 """Seconds before asking again an archive that is being synchronised."""
 
@@ -66,6 +70,8 @@ class AptRoot:
         What counts in the end is whether a package can be had, not whether every list could: see ``show``.
         """
         self._workshop.need_network("the package lists of the host's suites")
+        if self._is_fresh():
+            return
         self._workshop.say(f"fetching the package lists ({', '.join(self._architectures)})")
         self._prepare()
         for attempt in range(_ATTEMPTS):
@@ -73,10 +79,12 @@ class AptRoot:
                 time.sleep(_PAUSE)
             finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
             if finished.status == 0:
-                return
-        self._workshop.say("some package lists are incomplete just now; trying the main suites alone")
-        self._keep_main_suites()
-        self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+                break
+        else:
+            self._workshop.say("some package lists are incomplete just now; trying the main suites alone")
+            self._keep_main_suites()
+            self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+        self._stamp.write_text(_sources_digest())
 
     def show(self, name: str, architecture: str) -> Package:
         """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
@@ -105,6 +113,17 @@ class AptRoot:
                 raise HostError(f"apt could not fetch {package.pinned}", detail=finished.complaint(), hint=hint)
             files.append(found[0])
         return files
+
+    @property
+    def _stamp(self) -> Path:
+        return self._root / "sources"
+
+    def _is_fresh(self) -> bool:
+        """Whether the lists were fetched a moment ago, for another artifact, from the host's sources as they are."""
+        with contextlib.suppress(FileNotFoundError):
+            recent = time.time() - self._stamp.stat().st_mtime < _FRESH
+            return recent and self._stamp.read_text() == _sources_digest()
+        return False
 
     def _prepare(self) -> None:
         # Lists of an earlier day, or of sources that the host no longer has, are not worth keeping.
@@ -135,20 +154,27 @@ class AptRoot:
 
     def _keep_main_suites(self) -> None:
         """Use a copy of the host's sources without the suites that change every day."""
-        sources = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
         parts = self._root / "sources.list.d"
         parts.mkdir()
-        for source in sources:
-            if source.is_file() and source.suffix in (".list", ".sources"):
-                text = source.read_text()
-                kept = main_suites_of_list(text) if source.suffix == ".list" else main_suites_of_stanzas(text)
-                (parts / source.name).write_text(kept)
+        for source in _host_sources():
+            text = source.read_text()
+            kept = main_suites_of_list(text) if source.suffix == ".list" else main_suites_of_stanzas(text)
+            (parts / source.name).write_text(kept)
         with (self._root / "settings.conf").open("a") as settings:
             settings.write(f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{parts}";\n')
 
     def _apt(self, program: str, *arguments: str, time_limit: float, cwd: Path | None = None) -> Finished:
         environment = {"APT_CONFIG": str(self._root / "first.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
         return run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
+
+
+def _host_sources() -> list[Path]:
+    found = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    return [source for source in found if source.is_file() and source.suffix in (".list", ".sources")]
+
+
+def _sources_digest() -> str:
+    return digest({str(source): source.read_text() for source in _host_sources()})
 
 
 def _qualified(name: str, architecture: str) -> str:
