@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
 
 
@@ -25,14 +26,7 @@ class Subject(StrEnum):
 @expected_failures
 def show(what: Annotated[Subject, typer.Argument(help="What to list.")]) -> None:
     """List CPU models, kernels, probes, benchmarks or runs."""
-    from rich.console import Console
-    from rich.table import Table
-
-    header, rows = _LISTS[what]()
-    table = Table(*header, box=None, header_style="bold", pad_edge=False)
-    for row in rows:
-        table.add_row(*row)
-    Console(soft_wrap=True).print(table)
+    print_columns(*_LISTS[what]())
 
 
 def _cpus() -> tuple[list[str], Iterable[list[str]]]:

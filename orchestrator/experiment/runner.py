@@ -8,6 +8,7 @@ measured.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -21,9 +22,10 @@ from orchestrator.experiment.measurement import measure_cell, without_number
 from orchestrator.experiment.plan import Boot, Cell, Plan
 from orchestrator.experiment.provenance import Provenance, host_facts
 from orchestrator.experiment.schema import Experiment
-from orchestrator.experiment.supplies import gather
+from orchestrator.experiment.supplies import Supplies, gather
 from orchestrator.experiment.watcher import Watcher
 from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
 
@@ -37,46 +39,64 @@ class Runner:
     watcher: Watcher
 
     def run(self, experiment: Experiment, plan: Plan, directory: Path | None) -> RunEntry:
-        """Begin a new run, in ``directory`` or beside the store. Returns it when every cell has an outcome."""
-        cells = [cell.id for cell in plan.cells]
+        """Begin a new run, in ``directory`` or beside the store. Returns it when every cell has an outcome.
+
+        What cannot be fetched is known before the run begins: nothing is recorded then.
+        """
         facts = host_facts()
+        supplies = self._gather(plan.boots)
         entry = self.store.begin_run(
-            experiment.name, cells, digest=experiment.digest(), provenance=facts, directory=directory
+            experiment.name,
+            [cell.id for cell in plan.cells],
+            digest=experiment.digest(),
+            provenance=facts,
+            directory=directory,
         )
         try:
             prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
-            (entry.directory / "experiment.yaml").write_text(experiment.resolved_yaml())
+            with storage_faults(entry.directory):
+                (entry.directory / "experiment.yaml").write_text(experiment.resolved_yaml())
         except BaseException:
             self.store.finish_run(entry.id, "failed")
             raise
-        return self._finish(entry, plan, facts)
+        return self._finish(entry, plan, supplies, facts)
 
     def resume(self, entry: RunEntry, plan: Plan) -> RunEntry:
         """Go on with a run at its first unfinished cell."""
+        facts = host_facts()
+        unfinished = set(self.store.unfinished_cells(entry.id))
+        boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
+        supplies = self._gather(boots)
         prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
-        return self._finish(entry, plan, host_facts())
+        return self._finish(entry, plan, supplies, facts)
 
-    def _finish(self, entry: RunEntry, plan: Plan, facts: dict[str, object]) -> RunEntry:
+    def _gather(self, boots: Iterable[Boot]) -> dict[Boot, Supplies]:
+        return {boot: gather(self.workshop, boot) for boot in boots}
+
+    def _finish(
+        self, entry: RunEntry, plan: Plan, supplies: Mapping[Boot, Supplies], facts: dict[str, object]
+    ) -> RunEntry:
         lock = FileLock(entry.directory / "run.lock")
         try:
             with lock.acquire(timeout=0):
                 self.store.resume_run(entry.id)
-                provenance = Provenance(entry.directory)
-                provenance.session(facts)
-                self._work(entry, plan, provenance)
+                with storage_faults(entry.directory):
+                    provenance = Provenance(entry.directory)
+                    provenance.session(facts)
+                self._work(entry, plan, supplies, provenance)
         except Timeout:
             raise UsageError(f"another process is working on run {entry.id}", where=str(entry.directory)) from None
         return self.store.entry(entry.id)
 
-    def _work(self, entry: RunEntry, plan: Plan, provenance: Provenance) -> None:
+    def _work(self, entry: RunEntry, plan: Plan, supplies: Mapping[Boot, Supplies], provenance: Provenance) -> None:
         unfinished = set(self.store.unfinished_cells(entry.id))
-        cells = [cell for cell in plan.cells if cell.id in unfinished]
-        self.watcher.begin(entry.id, plan, len(plan.cells) - len(cells))
+        left = [cell.id for cell in plan.cells if cell.id in unfinished]
+        self.watcher.begin(entry.id, plan, len(plan.cells) - len(left))
         try:
             for number, boot in enumerate(plan.boots, start=1):
-                left = tuple(cell for cell in boot.cells if cell.id in unfinished)
-                if left:
-                    _Measuring(self, entry, provenance, f"boot{number}").measure(dataclasses.replace(boot, cells=left))
+                cells = [cell for cell in boot.cells if cell.id in unfinished]
+                if cells:
+                    _Measuring(self, entry, provenance, f"boot{number}").measure(boot, cells, supplies[boot])
         except BaseException:
             self.store.finish_run(entry.id, "interrupted")
             raise
@@ -95,16 +115,16 @@ class _Measuring:
         self._name = name
         self._guests = 0
 
-    def measure(self, boot: Boot) -> None:
-        supplies = gather(self._runner.workshop, boot)
-        waiting = list(boot.cells)
+    def measure(self, boot: Boot, cells: Sequence[Cell], supplies: Supplies) -> None:
+        waiting = list(cells)
         while waiting:
             self._guests += 1
             name = f"{self._name}-guest{self._guests}-{boot.cpu}-{boot.kernel}"
             self._runner.watcher.say(f"booting {boot.kernel} on {boot.cpu}")
             try:
                 with bench(supplies, self._entry.directory, name) as ready:
-                    self._provenance.boot(name, supplies, ready.guest.command_line)
+                    with storage_faults(self._entry.directory):
+                        self._provenance.boot(name, supplies, ready.guest.command_line)
                     while waiting and self._measure_one(ready, waiting[0]):
                         waiting.pop(0)
                     if waiting:
