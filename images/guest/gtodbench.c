@@ -3,7 +3,7 @@
 //
 //   gtodbench [-e ENTRY] -n CALLS [-b BATCH] [-r REPEATS]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch begins right after a timer
-//       tick; one that an interrupt, a page fault or another task fell into is thrown away and run again.
+//       tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run again.
 //   gtodbench [-e ENTRY] -c CALLS
 //       exactly CALLS calls, neither timed nor repeated: for counting the hits of a probe
 //   gtodbench [-e ENTRY] -s SECONDS [-r REPEATS]
@@ -17,7 +17,7 @@
 //   run I calls=C ns=N average=A                                  with -s; A in whole nanoseconds
 #include "runtime.h"
 
-enum { CLOCK_MONOTONIC = 1, RUSAGE_SELF = 0, AT_SYSINFO = 32 };
+enum { CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, RUSAGE_SELF = 0, AT_SYSINFO = 32 };
 enum { ATTEMPTS = 200, WARM_UP_CALLS = 100, SECONDS_MODE_BATCH = 1000 };
 // Two readings of the TSC in a row lie a few instructions apart; a tick's handler takes ten thousand.
 enum { TICK_GAP = 2000 };
@@ -32,10 +32,16 @@ enum { GETTIMEOFDAY_INT80 = 78 }; // int $0x80 takes the 32-bit numbers
 
 typedef long entry_loop(long calls);
 
+// From the last tick before a new second to the first tick in it, gettimeofday itself takes a longer way: the kernel
+// carries nanoseconds over into seconds in every call until a tick does it for all. So the second is looked at as well.
 struct disturbance {
 	uint64_t interrupts;
 	long faults, switches;
+	int64_t second, nanosecond;
 };
+
+// A look around comes so many nanoseconds after the tick at the most; a second that began in them may be a new one.
+enum { SINCE_TICK = 2000 * 1000 };
 
 struct timing {
 	uint64_t tsc, ns;
@@ -178,12 +184,23 @@ static struct disturbance look_around(void)
 {
 	long usage[18 + 16];
 	struct disturbance now;
+	int64_t time[2] = {0, 0};
 
+	sys2(SYS_clock_gettime64, CLOCK_REALTIME, time);
+	now.second = time[0];
+	now.nanosecond = time[1];
 	now.interrupts = count_interrupts();
 	sys2(SYS_getrusage, RUSAGE_SELF, usage);
 	now.faults = usage[8] + usage[9];
 	now.switches = usage[16] + usage[17];
 	return now;
+}
+
+static int is_same(const struct disturbance *before, const struct disturbance *after)
+{
+	return after->interrupts == before->interrupts && after->faults == before->faults &&
+	       after->switches == before->switches && after->second == before->second &&
+	       before->nanosecond > SINCE_TICK;
 }
 
 static void wait_for_tick(void)
@@ -222,8 +239,7 @@ static struct timing clean_batch(entry_loop *loop, long calls, long *disturbed)
 		before = look_around();
 		result = time_batch(loop, calls);
 		after = look_around();
-		if (after.interrupts == before.interrupts && after.faults == before.faults &&
-		    after.switches == before.switches)
+		if (is_same(&before, &after))
 			return result;
 		++*disturbed;
 	}
