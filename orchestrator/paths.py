@@ -6,11 +6,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from orchestrator.errors import HostError
+
 
 def _xdg(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
     # The XDG base directory specification says that a relative path is to be ignored.
-    return Path(value) if value.startswith("/") else Path.home() / fallback
+    if value.startswith("/"):
+        return Path(value)
+    try:
+        return Path.home() / fallback
+    except RuntimeError:
+        hint = "name folders to work in: ORCHESTRATOR_CACHE=/some/folder ORCHESTRATOR_LAB=/another"
+        raise HostError("this user has no home directory, and HOME is not set", hint=hint) from None
 
 
 def cache_dir() -> Path:

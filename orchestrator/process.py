@@ -56,10 +56,11 @@ def run(
     *,
     time_limit: float,
     cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str | None] | None = None,
 ) -> Finished:
     """Run a program and all that it starts to its end, within ``time_limit`` seconds of host time.
 
+    ``environment`` changes ours for it: a variable is set, or with None taken away.
     Raises HostError when the program is not there, LabError when the time is over.
     """
     leashed = ["setpriv", "--pdeathsig", "TERM", "sh", str(_LEASH), *argv]
@@ -104,7 +105,7 @@ def _start(
     *,
     pass_fds: Sequence[int] = (),
     cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str | None] | None = None,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -114,7 +115,7 @@ def _start(
             stderr=stderr,
             pass_fds=tuple(pass_fds),
             cwd=cwd,
-            env=None if environment is None else {**os.environ, **environment},
+            env={name: value for name, value in {**os.environ, **(environment or {})}.items() if value is not None},
             start_new_session=True,
         )
     except FileNotFoundError:

@@ -29,7 +29,7 @@ _FRESH = 600.0
 _PAUSE = 3.0
 """Seconds before asking again an archive that is being synchronised."""
 
-_DAILY = ("-security", "-updates", "-backports", "-proposed-updates")
+_DAILY = ("-security", "-updates", "-backports", "/updates")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
@@ -182,7 +182,7 @@ def _qualified(name: str, architecture: str) -> str:
 
 
 def _changes_daily(suite: str) -> bool:
-    return suite.rstrip("/").removesuffix("/updates").endswith(_DAILY)
+    return suite.rstrip("/").endswith(_DAILY)
 
 
 def main_suites_of_list(text: str) -> str:
@@ -198,9 +198,11 @@ def main_suites_of_list(text: str) -> str:
 def main_suites_of_stanzas(text: str) -> str:
     """A deb822-style source list without the suites that change daily; a stanza left with none is dropped."""
     kept = []
+    # A comment may stand in the middle of a field.
+    text = re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE)
     for stanza in re.split(r"\n[ \t]*\n", text):
         found = re.search(r"^Suites:(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE | re.IGNORECASE)
         suites = [suite for suite in found[1].split() if not _changes_daily(suite)] if found else []
         if found and suites:
-            kept.append(stanza[: found.start()] + f"Suites: {' '.join(suites)}" + stanza[found.end() :])
+            kept.append(f"{stanza[: found.start()]}Suites: {' '.join(suites)}{stanza[found.end() :]}".strip("\n"))
     return "\n\n".join(kept) + "\n"

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from orchestrator.errors import HostError, LabError
 
 _MANIFEST = "manifest.json"
+_UNFINISHED = ".building"
 _LOCK_LIMIT = 3600.0
 """Seconds to wait for another process that builds the same artifact; kernels take several minutes."""
 
@@ -79,33 +80,35 @@ class Cache:
                 lock.acquire(timeout=_LOCK_LIMIT)
             except Timeout:
                 raise LabError(f"another process has held {lock.lock_file} for an hour") from None
-        try:
-            yield
-        finally:
-            lock.release()
+            try:
+                yield
+            finally:
+                lock.release()
 
     def artifacts(self) -> Iterator[Artifact]:
         """All complete artifacts, by kind and label."""
-        found = (self._read(manifest.parent) for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
+        places = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
+        found = (self._read(place) for place in places if place.suffix != _UNFINISHED)
         yield from sorted((a for a in found if a is not None), key=lambda a: (a.kind, a.label, a.key))
 
     def _build(self, place: Path, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
-        unfinished = place.with_name(f"{place.name}.building")
-        with _disk_errors(self.root):
-            # A leftover can only be a dead builder's: a living one would hold the lock.
+        unfinished = place.with_name(place.name + _UNFINISHED)
+        # A leftover can only be a dead builder's (a living one would hold the lock), and an entry that has lost its
+        # manifest is nobody's.
+        for leftover in (unfinished, place):
+            shutil.rmtree(leftover, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        try:
+            build(unfinished)
+            manifest = {"label": label, "inputs": inputs, "made": int(time.time())}
+            with (unfinished / _MANIFEST).open("w") as file:
+                json.dump(manifest, file, indent=1, sort_keys=True)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(place)
+        except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir(parents=True)
-            try:
-                build(unfinished)
-                manifest = {"label": label, "inputs": inputs, "made": int(time.time())}
-                with (unfinished / _MANIFEST).open("w") as file:
-                    json.dump(manifest, file, indent=1, sort_keys=True)
-                    file.flush()
-                    os.fsync(file.fileno())
-                unfinished.rename(place)
-            except BaseException:
-                shutil.rmtree(unfinished, ignore_errors=True)
-                raise
+            raise
         artifact = self._read(place)
         assert artifact is not None
         return artifact
@@ -116,7 +119,7 @@ class Cache:
             return Artifact(place.parent.name, place.name, place, manifest["label"], manifest["inputs"])
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, KeyError, OSError) as error:
+        except (ValueError, KeyError, TypeError, OSError) as error:
             raise LabError(
                 f"the cache entry {place} cannot be read ({error})", hint=f"remove it and run again: rm -r '{place}'"
             ) from None
@@ -136,4 +139,7 @@ def _disk_errors(root: Path) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             hint = "set ORCHESTRATOR_CACHE to a folder of yours"
             raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
+            hint = "set ORCHESTRATOR_CACHE to a folder"
+            raise HostError(f"the cache folder {root} cannot be made: {error}", hint=hint) from error
         raise

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def compiler_version() -> str:
     return finished.stdout.splitlines()[0]
 
 
+def build_environment() -> dict[str, str | None]:
+    """The environment of a build, without what the user has set there: KCFLAGS, ARCH, CPATH and their like.
+
+    They would change what is built, and nothing in the cache's key would tell.
+    """
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return {**dict.fromkeys(os.environ), **kept, "LC_ALL": "C"}
+
+
 def guest_programs(workshop: Workshop, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
     source = data_dir("images") / "guest"
@@ -47,7 +57,7 @@ def guest_programs(workshop: Workshop, arch: str) -> Artifact:
         workshop.say(f"compiling the guest's programs ({arch})")
         for main in mains:
             argv = ["gcc", _WIDTH[arch], *_FLAGS, "-o", str(folder / main.stem), main.name, "runtime.c"]
-            finished = run(argv, time_limit=_COMPILE_LIMIT, cwd=source)
+            finished = run(argv, time_limit=_COMPILE_LIMIT, cwd=source, environment=build_environment())
             if finished.status != 0:
                 raise BuildError(f"{main} does not compile", detail=finished.complaint())
 

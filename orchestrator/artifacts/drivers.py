@@ -39,8 +39,11 @@ def module_info(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             section = ELFFile(file).get_section_by_name(".modinfo")
-            entries = section.data().decode(errors="replace").split("\0") if section is not None else []
-    except (ELFError, OSError) as error:
+            if section is None:
+                raise ELFError("it has no .modinfo")
+            entries = section.data().decode(errors="replace").split("\0")
+    # The library believes the sizes that a damaged header gives.
+    except (ELFError, OSError, ValueError, OverflowError, MemoryError) as error:
         raise LabError(f"{path} is no kernel module ({error})") from None
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 

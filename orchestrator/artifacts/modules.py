@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.compiler import compiler_version
+from orchestrator.artifacts.compiler import build_environment, compiler_version
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.spelling import unknown
@@ -128,7 +128,7 @@ def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, headers: Pa
             for name, text in source.files.items():
                 (scratch / name).write_text(text)
             argv = ["make", "-C", str(headers), "-f", str(makefile), f"M={scratch}", "CC=gcc", "modules"]
-            finished = run(argv, time_limit=_BUILD_LIMIT, environment={"LC_ALL": "C", "MAKEFLAGS": ""})
+            finished = run(argv, time_limit=_BUILD_LIMIT, environment=build_environment())
             if finished.status != 0:
                 raise _build_error(workshop, source, scratch, finished.stdout + finished.stderr)
             # Without its debug information a module is a tenth of the size, and holds no path of this host.

@@ -34,8 +34,10 @@ def extract(image: bytes) -> bytes | None:
     payload = image[start + offset : start + offset + length]
     if not payload.startswith(_XZ):
         return None
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     try:
-        elf = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload, _IMAGE_MAX)
+        elf = decompressor.decompress(payload, _IMAGE_MAX)
     except lzma.LZMAError:
         return None
-    return elf if elf.startswith(b"\x7fELF") else None
+    # Without its end the stream was cut, or is larger than any kernel.
+    return elf if decompressor.eof and elf.startswith(b"\x7fELF") else None

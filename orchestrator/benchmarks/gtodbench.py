@@ -24,7 +24,9 @@ _SHARE_OF_A_TICK = 0.6
 _NUMBER = r"(\d{1,18})"
 _ENTRY = re.compile(r"entry (int80|sysenter|syscall)")
 _EMPTY = re.compile(rf"empty tsc={_NUMBER} ns={_NUMBER}")
-_SAMPLE = re.compile(rf"sample (\d+) calls={_NUMBER} batches={_NUMBER} tsc={_NUMBER} ns={_NUMBER} disturbed={_NUMBER}")
+_SAMPLE = re.compile(
+    rf"sample {_NUMBER} calls={_NUMBER} batches={_NUMBER} tsc={_NUMBER} ns={_NUMBER} disturbed={_NUMBER}"
+)
 
 
 class NoSuchEntryError(LabError):
@@ -89,10 +91,10 @@ def parse(output: str, calls: int, repeats: int) -> Measurement:
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
     found = [_SAMPLE.fullmatch(line) for line in lines[2:]]
     samples = [tuple(int(group) for group in match.groups()) for match in found if match]
-    right = [s[0] == number and s[1] == calls and s[2] > 0 for number, s in enumerate(samples)]
+    fixed = int(empty[1]) if empty else 0
+    right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
         raise EvidenceError("gtodbench's output is not what was expected", detail=lines[:10])
-    fixed = int(empty[1])
     return Measurement(
         samples=tuple((tsc - batches * fixed) / calls for _, _, batches, tsc, _, _ in samples),
         entry=entry[1],

@@ -9,8 +9,9 @@ from pathlib import Path
 
 _TAIL_BYTES = 16 * 1024
 _QUOTED_LINES = 20
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
-_LINE_PREFIX = r"^(?:\[ *[0-9.]+\] ?)?"
+_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_BEGINNING = r"(?:^|\[ *\d+\.\d{6}\] )"
+"""Where the kernel's words begin: behind its time stamp, which may itself stand behind a line that user space began."""
 
 
 class Trouble(StrEnum):
@@ -24,13 +25,13 @@ class Trouble(StrEnum):
 
 _SIGNS = {
     Trouble.WARNING: r"WARNING: CPU: \d+ PID:",
-    Trouble.STALL: r"rcu: INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
+    Trouble.STALL: r"(?:rcu: )?INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
     r"INFO: task .{1,60} blocked for more than",
     Trouble.OOPS: r"BUG: |Oops:|Oops \[#|general protection fault|kernel BUG at|divide error: |invalid opcode: |"
     r"double fault: |stack segment: |int3: ",
     Trouble.PANIC: r"Kernel panic - not syncing",
 }
-_PATTERNS = {trouble: re.compile(_LINE_PREFIX + f"(?:{signs})") for trouble, signs in _SIGNS.items()}
+_PATTERNS = {trouble: re.compile(_BEGINNING + f"(?:{signs})") for trouble, signs in _SIGNS.items()}
 
 
 class Console:

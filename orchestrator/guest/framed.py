@@ -29,6 +29,7 @@ OUTPUT_MAX = 256 << 20
 
 _HEADER = struct.Struct("<III")
 _WORD = struct.Struct("<I")
+_ERRNO = struct.Struct("<i")
 
 
 class Frame(IntEnum):
@@ -67,6 +68,10 @@ class CommandResult:
         return self.stdout.decode("utf-8", errors="replace")
 
 
+class _TooMuchOutput(GuestError):
+    pass
+
+
 class FramedChannel:
     """One connection to one agent; one command at a time."""
 
@@ -96,13 +101,16 @@ class FramedChannel:
         words = [directory, *argv]
         if not argv or any("\0" in word for word in words):
             raise GuestError("a command needs a program and cannot hold NUL characters")
-        payload = b"".join(word.encode() + b"\0" for word in words)
+        payload = b"".join(os.fsencode(word) + b"\0" for word in words)
         if len(payload) > PAYLOAD_MAX:
             raise GuestError(f"the command line is longer than {PAYLOAD_MAX} bytes", hint="put the data into a file")
         request = self._send(Frame.EXEC, payload)
         output: dict[int, bytearray] = {Frame.STDOUT: bytearray(), Frame.STDERR: bytearray()}
         try:
             status = self._collect(request, output, time.monotonic() + time_limit, listener)
+        except _TooMuchOutput:
+            self._kill(request, argv, time_limit)
+            raise
         except GuestHang:
             self._kill(request, argv, time_limit)
             raise CommandTimeout(
@@ -134,15 +142,13 @@ class FramedChannel:
         self, request: int, output: dict[int, bytearray], deadline: float, listener: Listener | None = None
     ) -> int:
         while True:
-            kind, number, payload = self._frame(deadline)
-            if number != request:
-                continue
+            kind, payload = self._reply(request, deadline)
             if kind in output and listener is not None:
                 listener(Frame(kind), payload)
             elif kind in output:
                 output[kind] += payload
                 if len(output[kind]) > OUTPUT_MAX:
-                    raise GuestError(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
+                    raise _TooMuchOutput(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
             elif kind == Frame.EXIT:
                 word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
@@ -163,9 +169,7 @@ class FramedChannel:
         content = bytearray()
         size = 0
         while True:
-            kind, number, payload = self._frame(deadline)
-            if number != request:
-                continue
+            kind, payload = self._reply(request, deadline)
             if kind == Frame.DATA:
                 size += len(payload)
                 # The rest of a file that is too large is read, but not kept: the next reply must be found.
@@ -177,6 +181,15 @@ class FramedChannel:
                 raise GuestError(f"{failure}: its {size} bytes are more than {largest}")
             else:
                 return bytes(content)
+
+    def _reply(self, request: int, deadline: float) -> tuple[int, bytes]:
+        """The next frame of one request; what is late for an earlier one is passed over."""
+        # Asked here as well because a guest that never stops sending never makes us wait.
+        while time.monotonic() <= deadline:
+            kind, number, payload = self._frame(deadline)
+            if number == request:
+                return kind, payload
+        raise GuestHang("the guest gave no answer in time")
 
     def _send(self, kind: Frame, payload: bytes, deadline: float | None = None) -> int:
         self._request = (self._request + 1) & 0xFFFFFFFF
@@ -194,12 +207,19 @@ class FramedChannel:
                 raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
 
     def _frame(self, deadline: float) -> tuple[int, int, bytes]:
-        length, kind, request = _HEADER.unpack(self._take(_HEADER.size, deadline))
+        self._receive(_HEADER.size, deadline)
+        length, kind, request = _HEADER.unpack_from(self._received)
         if length > PAYLOAD_MAX:
             raise GuestConnectionLost("the guest sent a frame that is too long")
-        return kind, request, self._take(length, deadline)
+        end = _HEADER.size + length
+        # A frame is taken whole or left there: a time limit may end in the middle of it.
+        self._receive(end, deadline)
+        payload = bytes(self._received[_HEADER.size : end])
+        del self._received[:end]
+        return kind, request, payload
 
-    def _take(self, size: int, deadline: float) -> bytes:
+    def _receive(self, size: int, deadline: float) -> None:
+        """Wait until so many bytes have come that nobody has taken yet."""
         while len(self._received) < size:
             try:
                 data = self._socket.recv(1 << 18)
@@ -211,9 +231,6 @@ class FramedChannel:
             if not data:
                 raise GuestConnectionLost("the command channel was closed from the guest's side")
             self._received += data
-        taken = bytes(self._received[:size])
-        del self._received[:size]
-        return taken
 
     def _wait(self, deadline: float, *, writing: bool) -> None:
         poll = select.poll()
@@ -233,16 +250,16 @@ def _blocks(content: bytes | Path) -> Iterator[bytes]:
 
 
 def _path(path: str) -> bytes:
-    encoded = path.encode()
+    encoded = os.fsencode(path)
     if not path.startswith("/") or b"\0" in encoded or len(encoded) > 4000:
         raise GuestError(f"{path!r} is no absolute path in the guest")
     return encoded + b"\0"
 
 
 def _error_text(kind: int, payload: bytes) -> str:
-    if kind != Frame.ERROR or len(payload) != _WORD.size:
+    if kind != Frame.ERROR or len(payload) != _ERRNO.size:
         return f"unexpected reply {kind}"
-    (number,) = _WORD.unpack(payload)
+    (number,) = _ERRNO.unpack(payload)
     return os.strerror(number).lower()
 
 

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does every command explain itself, and end bad usage with a sentence and the right status?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from orchestrator import __version__
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.modules import recipes, render
+from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.probes import probes
+from orchestrator.cli.main import app
+
+PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
+COMMANDS = ["", "run", "report", "doctor", "list", "exec", "kmod", "kmod render", "kmod build", "cache", "cache show"]
+QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+
+
+def orchestrator(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def refusal(*arguments: str, status: int = 2) -> str:
+    """What a command that must fail says: a sentence on stderr, nothing for programs on stdout."""
+    result = orchestrator(*arguments)
+    assert result.exit_code == status, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    return " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_explains_itself(command: str, option: str) -> None:
+    result = orchestrator(*command.split(), option)
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+    assert result.stderr == ""
+
+
+def test_every_command_is_tested_here() -> None:
+    shown = {info.name for info in app.registered_commands} | {group.name for group in app.registered_groups}
+    assert shown == {command.split()[0] for command in COMMANDS if command}
+
+
+def test_the_version() -> None:
+    assert orchestrator("--version").stdout == f"orchestrator {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compare", "a", "b"),
+        ("shell",),
+        ("image", "build"),
+        ("kernel", "build"),
+        ("cache", "prune"),
+        ("kmod", "load"),
+        ("list", "handlers"),
+        ("report", "--format", "html"),
+        ("report", "--format", "junit"),
+        ("exec", "--accel", "magic", "--", "true"),
+        ("exec", "--smp", "0", "--", "true"),
+        ("exec", "--smp", "many", "--", "true"),
+        ("exec", "--memory", "1", "--", "true"),
+        ("exec", "--nonsense", "--", "true"),
+        ("exec",),
+        ("run",),
+        ("run", "x.yaml", "--jobs", "2"),
+        ("kmod", "render"),
+        ("kmod", "render", "kprobe", "--offset", "-1"),
+        ("nonsense",),
+    ],
+)
+def test_what_is_not_there_is_refused(arguments: tuple[str, ...]) -> None:
+    assert refusal(*arguments)
+
+
+# --- lists ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "names"), [("cpus", list(cpus())), ("kernels", list(kernels())), ("probes", list(probes()))]
+)
+def test_lists_are_whole_and_in_order(what: str, names: list[str]) -> None:
+    result = orchestrator("list", what)
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = [line.split()[0] for line in result.stdout.splitlines()]
+    assert shown[1 : len(names) + 1] == names
+    assert "…" not in result.stdout
+
+
+def test_a_new_lab_has_no_runs_and_gets_none_by_asking(tmp_path: Path) -> None:
+    result = orchestrator("list", "runs")
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 1)
+    assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize("run", ["latest", "no-such-run"])
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_report_of_no_run(run: str, form: str) -> None:
+    assert refusal("report", run, "--format", form).startswith("error: ")
+
+
+def test_the_cache_is_shown(tmp_path: Path) -> None:
+    assert orchestrator("cache", "show").stdout == f"0.0 MB in {tmp_path / 'cache'}\n"
+
+    def build(folder: Path) -> None:
+        (folder / "x").write_bytes(bytes(3_000_000))
+
+    artifact = Cache(tmp_path / "cache").obtain("things", {}, "a thing", build)
+    lines = orchestrator("cache", "show").stdout.splitlines()
+    assert lines[1].split() == ["things", "a", "thing", artifact.key, "3.0"]
+    assert lines[2].startswith("3.0 MB in ")
+    (artifact.path / "manifest.json").write_text("{")
+    assert "rm -r" in refusal("cache", "show", status=1)
+
+
+# --- modules -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", list(recipes()))
+def test_a_rendered_module_is_printed_or_written(template: str, tmp_path: Path) -> None:
+    source = render(template, {"symbol": "__ia32_sys_gettimeofday", "offset": 5})
+    assert orchestrator("kmod", "render", template).stdout == source.files[f"{source.name}_main.c"]
+    result = orchestrator("kmod", "render", template, "--out", str(tmp_path / "a" / "b"))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert {path.name: path.read_text() for path in (tmp_path / "a" / "b").iterdir()} == source.files
+
+
+def test_a_module_is_rendered_for_another_kernel_or_place() -> None:
+    assert '"__x64_sys_gettimeofday"' in orchestrator("kmod", "render", "kprobe", "--kernel", "debian-amd64").stdout
+    there = orchestrator("kmod", "render", "kprobe", "--symbol", "schedule", "--offset", "0").stdout
+    assert '"schedule"' in there
+    assert ".offset = 0," in there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("kmod", "render", "kprob"), "unknown module 'kprob'; allowed: kprobe, jprobe, djprobe; did you mean"),
+        (("kmod", "render", "kprobe", "--kernel", "debian-68"), "unknown kernel 'debian-68'"),
+        (("kmod", "render", "kprobe", "--symbol", 'x"; panic("'), "no identifier"),
+        (("kmod", "render", "kprobe", "--offset", str(1 << 40)), "out of range"),
+        (("kmod", "build", "kprobe", "--kernel", "nonsense", "--offline"), "unknown kernel"),
+        (("exec", "--kernel", "debian-amd46", "--offline", "--", "true"), "did you mean 'debian-amd64'?"),
+        (("exec", "--kernel", "debian-amd64", "--cpu", "pentium4", "--offline", "--", "true"), "64-bit"),
+    ],
+)
+def test_wrong_values_are_named(arguments: tuple[str, ...], words: str) -> None:
+    said = refusal(*arguments)
+    assert said.startswith("error: ")
+    assert words in said
+
+
+def test_a_wrong_cpu_is_refused_with_the_nearest() -> None:
+    said = refusal("exec", "--cpu", "pentum4", "--offline", "--", "true")
+    assert "unknown CPU 'pentum4'" in said
+    assert "did you mean 'pentium4'?" in said
+
+
+def test_a_module_file_that_is_not_there() -> None:
+    assert "no such module file" in refusal("exec", "--module", "/nowhere/x.ko", "--offline", "--", "true")
+
+
+def test_offline_with_an_empty_cache_lacks_something() -> None:
+    for arguments in (("kmod", "build", "kprobe"), ("exec", "--accel", "tcg"), ("run", str(QUICKSTART))):
+        tail = ("--", "true") if arguments[0] == "exec" else ()
+        said = " ".join(orchestrator(*arguments, "--offline", *tail).stderr.split())
+        assert "debian-686 is not in the cache" in said, said
+        assert "run once without --offline" in said
+
+
+# --- experiments ---------------------------------------------------------------------------------
+
+
+def test_a_dry_run_prints_cells_and_command_lines_and_does_nothing(tmp_path: Path) -> None:
+    result = orchestrator("run", str(QUICKSTART), "--dry-run")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "qemu-system-x86_64 -machine " in result.stdout
+    assert "pentium4/debian-686/djprobe/noop" in result.stdout
+    assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "clock=wal"), "clock"),
+        (("--set", "clock=modelled"), "clock"),
+        (("--set", "probes=[kprob]"), "did you mean 'kprobe'?"),
+        (("--set", "machines.0.cpu=pentium5"), "pentium5"),
+        (("--set", "nonsense"), "nonsense"),
+        (("--only", "probe=nonsense"), "nonsense"),
+    ],
+)
+def test_a_wrong_experiment_is_refused_before_anything_happens(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    assert words in refusal("run", str(QUICKSTART), *arguments)
+    assert not (tmp_path / "lab").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_there_is_nothing_to_resume() -> None:
+    assert "no unfinished run of experiment 'quickstart'" in refusal("run", str(QUICKSTART), "--resume")
+
+
+@pytest.mark.parametrize("content", ["", "{", "name: !!python/object:os.system x", "a: &a [*a]", "\t"])
+def test_a_file_that_is_no_experiment_names_itself(content: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(content)
+    assert "x.yaml" in refusal("run", str(tmp_path / "x.yaml"))
+    assert "nowhere.yaml" in refusal("run", str(tmp_path / "nowhere.yaml"))
+    assert str(tmp_path) in refusal("run", str(tmp_path))
+
+
+# --- as a program --------------------------------------------------------------------------------
+
+
+def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def test_an_error_is_a_sentence_on_stderr() -> None:
+    ended = program("kmod", "render", "kprob")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("error: unknown module 'kprob'; allowed: ")
+
+
+def test_a_cache_that_cannot_be_written_is_the_host_s() -> None:
+    ended = program("list", "probes", ORCHESTRATOR_CACHE="/sys/orchestrator")
+    assert ended.returncode == 0
+    ended = program("kmod", "build", "kprobe", "--offline", ORCHESTRATOR_CACHE="/sys/orchestrator")
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("error: the cache folder /sys/orchestrator is not writable")
+    assert "Traceback" not in ended.stderr
+
+
+def test_output_for_programs_is_whole_in_a_narrow_pipe() -> None:
+    ended = program("list", "cpus", COLUMNS="20")
+    assert ended.stdout == orchestrator("list", "cpus").stdout
+    assert "\x1b" not in ended.stdout
+
+
+def reader_of(fifo: Path) -> int:
+    """Wait until somebody reads a FIFO that nobody writes to, and keep them reading as long as this is open."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            # ENXIO: nobody does yet.
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_a_word(number: signal.Signals, tmp_path: Path) -> None:
+    # The record of the chosen packages never comes to an end.
+    fifo = tmp_path / "cache" / "pins" / "debian-686.json"
+    fifo.parent.mkdir(parents=True)
+    os.mkfifo(fifo)
+    argv = [*PROGRAM, "kmod", "build", "kprobe", "--offline"]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    writer = reader_of(fifo)
+    process.send_signal(number)
+    # A signal that came just before the read interrupts nothing; the file's end does.
+    os.close(writer)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert said == f"stopped by {number.name}\n"

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does another reader find in the archive what was put in, and are the bytes the same each time?"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.artifacts.cpio import Entry, archive
+
+TREE = [
+    Entry.folder("dev"),
+    Entry.character_device("dev/console", 5, 1),
+    Entry.folder("bin"),
+    Entry.file("bin/busybox", b"\x7fELF\0\1\2"),
+    Entry.link("bin/sh", "busybox"),
+    Entry.file("etc-empty", b"", 0o644),
+]
+
+FIELDS = ("ino", "mode", "uid", "gid", "nlink", "mtime", "filesize", "devmajor", "devminor", "rdevmajor", "rdevminor")
+
+
+def unpacked(data: bytes) -> tuple[list[Entry], list[dict[str, int]]]:
+    """Read an archive by the format's description, checking what the kernel would stumble over."""
+    entries: list[Entry] = []
+    headers: list[dict[str, int]] = []
+    at = 0
+    while True:
+        assert at % 4 == 0
+        assert data[at : at + 6] == b"070701"
+        words = [int(data[at + 6 + 8 * i : at + 14 + 8 * i], 16) for i in range(13)]
+        header = dict(zip(FIELDS, words, strict=False))
+        name_size, checksum = words[11:]
+        assert checksum == 0
+        name = data[at + 110 : at + 110 + name_size]
+        assert name.endswith(b"\0")
+        at += (110 + name_size + 3) // 4 * 4
+        content = data[at : at + header["filesize"]]
+        assert len(content) == header["filesize"]
+        at += (header["filesize"] + 3) // 4 * 4
+        if name == b"TRAILER!!!\0":
+            assert data[at:] == b""
+            return entries, headers
+        device = (header["rdevmajor"], header["rdevminor"])
+        entries.append(Entry(name[:-1].decode(), header["mode"], content, device))
+        headers.append(header)
+
+
+def test_everything_is_found_again() -> None:
+    entries, headers = unpacked(archive(TREE))
+    assert entries == TREE
+    assert [stat.filemode(entry.mode) for entry in entries] == [
+        "drwxr-xr-x",
+        "crw-------",
+        "drwxr-xr-x",
+        "-rwxr-xr-x",
+        "lrwxrwxrwx",
+        "-rw-r--r--",
+    ]
+    assert {(h["uid"], h["gid"], h["mtime"], h["devmajor"], h["devminor"]) for h in headers} == {(0, 0, 0, 0, 0)}
+    # Two files with one inode number and more than one link would be taken for the same file.
+    assert len({h["ino"] for h in headers}) == len(TREE)
+    assert [h["nlink"] for h in headers] == [2, 1, 2, 1, 1, 1]
+
+
+def test_the_same_bytes_twice() -> None:
+    assert archive(TREE) == archive(iter(TREE))
+    assert archive(TREE) != archive(TREE[::-1])
+
+
+@pytest.mark.skipif(shutil.which("cpio") is None, reason="needs cpio")
+def test_cpio_lists_it() -> None:
+    listed = subprocess.run(["cpio", "-it", "--quiet"], input=archive(TREE), check=True, capture_output=True).stdout
+    assert listed.decode().split() == [entry.path for entry in TREE]
+
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
+modes = st.sampled_from([stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK]).flatmap(
+    lambda kind: st.integers(0, 0o7777).map(lambda bits: kind | bits)
+)
+anything = st.builds(Entry, names.filter(lambda name: name != "TRAILER!!!"), modes, st.binary(max_size=50))
+
+
+@given(st.lists(anything, max_size=8))
+def test_any_entries_are_found_again(entries: list[Entry]) -> None:
+    assert unpacked(archive(entries))[0] == entries

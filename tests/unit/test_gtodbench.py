@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what gtodbench prints turned into the right samples, and anything else refused?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.benchmarks.gtodbench import Measurement, parse
+from orchestrator.errors import EvidenceError
+
+# 5000 calls of 409 instructions in two batches that cost 17 each.
+GOOD = """\
+entry sysenter
+empty tsc=17 ns=1093
+sample 0 calls=5000 batches=2 tsc=2045034 ns=2047186 disturbed=1
+sample 1 calls=5000 batches=2 tsc=2045034 ns=2047186 disturbed=0
+"""
+
+
+def test_samples_are_instructions_a_call() -> None:
+    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), "sysenter", 5000, 4, 1)
+
+
+def test_a_sample_need_not_be_a_whole_number() -> None:
+    output = "entry int80\nempty tsc=10 ns=1\nsample 0 calls=4 batches=1 tsc=1013 ns=1 disturbed=0"
+    assert parse(output, 4, 1).samples == (250.75,)
+
+
+def test_an_odd_sample_is_not_evened_out() -> None:
+    output = GOOD.replace("tsc=2045034", "tsc=2045035", 1)
+    assert parse(output, 5000, 2).samples == (409.0002, 409.0)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "\n",
+        "gtodbench: gettimeofday failed\n",
+        GOOD.replace("entry sysenter\n", ""),
+        GOOD.replace("empty tsc=17 ns=1093\n", ""),
+        GOOD.replace("sysenter", "vdso"),
+        GOOD + GOOD.splitlines()[-1],
+        GOOD + "something else\n",
+        GOOD + "\n",
+        "\n" + GOOD,
+        GOOD[: GOOD.rindex("sample")],
+        GOOD[:-2],
+        GOOD.replace("sample 1", "sample 0"),
+        GOOD.replace("sample 1", "sample 2"),
+        GOOD.replace("calls=5000", "calls=4999"),
+        GOOD.replace("batches=2", "batches=0"),
+        GOOD.replace("tsc=2045034", "tsc=-1"),
+        GOOD.replace("tsc=2045034", "tsc=1e6"),
+        GOOD.replace("tsc=2045034", "tsc=33"),
+        GOOD.replace("tsc=2045034", f"tsc={'9' * 19}"),
+        GOOD.replace("sample 1", f"sample {'1' * 5000}"),
+        GOOD.replace("disturbed=0", "disturbed="),
+        GOOD.replace("tsc=17", "tsc=x"),
+        GOOD.replace(" ns", "  ns"),
+    ],
+)
+def test_anything_but_a_whole_answer_is_refused(output: str) -> None:
+    with pytest.raises(EvidenceError, match="not what was expected"):
+        parse(output, 5000, 2)
+
+
+def test_samples_of_another_run_are_refused() -> None:
+    for calls, repeats in ((5000, 1), (5000, 3), (1000, 2)):
+        with pytest.raises(EvidenceError):
+            parse(GOOD, calls, repeats)
+
+
+def test_a_refusal_quotes_what_was_printed_within_bounds() -> None:
+    with pytest.raises(EvidenceError) as caught:
+        parse("nonsense\n" * 1000, 5000, 2)
+    assert caught.value.detail == ("nonsense",) * 10
+
+
+counts = st.integers(1, 10**6)
+
+
+@given(counts, st.lists(counts, min_size=1, max_size=5), st.integers(0, 10**4), st.integers(1, 1000), counts)
+def test_what_the_program_prints_is_read_back(
+    calls: int, instructions: list[int], fixed: int, batches: int, disturbed: int
+) -> None:
+    lines = ["entry syscall", f"empty tsc={fixed} ns=0"]
+    lines += [
+        f"sample {i} calls={calls} batches={batches} tsc={calls * each + batches * fixed} ns=1 disturbed={disturbed}"
+        for i, each in enumerate(instructions)
+    ]
+    measured = parse("\n".join(lines), calls, len(instructions))
+    assert measured.samples == tuple(map(float, instructions))
+    assert measured.batches == batches * len(instructions)
+    assert measured.disturbed == disturbed * len(instructions)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(GOOD)), st.text("0123456789 =-xe\n\0ä", max_size=3)), max_size=4))
+def test_a_damaged_output_is_read_or_refused(damage: list[tuple[int, str]]) -> None:
+    text = GOOD
+    for place, inserted in damage:
+        text = text[:place] + inserted + text[place + 1 :]
+    try:
+        measured = parse(text, 5000, 2)
+    except EvidenceError:
+        return
+    assert len(measured.samples) == 2
+    assert min(measured.samples) > 0
+    assert measured.entry in ("int80", "sysenter", "syscall")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do the guest's programs compile to the same bytes each time, and does gtodbench keep to its command line?"""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.compiler import guest_programs
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.gtodbench import parse
+
+ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
+
+
+def compiled(root: Path, arch: str) -> dict[str, bytes]:
+    artifact = guest_programs(Workshop(Cache(root)), arch)
+    return {path.name: path.read_bytes() for path in artifact.path.iterdir() if path.suffix == ""}
+
+
+@pytest.mark.parametrize(("arch", "bits"), [("i386", 32), ("x86_64", 64)])
+def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
+    first = compiled(tmp_path / "first", arch)
+    assert set(first) == {"init", "agent", "gtodbench"}
+    assert compiled(tmp_path / "a second place", arch) == first
+    for name in first:
+        with next((tmp_path / "first" / "programs").glob(f"*/{name}")).open("rb") as file:
+            elf = ELFFile(file)
+            assert elf.elfclass == bits
+            assert elf.get_section_by_name(".interp") is None
+            assert elf.get_section_by_name(".note.gnu.build-id") is None
+    assert not any(str(tmp_path).encode() in content for content in first.values())
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return guest_programs(Workshop(Cache(tmp_path_factory.mktemp("cache"))), "x86_64").path / "gtodbench"
+
+
+def gtodbench(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], check=False, capture_output=True, text=True, timeout=30)
+
+
+@ON_X86_64
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "give one of -n CALLS, -c CALLS and -s SECONDS"),
+        (("-r", "2"), "give one of"),
+        (("-n", "5", "-c", "5"), "give one of"),
+        (("-n", "5", "-s", "1"), "give one of"),
+        (("-n",), "found -n"),
+        (("-n", ""), "found -n"),
+        (("-n", "0"), "found -n"),
+        (("-n", "-5"), "found -n"),
+        (("-n", "5x"), "found -n"),
+        (("-n", "99999999999999999999"), "found -n"),
+        (("-n", "5", "-b", "0"), "found -b"),
+        (("5",), "found 5"),
+        (("-x", "5"), "unknown option -x"),
+        (("--help", "1"), "unknown option --help"),
+        (("-e",), "found -e"),
+        (("-e", "sysenter", "-n", "5"), "no system call entry sysenter"),
+        (("-e", "nonsense", "-c", "5"), "no system call entry nonsense"),
+        (("-e", "", "-c", "5"), "no system call entry "),
+    ],
+)
+def test_a_wrong_command_line_is_refused(program: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    ended = gtodbench(program, *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("gtodbench: ")
+    assert complaint in ended.stderr
+
+
+@ON_X86_64
+def test_counting_says_nothing_but_its_entry(program: Path) -> None:
+    ended = gtodbench(program, "-c", "5000")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "entry syscall\n", "")
+
+
+@ON_X86_64
+def test_samples_are_what_the_lab_reads(program: Path) -> None:
+    # Small batches: on a busy host some are disturbed, and are to be repeated.
+    ended = gtodbench(program, "-e", "syscall", "-n", "25", "-b", "10", "-r", "3")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    measured = parse(ended.stdout, 25, 3)
+    assert measured.entry == "syscall"
+    assert measured.batches == 9
+    assert min(measured.samples) > 0
+
+
+@ON_X86_64
+def test_seconds_as_in_2005(program: Path) -> None:
+    ended = gtodbench(program, "-s", "1")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = re.fullmatch(r"entry syscall\nrun 0 calls=(\d+) ns=(\d+) average=(\d+)\n", ended.stdout)
+    assert found is not None
+    calls, spent, average = map(int, found.groups())
+    assert calls % 1000 == 0
+    assert spent >= 1_000_000_000
+    assert average == spent // calls

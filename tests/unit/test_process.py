@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do children end when they must, however we end, and is what they said kept?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import HostError, LabError
+from orchestrator.process import kill_group, run, spawn
+
+PATIENCE = 10.0
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that nobody has reaped yet has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def number_in(file: Path) -> int:
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), f"nothing wrote {file}")
+    return int(file.read_text())
+
+
+def sleeper(file: Path) -> list[str]:
+    """A shell that starts a program of its own, whose process number it writes down, and waits for it."""
+    return ["sh", "-c", f"sleep 300 & echo $! > {shlex.quote(str(file))}; wait"]
+
+
+def starter(call: str) -> subprocess.Popen[bytes]:
+    """A process that starts another, like the lab does."""
+    program = f"from orchestrator.process import run, spawn; import time; {call}; time.sleep(300)"
+    return subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stderr=subprocess.DEVNULL)
+
+
+def test_output_status_folder_and_environment(tmp_path: Path) -> None:
+    argv = ["sh", "-c", 'pwd; echo "$LAB" "$HOME"; echo e >&2; exit 3']
+    finished = run(argv, time_limit=PATIENCE, cwd=tmp_path, environment={"LAB": "a b; c"})
+    assert finished.status == 3
+    assert finished.stdout == f"{tmp_path}\na b; c {os.environ['HOME']}\n"
+    assert finished.stderr == "e\n"
+    assert finished.argv == tuple(argv)
+
+
+def test_arguments_reach_the_program_as_they_are() -> None:
+    words = ["", " ", "a b", "$HOME", "`id`", "'", '"', "\\", "*", "-e", "ä", "a\nb", ";"]
+    assert run(["printf", "%s\\0", *words], time_limit=PATIENCE).stdout.split("\0")[:-1] == words
+
+
+def test_output_that_is_no_text_or_too_much_for_a_pipe() -> None:
+    assert run(["printf", "a\\377b"], time_limit=PATIENCE).stdout == "a\ufffdb"
+    both = run(["sh", "-c", "head -c 300000 /dev/zero >&2; head -c 300000 /dev/zero"], time_limit=PATIENCE)
+    assert (len(both.stdout), len(both.stderr)) == (300000, 300000)
+
+
+def test_a_child_reads_nothing_of_ours() -> None:
+    assert run(["cat"], time_limit=PATIENCE).stdout == ""
+
+
+def test_the_complaint_can_be_pasted() -> None:
+    finished = run(["sh", "-c", "echo out; seq 100 >&2; exit 1"], time_limit=PATIENCE)
+    command, *lines = finished.complaint()
+    assert shlex.split(command.removeprefix("$ ")) == list(finished.argv)
+    assert lines == [str(number) for number in range(86, 101)]
+    assert run(["sh", "-c", "echo out; false"], time_limit=PATIENCE).complaint()[1:] == ("out",)
+
+
+def test_a_missing_program_is_the_host_s() -> None:
+    with pytest.raises(HostError, match="no-such-program is not installed"):
+        run(["no-such-program", "x"], time_limit=PATIENCE)
+
+
+def test_death_by_a_signal_is_told() -> None:
+    assert run(["sh", "-c", "kill -SEGV $$"], time_limit=PATIENCE).status in (-signal.SIGSEGV, 128 + signal.SIGSEGV)
+
+
+def test_a_time_limit_ends_all_that_was_started(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"sh did not end within 0\.5 s") as caught:
+        run(sleeper(tmp_path / "pid"), time_limit=0.5)
+    pid = number_in(tmp_path / "pid")
+    wait_until(lambda: not lives(pid), "the program outlives the time limit")
+    assert caught.value.detail[0].startswith("$ sh -c ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_starter_takes_all_with_it(tmp_path: Path, number: signal.Signals) -> None:
+    process = starter(f"run({sleeper(tmp_path / 'pid')!r}, time_limit=300)")
+    pid = number_in(tmp_path / "pid")
+    assert lives(pid)
+    os.kill(process.pid, number)
+    process.wait(PATIENCE)
+    wait_until(lambda: not lives(pid), "a grandchild outlives the lab")
+
+
+def test_a_spawned_program_dies_with_its_starter(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    process = starter(f"child = spawn(['sleep', '300']); open({str(file)!r}, 'w').write(str(child.pid) + chr(10))")
+    pid = number_in(file)
+    wait_until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "it never started")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+    wait_until(lambda: not lives(pid), "a spawned program outlives the lab")
+
+
+def test_ctrl_c_does_not_reach_children() -> None:
+    """A terminal sends SIGINT to its foreground group; children are in sessions of their own."""
+    child = spawn(["sleep", "300"])
+    try:
+        assert os.getsid(child.pid) == os.getpgid(child.pid) == child.pid != os.getsid(0)
+    finally:
+        kill_group(child)
+    stat = run(["sh", "-c", "cat /proc/$$/stat"], time_limit=PATIENCE).stdout
+    assert int(stat.rpartition(")")[2].split()[3]) != os.getsid(0)
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+    process = starter(f"run({sleeper(tmp_path / 'pid')!r}, time_limit=300)")
+    pid = number_in(tmp_path / "pid")
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(PATIENCE)
+    wait_until(lambda: not lives(pid), "a program outlives Ctrl-C")
+
+
+def test_a_spawned_program_gets_the_descriptors_it_is_given() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as ours:
+        child = spawn(["sh", "-c", f"echo through > /proc/self/fd/{writer}"], pass_fds=[writer])
+        os.close(writer)
+        assert ours.read() == b"through\n"
+    kill_group(child)
+    assert child.returncode is not None
+    kill_group(child)

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "shared.h"
+
+int tiny(void)
+{
+	return shared() + 1;
+}
