@@ -12,6 +12,8 @@
 
 enum { EXEC = 1, KILL, PUT, GET, PING, DATA = 16, HELLO = 32, STDOUT, STDERR, EXIT, OK, ERROR };
 enum { PROTOCOL = 1, PAYLOAD_MAX = 64 * 1024, ARGUMENTS_MAX = 1024 };
+// The most that a pipe can be made to hold (/proc/sys/fs/pipe-max-size); by itself it holds 64 KiB.
+enum { PIPE_MAX = 1024 * 1024 };
 enum { SIGKILL = 9, SIGPIPE = 13, SIGCHLD = 17, SIG_BLOCK = 0, SIG_UNBLOCK = 1, WNOHANG = 1 };
 enum { POLLIN = 1, POLLERR = 8, POLLHUP = 16 };
 
@@ -36,6 +38,8 @@ struct command {
 
 static int port;
 static struct frame received, sent;
+// Whether received holds a request that came while a command was running: the host had given that one up.
+static int waiting;
 static const uint64_t child_signal = 1ull << (SIGCHLD - 1);
 
 // The host is gone or sends nonsense: nobody is left to serve. QEMU runs with -no-reboot, so this ends it.
@@ -131,6 +135,12 @@ static void run_child(char *directory, char **arguments, const int *output, cons
 	exit_program(error == -13 ? 126 : 127);
 }
 
+static void close_both(const int *pipe)
+{
+	sys1(SYS_close, pipe[0]);
+	sys1(SYS_close, pipe[1]);
+}
+
 static long start_command(struct command *command)
 {
 	static char *arguments[ARGUMENTS_MAX + 1];
@@ -148,16 +158,24 @@ static long start_command(struct command *command)
 	if (error < 0)
 		return error;
 	error = sys2(SYS_pipe2, errors, O_CLOEXEC);
-	command->pid = error < 0 ? error : sys0(SYS_fork);
+	if (error < 0) {
+		close_both(output);
+		return error;
+	}
+	command->pid = sys0(SYS_fork);
 	if (command->pid == 0)
 		run_child(directory, arguments, output, errors);
+	if (command->pid < 0) {
+		close_both(output);
+		close_both(errors);
+		return command->pid;
+	}
 	sys1(SYS_close, output[1]);
 	sys1(SYS_close, errors[1]);
 	command->output = output[0];
 	command->errors = errors[0];
 	// Both sides set it, so that the group exists before a KILL can come.
-	if (command->pid > 0)
-		sys2(SYS_setpgid, command->pid, command->pid);
+	sys2(SYS_setpgid, command->pid, command->pid);
 	return command->pid;
 }
 
@@ -171,13 +189,15 @@ static int forward(int fd, uint32_t type, uint32_t request)
 	return n > 0 || n == -E_INTR;
 }
 
-// What the command wrote before it ended; a process it left behind may hold the pipe open for ever.
+// What the command wrote before it ended: no more than a pipe holds. A process it left behind may hold the pipe open,
+// or write to it, for ever.
 static void drain(int fd, uint32_t type, uint32_t request)
 {
 	struct pollfd ready = {fd, POLLIN, 0};
 
-	while (sys3(SYS_poll, &ready, 1, 0) > 0 && forward(fd, type, request))
-		;
+	for (int i = 0; i < PIPE_MAX / PAYLOAD_MAX; i++)
+		if (sys3(SYS_poll, &ready, 1, 0) <= 0 || !forward(fd, type, request))
+			break;
 }
 
 // Reaps whatever has ended (as process 1 the agent inherits orphans); true when the command is among it.
@@ -221,8 +241,13 @@ static void execute(int children)
 		}
 		if (watched[0].revents) {
 			receive();
-			if (received.header.type == KILL && received.header.request == request)
-				sys2(SYS_kill, -command.pid, SIGKILL);
+			if (received.header.type == KILL) {
+				if (received.header.request == request)
+					sys2(SYS_kill, -command.pid, SIGKILL);
+			} else {
+				waiting = 1;
+				watched[0].fd = -1;
+			}
 		}
 	}
 	if (watched[2].fd >= 0)
@@ -324,7 +349,9 @@ int program(int argc, char **argv, char **environment)
 	children = sys4(SYS_signalfd4, -1, &child_signal, 8, O_CLOEXEC | O_NONBLOCK);
 	send_word(HELLO, 0, PROTOCOL);
 	for (;;) {
-		receive();
+		if (!waiting)
+			receive();
+		waiting = 0;
 		switch (received.header.type) {
 		case EXEC:
 			execute((int)children);

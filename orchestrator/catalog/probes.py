@@ -20,6 +20,7 @@ class ProbeKind(Fact):
     """A kind of probe: a mechanism at a point.
 
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
+    ``int3_per_hit`` its breakpoint traps,
     ``template`` its module in ``kmods/modules.yaml`` (None: nothing is loaded), ``optimisation`` the value of
     ``debug.kprobes-optimization`` while it is loaded.
     """
@@ -29,6 +30,7 @@ class ProbeKind(Fact):
     column: str | None
     template: str | None
     mechanism: Mechanism
+    int3_per_hit: int
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool
     handlers: list[Handler]

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,8 +46,6 @@ def execute(
     offline: options.Offline = False,
 ) -> None:
     """Boot a guest, run a command in it, print its output as it comes, and exit with its status."""
-    import tempfile
-
     from orchestrator.artifacts.initramfs import initramfs
     from orchestrator.artifacts.kernels import debian_kernel
     from orchestrator.catalog.cpus import cpu as cpu_model
@@ -71,14 +71,32 @@ def execute(
     workshop = open_workshop(offline=offline)
     built = debian_kernel(workshop, spec)
     machine = Machine(cpu_model(name), built.image, initramfs(workshop, built), smp, memory, timing)
-    with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
-        directory = console or Path(scratch)
-        directory.mkdir(parents=True, exist_ok=True)
-        with Guest(machine, directory) as guest:
-            for path in module or []:
-                _load(guest, path)
-            result = guest.run(command, time_limit=timeout, listener=_print)
+    with _logs(console) as directory, Guest(machine, directory) as guest:
+        for path in module or []:
+            _load(guest, path)
+        result = guest.run(command, time_limit=timeout, listener=_print)
     raise typer.Exit(result.status)
+
+
+@contextmanager
+def _logs(wanted: Path | None) -> Iterator[Path]:
+    """The folder for the console log; one that nobody asked for is kept only when an error names a file in it."""
+    import shutil
+    import tempfile
+
+    from orchestrator.errors import GuestError
+
+    directory = wanted or Path(tempfile.mkdtemp(prefix="orchestrator-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    keep = wanted is not None
+    try:
+        yield directory
+    except GuestError as error:
+        keep = keep or error.where.startswith(str(directory))
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _timing(accel: Accel, smp: int) -> Timing:

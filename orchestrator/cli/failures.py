@@ -12,14 +12,14 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from orchestrator.errors import Interrupted, LabError
+from orchestrator.errors import HostError, Interrupted, LabError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
-    """A command whose LabErrors and interruptions end the program as they should."""
+    """A command whose LabErrors and interruptions end the program as they should, and what the system refuses too."""
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -28,6 +28,13 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
         except LabError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(error.exit_status) from None
+        except BrokenPipeError:
+            # Whoever read our output has had enough; typer ends the program quietly.
+            raise
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename is not None else ""
+            print(f"error: {place}{(error.strerror or str(error)).lower()}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
         except KeyboardInterrupt as interruption:
             number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
             print(f"stopped by {signal.Signals(number).name}", file=sys.stderr)

@@ -17,8 +17,9 @@ from orchestrator.errors import BuildError, EvidenceError, GuestHang
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
 from orchestrator.experiment.plan import Cell
 from orchestrator.experiment.supplies import Target
+from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment, attached
-from orchestrator.probes.evidence import Observation, check_same, check_taint, check_untouched, observe
+from orchestrator.probes.evidence import Observation, check_same, check_taint, check_traps, check_untouched, observe
 from orchestrator.probes.point import ProbePoint, find_point
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, Status
 from orchestrator.results.statistics import mean
@@ -33,6 +34,7 @@ class _Proof:
 
     seen: Observation
     hits: int
+    int3: int
     detour: str | None
 
 
@@ -53,7 +55,7 @@ def measure_cell(bench: Bench, cell: Cell, baseline: float | None) -> CellRecord
     kind = probes()[cell.probe]
     if target.module is None:
         measured = _timed(bench, cell, deadline)
-        proof = _Proof(observe(bench.guest, point), 0, None)
+        proof = _Proof(observe(bench.guest, point), 0, 0, None)
         check_untouched(point, proof.seen, "after the timed calls")
     else:
         measured, proof = _with_probe(bench, cell, kind, target.module, point, deadline)
@@ -69,9 +71,10 @@ def _with_probe(
         detour = attachment.detour(armed)
         measured = _timed(bench, cell, deadline)
         check_same(armed, observe(bench.guest, point), point, "while the calls were timed")
-        hits = _counted(bench, cell, attachment, deadline)
+        hits, traps = _counted(bench, cell, attachment, deadline)
         check_same(armed, observe(bench.guest, point), point, "while the hits were counted")
-    return measured, _Proof(armed, hits, detour)
+        check_traps(kind, hits, traps)
+    return measured, _Proof(armed, hits, traps, detour)
 
 
 def _timed(bench: Bench, cell: Cell, deadline: float) -> Measurement:
@@ -91,15 +94,19 @@ def _timed(bench: Bench, cell: Cell, deadline: float) -> Measurement:
     return measured
 
 
-def _counted(bench: Bench, cell: Cell, attachment: Attachment, deadline: float) -> int:
-    """The counting pass: the same registration, with the counting handler in place of the no-op one."""
+def _counted(bench: Bench, cell: Cell, attachment: Attachment, deadline: float) -> tuple[int, int]:
+    """The counting pass: the same registration, with the counting handler in place of the no-op one.
+
+    Returns the handler's count and QEMU's count of breakpoint traps.
+    """
     attachment.count(on=True)
-    gtodbench.call(bench.guest, entry=cell.entry, calls=COUNTED_CALLS, time_limit=_left(cell, deadline))
+    with bench.guest.counted_interrupts() as interrupts:
+        gtodbench.call(bench.guest, entry=cell.entry, calls=COUNTED_CALLS, time_limit=_left(cell, deadline))
     hits = attachment.hits()
     attachment.count(on=False)
     if hits != COUNTED_CALLS:
         raise EvidenceError(f"{COUNTED_CALLS} calls were made and the probe's handler ran {hits} times")
-    return hits
+    return hits, interrupts[INT3]
 
 
 def without_number(cell: Cell, status: Status, reason: str) -> CellRecord:
@@ -120,11 +127,17 @@ def _record(
     check_taint(taint)
     value = mean(measured.samples)
     overhead = 0.0 if cell.probe == BASELINE else None if baseline is None else value - baseline
+    if overhead is not None and overhead <= 0 and cell.probe != BASELINE:
+        # Hits are counted in a pass of their own; on the exact clock a probe that was hit in the timed one shows there.
+        raise EvidenceError(
+            f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
+        )
     try:
         evidence = Evidence(
             mechanism=probes()[cell.probe].mechanism,
             probe_bytes=proof.seen.live.hex(),
             hits=proof.hits,
+            int3=proof.int3,
             calls=COUNTED_CALLS if target.module is not None else measured.calls,
             restored=True,
             clocksource=CLOCKSOURCE,

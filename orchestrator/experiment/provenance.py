@@ -4,20 +4,31 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator import __version__
 from orchestrator.artifacts.compiler import compiler_version
 from orchestrator.artifacts.modules import Module
+from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.supplies import Supplies, Target
-from orchestrator.guest.machine import QEMU
-from orchestrator.process import run
+from orchestrator.guest.emulator import qemu_version
 
 _FILE = "provenance.json"
+_BEGIN_ANEW = "leave out --resume to begin a new run"
+_TOOLS = ("orchestrator", "qemu", "compiler")
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    sessions: list[dict[str, object]] = []
+    boots: list[dict[str, object]] = []
 
 
 def host_facts() -> dict[str, object]:
@@ -25,7 +36,7 @@ def host_facts() -> dict[str, object]:
     return {
         "orchestrator": __version__,
         "python": platform.python_version(),
-        "qemu": run([QEMU, "--version"], time_limit=10).stdout.splitlines()[0],
+        "qemu": qemu_version(),
         "compiler": compiler_version(),
         "host": {"kernel": platform.release(), "machine": platform.machine(), "cpus": os.cpu_count()},
     }
@@ -37,46 +48,79 @@ class Provenance:
     def __init__(self, directory: Path) -> None:
         self._file = directory / _FILE
         self._modules = directory / "modules"
-        self._content: dict[str, list[object]] = {"sessions": [], "boots": []}
+        self._content = _Content()
         if self._file.exists():
-            self._content = json.loads(self._file.read_text())
+            try:
+                self._content = _Content.model_validate_json(self._file.read_bytes())
+            except ValidationError:
+                raise LabError("damaged; the run cannot go on", where=str(self._file), hint=_BEGIN_ANEW) from None
 
     def session(self, facts: dict[str, object]) -> None:
-        """A process begins to work on the run."""
-        self._content["sessions"].append(facts)
+        """A process begins to work on the run. Raises UsageError when it counts with other tools than those before."""
+        for earlier in self._content.sessions:
+            self._check_same({tool: earlier.get(tool) for tool in _TOOLS}, {tool: facts[tool] for tool in _TOOLS})
+        self._content.sessions.append(facts)
         self._write()
 
     def boot(self, name: str, supplies: Supplies, argv: tuple[str, ...]) -> None:
-        """A guest was booted: its command line, its kernel's packages and the modules that go into it."""
+        """A guest was booted: its command line, its kernel's packages and the modules that go into it.
+
+        Raises UsageError when earlier cells of the run were measured with another kernel of that name, or another
+        initramfs: their baseline is not this guest's.
+        """
         modules = {}
         for cell, target in supplies.targets.items():
             if isinstance(target, Target) and isinstance(target.module, Module):
                 modules[cell] = {"file_sha256": _sha256(target.module.file), "key": target.module.key}
                 self._keep_sources(supplies.kernel.spec.name, target.module)
         kernel = supplies.kernel
-        self._content["boots"].append(
-            {
-                "name": name,
-                "qemu": list(argv),
-                "kernel": {
-                    "name": kernel.spec.name,
-                    "release": kernel.release,
-                    "packages": dict(kernel.packages),
-                    "image_sha256": _sha256(kernel.image),
-                },
-                "initramfs_sha256": _sha256(supplies.machine.initramfs),
-                "modules": modules,
-            }
-        )
+        booted: dict[str, object] = {
+            "kernel": {
+                "name": kernel.spec.name,
+                "release": kernel.release,
+                "packages": dict(kernel.packages),
+                "image_sha256": _sha256(kernel.image),
+            },
+            "initramfs_sha256": _sha256(supplies.machine.initramfs),
+        }
+        for earlier in self._content.boots:
+            was = earlier.get("kernel")
+            if isinstance(was, dict) and was.get("name") == kernel.spec.name:
+                self._check_same(_parts(earlier), _parts(booted))
+        self._content.boots.append({"name": name, "qemu": list(argv), **booted, "modules": modules})
         self._write()
+
+    def _check_same(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:
+        changed = [
+            f"{key}: was {before.get(key, 'absent')}, is {now.get(key, 'absent')}"
+            for key in {**before, **now}
+            if before.get(key) != now.get(key)
+        ]
+        if changed:
+            raise UsageError(
+                "the run was begun with something else: its numbers and new ones do not go together",
+                where=str(self._file),
+                detail=changed,
+                hint=_BEGIN_ANEW,
+            )
 
     def _keep_sources(self, kernel: str, module: Module) -> None:
         shutil.copytree(module.sources, self._modules / kernel / f"{module.name}-{module.key[:8]}", dirs_exist_ok=True)
 
     def _write(self) -> None:
         unfinished = self._file.with_suffix(".new")
-        unfinished.write_text(json.dumps(self._content, indent=1) + "\n")
+        unfinished.write_text(self._content.model_dump_json(indent=1) + "\n")
         unfinished.replace(self._file)
+
+
+def _parts(boot: Mapping[str, object]) -> dict[str, object]:
+    """What a boot's numbers depend on, part by part."""
+    kernel = boot.get("kernel")
+    flat = dict(kernel) if isinstance(kernel, dict) else {}
+    packages = flat.pop("packages", None)
+    if isinstance(packages, dict):
+        flat |= packages
+    return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
 
 
 def _sha256(path: Path) -> str:

@@ -57,7 +57,7 @@ class Runner:
             with storage_faults(entry.directory):
                 (entry.directory / "experiment.yaml").write_text(experiment.resolved_yaml())
         except BaseException:
-            self.store.finish_run(entry.id, "failed")
+            self.store.forget_run(entry.id)
             raise
         return self._finish(entry, plan, supplies, facts)
 
@@ -79,10 +79,10 @@ class Runner:
         lock = FileLock(entry.directory / "run.lock")
         try:
             with lock.acquire(timeout=0):
-                self.store.resume_run(entry.id)
                 with storage_faults(entry.directory):
                     provenance = Provenance(entry.directory)
                     provenance.session(facts)
+                self.store.resume_run(entry.id)
                 self._work(entry, plan, supplies, provenance)
         except Timeout:
             raise UsageError(f"another process is working on run {entry.id}", where=str(entry.directory)) from None
@@ -102,7 +102,8 @@ class Runner:
             raise
         finally:
             write_results(entry.directory, self.store.load_run(entry.id))
-        self.store.finish_run(entry.id, "complete")
+        # With --only, a run that is gone on with may still not be at its end.
+        self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
 
 
 class _Measuring:
@@ -118,8 +119,7 @@ class _Measuring:
     def measure(self, boot: Boot, cells: Sequence[Cell], supplies: Supplies) -> None:
         waiting = list(cells)
         while waiting:
-            self._guests += 1
-            name = f"{self._name}-guest{self._guests}-{boot.cpu}-{boot.kernel}"
+            name = self._next_name(boot)
             self._runner.watcher.say(f"booting {boot.kernel} on {boot.cpu}")
             try:
                 with bench(supplies, self._entry.directory, name) as ready:
@@ -136,6 +136,14 @@ class _Measuring:
                 for cell in waiting:
                     self._store(without_number(cell, "failed", str(error)))
                 return
+
+    def _next_name(self, boot: Boot) -> str:
+        """A guest's name, which its logs have too; a run that is gone on with keeps the logs of its earlier guests."""
+        while True:
+            self._guests += 1
+            name = f"{self._name}-guest{self._guests}-{boot.cpu}-{boot.kernel}"
+            if not (self._entry.directory / f"{name}.console").exists():
+                return name
 
     def _measure_one(self, ready: Bench, cell: Cell) -> bool:
         """Measure and store one cell; False when the guest should not be used any more."""

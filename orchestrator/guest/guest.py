@@ -13,6 +13,7 @@ import contextlib
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -30,6 +31,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.console import Console, Trouble
 from orchestrator.guest.framed import CommandResult, FramedChannel, Listener
+from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import kill_group, spawn
@@ -126,6 +128,14 @@ class Guest:
             raise GuestError(f"a guest that is {self.state} has no memory to read")
         with self._explained("reading memory"):
             return self._monitor.read_memory(address, size)
+
+    @contextlib.contextmanager
+    def counted_interrupts(self) -> Iterator[Counter[int]]:
+        """Count the traps and interrupts that the guest's kernel takes meanwhile, by vector, from outside."""
+        if self._monitor is None:
+            raise GuestError(f"a guest that is {self.state} takes no interrupts")
+        with counted_interrupts(self._monitor) as counts:
+            yield counts
 
     def check_console(self, mark: int = 0) -> None:
         """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import tempfile
@@ -39,6 +40,10 @@ class Monitor:
         except (TimeoutError, QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
 
+    def human(self, line: str) -> str:
+        """Run a command of QEMU's human monitor, for the few things that QMP has no command for."""
+        return str(self.command("human-monitor-command", **{"command-line": line}))
+
     def read_memory(self, address: int, size: int, cpu: int = 0) -> bytes:
         """``size`` bytes at a virtual address, through the page tables of one virtual CPU."""
         if not 0 < size <= _READ_MAX or not 0 <= address < 1 << 64:
@@ -55,4 +60,6 @@ class Monitor:
 
     def close(self) -> None:
         """Hang up; the guest goes on."""
-        self._protocol.close()
+        # With a QEMU that has gone there is nothing to hang up on, which the protocol reports as an error.
+        with contextlib.suppress(QMPError, EOFError, OSError):
+            self._protocol.close()

@@ -12,15 +12,19 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.catalog.machine import machine_facts
 from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
+from orchestrator.guest.machine import QEMU
 from orchestrator.host.findings import Finding, Status
 from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
 from orchestrator.paths import cache_dir, lab_dir
 
-MACHINE_TYPE = "pc-i440fx-7.1"  # pinned: the same virtual hardware under every QEMU that has it
-OLDEST_QEMU = (7, 1)  # the first with that machine type
+OLDEST_QEMU = (7, 1)  # the first with the pinned machine type
 TESTED_QEMU_MAJOR = 7
 LAST_DEBIAN_WITH_I386_KERNELS = 12  # Debian 13 dropped linux-image-686
+
+# What starts a guest, and the Debian package that brings it: the BIOS, and what it runs to load a kernel.
+FIRMWARE = {"bios-256k.bin": "seabios", "linuxboot_dma.bin": "qemu-system-data"}
 
 # Two Debian kernels with their headers, unpacked, take about 1 GB; the Python environment 0.1 GB.
 DISK_NEEDED_GB = 0.5
@@ -32,7 +36,7 @@ MEMORY_COMFORTABLE_MB = 1024
 def examine() -> list[Finding]:
     """Examine the host, in the order in which one would repair it. Takes about a second."""
     findings = [processor(platform.machine(), len(os.sched_getaffinity(0))), *programs()]
-    if shutil.which("qemu-system-x86_64"):
+    if shutil.which(QEMU):
         findings += qemu()
     if shutil.which("apt-get"):
         findings.append(apt())
@@ -82,20 +86,22 @@ def programs() -> Iterator[Finding]:
 
 def qemu() -> Iterator[Finding]:
     """Examine QEMU: its version, the machine type and the firmware guests start with."""
-    yield qemu_version(_answer(["qemu-system-x86_64", "--version"]))
-    machines = {line.split(maxsplit=1)[0] for line in _answer(["qemu-system-x86_64", "-machine", "help"]).splitlines()}
-    if MACHINE_TYPE in machines:
-        yield Finding("machine type", Status.OK, MACHINE_TYPE)
+    yield qemu_version(_answer([QEMU, "--version"]))
+    wanted = machine_facts().type.partition(",")[0]
+    machines = [line.split(maxsplit=1)[:1] for line in _answer([QEMU, "-machine", "help"]).splitlines()]
+    if [wanted] in machines:
+        yield Finding("machine type", Status.OK, wanted)
     else:
         remedy = f"install a QEMU that has it, {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer"
-        yield Finding("machine type", Status.MISSING, f"this QEMU has no {MACHINE_TYPE}", remedy)
-    folders = [Path(line) for line in _answer(["qemu-system-x86_64", "-L", "help"]).splitlines()]
-    firmware = next((path.resolve() for path in (folder / "qboot.rom" for folder in folders) if path.exists()), None)
-    if firmware:
-        yield Finding("firmware", Status.OK, str(firmware))
+        yield Finding("machine type", Status.MISSING, f"this QEMU has no {wanted}", remedy)
+    folders = [Path(line) for line in _answer([QEMU, "-L", "help"]).splitlines()]
+    missing = [name for name in FIRMWARE if not any((folder / name).exists() for folder in folders)]
+    if not missing:
+        yield Finding("firmware", Status.OK, ", ".join(FIRMWARE))
     else:
-        text = f"no qboot.rom in QEMU's folders: {', '.join(map(str, folders)) or 'none'}"
-        yield Finding("firmware", Status.MISSING, text, f"as root: {INSTALL_COMMAND} qemu-system-data")
+        text = f"no {' and no '.join(missing)} in QEMU's folders: {', '.join(map(str, folders)) or 'none'}"
+        packages = " ".join(FIRMWARE[name] for name in missing)
+        yield Finding("firmware", Status.MISSING, text, f"as root: {INSTALL_COMMAND} {packages}")
 
 
 def qemu_version(answer: str) -> Finding:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_untouched, observe
 from orchestrator.probes.point import ProbePoint
@@ -106,10 +106,11 @@ def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
     _load(guest, module, target)
     try:
         yield Attachment(guest, kind, module, point)
-    except EvidenceError:
-        # The proof that failed is the news; whether unloading works as well is not.
-        with contextlib.suppress(CommandFailed):
-            guest.succeed(["rmmod", module.name])
+    except LabError as error:
+        # What failed is the news; whether unloading works as well is not. A guest in trouble is not asked.
+        if not isinstance(error, GuestError):
+            with contextlib.suppress(CommandFailed):
+                guest.succeed(["rmmod", module.name])
         raise
     guest.succeed(["rmmod", module.name])
     check_untouched(point, observe(guest, point), "after unloading")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from orchestrator.catalog.probes import Mechanism
+from orchestrator.catalog.probes import Mechanism, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.point import SHOWN_BYTES, ProbePoint
@@ -85,6 +85,18 @@ def check_same(before: Observation, after: Observation, point: ProbePoint, when:
         )
 
 
+def check_traps(kind: ProbeKind, hits: int, int3: int) -> None:
+    """Raise EvidenceError unless every hit took the breakpoint traps that its mechanism takes.
+
+    A boosted kprobe looks like a single-stepped one in every other way.
+    """
+    if int3 != hits * kind.int3_per_hit:
+        raise EvidenceError(
+            f"{hits} hits took {int3} breakpoint traps, not {kind.int3_per_hit} each: "
+            "the probe is not handled the way it should be"
+        )
+
+
 def check_taint(mask: int) -> None:
     """Raise EvidenceError for any taint but that of loading our own module."""
     if mask & ~(OUT_OF_TREE | UNSIGNED):
@@ -104,4 +116,6 @@ def _described(seen: Observation) -> str:
     for mechanism, first in _FIRST_BYTE.items():
         if first == seen.live[0] and (seen.flags or "") == _FLAGS[mechanism]:
             return _DESCRIBED[mechanism]
+    if seen.flags == _FLAGS["jump"]:
+        return f"{_DESCRIBED['jump']}, listed before the jump is in place"
     return "nothing the lab knows" if seen.flags is not None else "no probe"

@@ -173,7 +173,10 @@ def _bytes(digits: str) -> str:
 def _proof(evidence: Evidence) -> str:
     if evidence.mechanism == "none":
         return f"no probe, {evidence.calls} calls"
-    facts = [f"{evidence.hits} hits = {evidence.calls} calls", "bytes restored"]
+    facts = [f"{evidence.hits} hits = {evidence.calls} calls"]
+    if evidence.int3:
+        facts.append(f"{number(evidence.int3 / evidence.hits)} int3 a hit")
+    facts.append("bytes restored")
     if evidence.detour:
         facts.append(f"detour {evidence.detour}")
     if evidence.disturbed:

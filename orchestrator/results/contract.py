@@ -75,6 +75,8 @@ class Evidence(_Record):
     """How often the handler ran in the counting pass."""
     calls: Count
     """How many calls that pass made."""
+    int3: Count
+    """How many breakpoint traps the guest's kernel took in that pass, counted by QEMU."""
     restored: bool
     """Whether the original bytes were back after the module had been unloaded."""
     clocksource: Phrase

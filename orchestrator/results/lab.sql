@@ -9,7 +9,7 @@ CREATE TABLE runs (
     directory  TEXT NOT NULL,
     started    TEXT NOT NULL,            -- ISO 8601, UTC
     finished   TEXT,
-    status     TEXT NOT NULL CHECK (status IN ('running', 'complete', 'interrupted', 'failed')),
+    status     TEXT NOT NULL CHECK (status IN ('running', 'complete', 'interrupted')),
     digest     TEXT NOT NULL,            -- of the resolved experiment
     provenance TEXT NOT NULL             -- JSON
 ) STRICT;

@@ -24,7 +24,7 @@ from orchestrator.results.faults import storage_faults
 
 FILE_NAME = "lab.sqlite"
 
-RunStatus = Literal["running", "complete", "interrupted", "failed"]
+RunStatus = Literal["running", "complete", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,13 @@ class Store:
     def finish_run(self, run: str, status: RunStatus) -> None:
         """Store how a run ended, and that it ended now. Raises ``UsageError`` for an unknown run."""
         self._set_status(run, status, datetime.now(UTC).isoformat())
+
+    def forget_run(self, run: str) -> None:
+        """Remove a run that could not begin: of its cells none has an outcome."""
+        with self._writing() as connection:
+            connection.execute("DELETE FROM cells WHERE run = ? AND status = 'planned'", (run,))
+            # Refused by the database while a cell is left.
+            connection.execute("DELETE FROM runs WHERE id = ?", (run,))
 
     def unfinished_cells(self, run: str) -> list[str]:
         """Return the ids of the cells without an outcome, in the plan's order.

@@ -16,10 +16,10 @@ LIST5 = "djprobe-2005/list5"
 ENTRY_BYTES = "8b44240453"
 COUNTS = {"none": 409.0, "kprobe": 1036.0, "jprobe": 1689.0, "djprobe": 462.0}
 PROOFS: dict[str, dict[str, Any]] = {
-    "none": {"mechanism": "none", "probe_bytes": ENTRY_BYTES, "hits": 0},
-    "kprobe": {"mechanism": "int3", "probe_bytes": "cc44240453"},
-    "jprobe": {"mechanism": "int3", "probe_bytes": "cc44240453"},
-    "djprobe": {"mechanism": "jmp", "probe_bytes": "e9e6c5b20a", "detour": "0xcbbc0000-0xcbbc0040"},
+    "none": {"mechanism": "none", "probe_bytes": ENTRY_BYTES, "hits": 0, "int3": 0},
+    "kprobe": {"mechanism": "int3", "probe_bytes": "cc44240453", "int3": 10000},
+    "jprobe": {"mechanism": "int3", "probe_bytes": "cc44240453", "int3": 15000},
+    "djprobe": {"mechanism": "jmp", "probe_bytes": "e9e6c5b20a", "int3": 0, "detour": "0xcbbc0000-0xcbbc0040"},
 }
 
 

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``pytest --qemu``: tests that get a booted guest, of the machine their marker asks for.
+
+A test that takes the ``guest`` fixture is a QEMU test; ``@pytest.mark.guest(kernel=..., cpu=...)`` on it, its class or
+its module says which machine. A test that starts guests in some other way is marked ``@pytest.mark.qemu``. Without
+``--qemu`` both are skipped. This file is imported by every pytest of an environment, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.artifacts.workshop import Workshop
+    from orchestrator.guest.guest import Guest
+    from orchestrator.pytest_plugin.fleet import Fleet
+    from orchestrator.pytest_plugin.wanted import Wanted
+
+_SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
+_wanted = pytest.StashKey["Wanted"]()
+_guests = pytest.StashKey["list[Guest]"]()
+_failed = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--qemu``."""
+    parser.getgroup("orchestrator").addoption("--qemu", action="store_true", help="run the tests that boot QEMU guests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers."""
+    arguments = "kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', fresh=False"
+    config.addinivalue_line(
+        "markers",
+        f"guest({arguments}): the machine that the guest fixture boots; a nearer mark's arguments override a farther "
+        "one's. timing: auto, tcg, kvm, or instructions for the exact clock. fresh: not shared with other tests.",
+    )
+    config.addinivalue_line("markers", "qemu: a test that starts QEMU by itself, without the guest fixture")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip QEMU tests without ``--qemu``; with it, refuse to begin while any marker is wrong."""
+    qemu = [item for item in items if any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))]
+    if not config.getoption("--qemu"):
+        for item in qemu:
+            item.add_marker(pytest.mark.skip(reason=_SKIPPED))
+        return
+    wrong = [problem for item in qemu if (problem := _read_markers(item)) is not None]
+    if wrong:
+        raise pytest.UsageError(*wrong)
+
+
+def _read_markers(item: pytest.Item) -> str | None:
+    """Keep the machine that an item asks for; what is wrong with it, if anything."""
+    from orchestrator.errors import UsageError
+    from orchestrator.pytest_plugin.wanted import read_markers
+
+    try:
+        item.stash[_wanted] = read_markers(list(item.iter_markers("guest")))
+    except UsageError as error:
+        return f"{item.nodeid}: mark guest: {error}"
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach the last console lines of a failed test's guests to its report."""
+    report = yield
+    if report.failed:
+        item.stash[_failed] = True
+        for guest in item.stash.get(_guests, []):
+            title = f"Last console lines of {guest.console.path}"
+            report.sections.append((title, "\n".join(guest.console.last_lines())))
+    return report
+
+
+@pytest.fixture(scope="session")
+def workshop(pytestconfig: pytest.Config) -> Workshop:
+    """The maker of artifacts, on the user's cache."""
+    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.workshop import Workshop
+    from orchestrator.paths import cache_dir
+
+    terminal = pytestconfig.pluginmanager.getplugin("terminalreporter")
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(text: str) -> None:
+        if terminal is not None:
+            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+                terminal.write_line(text)
+
+    return Workshop(Cache(cache_dir()), say=say)
+
+
+@pytest.fixture(scope="session")
+def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    from orchestrator.pytest_plugin.fleet import Fleet
+
+    with contextlib.closing(Fleet(tmp_path_factory.mktemp("guests"))) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def guest_kernel(request: pytest.FixtureRequest, workshop: Workshop) -> Kernel:
+    """The kernel that the test's ``guest`` runs: to build modules against, to read its configuration."""
+    from orchestrator.artifacts.kernels import debian_kernel
+
+    with _sentences(request.config):
+        return debian_kernel(workshop, _wanted_by(request).kernel)
+
+
+@pytest.fixture
+def guest(request: pytest.FixtureRequest, workshop: Workshop, guest_kernel: Kernel, _fleet: Fleet) -> Iterator[Guest]:
+    """A running guest of the machine that the test's ``guest`` marker asks for, shared with its like unless fresh."""
+    wanted = _wanted_by(request)
+    with _sentences(request.config):
+        machine = wanted.machine(workshop, guest_kernel)
+        booted = _fleet.fresh(machine) if wanted.fresh else _fleet.shared(machine)
+    item: pytest.Item = request.node
+    item.stash.setdefault(_guests, []).append(booted)
+    yield booted
+    # What a failed test leaves behind is nothing to test on.
+    if wanted.fresh or item.stash.get(_failed, False):
+        _fleet.retire(booted)
+
+
+def _wanted_by(request: pytest.FixtureRequest) -> Wanted:
+    """What a test wants that may carry no marker at all."""
+    item: pytest.Item = request.node
+    if not request.config.getoption("--qemu"):
+        pytest.skip(_SKIPPED)
+    if _wanted not in item.stash:
+        problem = _read_markers(item)
+        if problem is not None:
+            pytest.fail(problem, pytrace=False)
+    return item.stash[_wanted]
+
+
+@contextlib.contextmanager
+def _sentences(config: pytest.Config) -> Iterator[None]:
+    """Expected failures as a sentence, not as a traceback, unless the whole of it was asked for."""
+    from orchestrator.errors import LabError
+
+    try:
+        yield
+    except LabError as error:
+        if config.getoption("fulltrace"):
+            raise
+        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)

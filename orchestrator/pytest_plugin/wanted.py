@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which machine does a test ask for? Its ``guest`` markers, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import ValidationError
+
+from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.catalog.cpus import CpuModel, cpu
+from orchestrator.catalog.kernels import KernelSpec, kernels
+from orchestrator.catalog.spelling import unknown
+from orchestrator.errors import UsageError
+from orchestrator.experiment import schema
+from orchestrator.experiment.problems import problems_of
+from orchestrator.guest.accelerator import choose_accelerator
+from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.guest.machine import Machine, Timing
+
+if TYPE_CHECKING:
+    import pytest
+
+    from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.artifacts.workshop import Workshop
+
+_TIMINGS = ("auto", *get_args(Timing))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A guest that a test asks for. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB."""
+
+    kernel: KernelSpec
+    cpu: CpuModel
+    smp: int
+    memory: int
+    timing: str
+    fresh: bool
+
+    def machine(self, workshop: Workshop, kernel: Kernel) -> Machine:
+        """The machine to boot, its parts fetched and built. Raises HostError where that cannot be."""
+        timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
+        return Machine(self.cpu, kernel.image, initramfs(workshop, kernel), self.smp, self.memory, timing)
+
+
+def read_markers(markers: Sequence[pytest.Mark]) -> Wanted:
+    """What a test's ``guest`` markers say together, the nearest first. Raises UsageError for anything unknown."""
+    arguments: dict[str, Any] = {}
+    for marker in reversed(markers):
+        if marker.args:
+            raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
+        arguments.update(marker.kwargs)
+    return _wanted(arguments)
+
+
+def _wanted(arguments: Mapping[str, Any]) -> Wanted:
+    allowed = [field.name for field in fields(Wanted)]
+    for name in arguments:
+        if name not in allowed:
+            raise UsageError(unknown("argument", name, allowed))
+    kernel, timing = str(arguments.get("kernel", "debian-686")), str(arguments.get("timing", "auto"))
+    fresh = arguments.get("fresh", False)
+    if kernel not in kernels():
+        raise UsageError(unknown("kernel", kernel, kernels()))
+    if timing not in _TIMINGS:
+        raise UsageError(unknown("timing", timing, _TIMINGS))
+    if not isinstance(fresh, bool):
+        raise UsageError(f"fresh: found {fresh!r}; expected True or False")
+    spec = kernels()[kernel]
+    machine = _machine(arguments, spec)
+    if timing == "instructions" and machine.smp != 1:
+        raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
+    objection = spec.objection(cpu(machine.cpu))
+    if objection is not None:
+        raise UsageError(objection)
+    return Wanted(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh)
+
+
+def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> schema.Machine:
+    """CPU, number and memory, by the same rules as in an experiment file."""
+    described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
+    described.setdefault("cpu", "xeon-e5410" if kernel.needs_long_mode else "pentium4")
+    try:
+        return schema.Machine.model_validate(described, context=qemu_cpu_names)
+    except ValidationError as error:
+        problems = problems_of(error, lambda path: [])
+        raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None
