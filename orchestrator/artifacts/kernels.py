@@ -36,11 +36,6 @@ class Kernel:
     packages: Mapping[str, str]
     config: Mapping[str, str] = field(repr=False)
 
-    @property
-    def boots_without_firmware(self) -> bool:
-        """Whether ``image`` is an ELF image with a PVH entry."""
-        return self.image.name == "vmlinux"
-
 
 def debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
     """The newest kernel of ``spec`` in the host's suites, fetched once. Raises HostError where it cannot be had."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -25,7 +26,7 @@ def report(
         Format, typer.Option("--format", help="table: for people; json: the result contract.")
     ] = Format.TABLE,
 ) -> None:
-    """Print a run's results. Exits with 1 when one of its cells failed."""
+    """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
     from rich.console import Console
 
     from orchestrator.experiment.runner import all_ok
@@ -39,4 +40,6 @@ def report(
         typer.echo(render_json(found.record), nl=False)
     else:
         print_table(found.record, Console())
-    raise typer.Exit(0 if all_ok(found.record) else 1)
+    if found.unfinished:
+        print(f"{found.unfinished} cells of run {found.record.run} have no outcome yet", file=sys.stderr)
+    raise typer.Exit(0 if all_ok(found.record) and not found.unfinished else 1)

@@ -69,7 +69,12 @@ def _with_probe(
     with attached(bench.guest, kind, module, point) as attachment:
         armed = attachment.wait_until_armed()
         detour = attachment.detour(armed)
-        measured = _timed(bench, cell, deadline)
+        try:
+            measured = _timed(bench, cell, deadline)
+        except EvidenceError:
+            # Samples differ when the probe does, and then that is the news.
+            check_same(armed, observe(bench.guest, point), point, "while the calls were timed")
+            raise
         check_same(armed, observe(bench.guest, point), point, "while the calls were timed")
         hits, traps = _counted(bench, cell, attachment, deadline)
         check_same(armed, observe(bench.guest, point), point, "while the hits were counted")

@@ -97,13 +97,10 @@ class Runner:
                 cells = [cell for cell in boot.cells if cell.id in unfinished]
                 if cells:
                     _Measuring(self, entry, provenance, f"boot{number}").measure(boot, cells, supplies[boot])
-        except BaseException:
-            self.store.finish_run(entry.id, "interrupted")
-            raise
         finally:
+            # With --only, a run that is gone on with may still not be at its end.
+            self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
             write_results(entry.directory, self.store.load_run(entry.id))
-        # With --only, a run that is gone on with may still not be at its end.
-        self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
 
 
 class _Measuring:
@@ -179,8 +176,12 @@ def _same_machine(one: str, other: str) -> bool:
 
 
 def all_ok(record: RunRecord) -> bool:
-    """Whether no cell failed. Cells that this machine or kernel cannot have do not count as failures."""
-    return not any(cell.status == "failed" for cell in record.cells)
+    """Whether no cell failed and at least one has a number.
+
+    A cell that this machine or kernel cannot have is no failure; a run of nothing else measured nothing.
+    """
+    states = {cell.status for cell in record.cells}
+    return "failed" not in states and "ok" in states
 
 
 def check_resumable(entry: RunEntry, experiment: Experiment) -> None:

@@ -55,6 +55,12 @@ def _one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _comparable_tables() -> list[str]:
+    """The published tables of handlers that there are."""
+    known = {handler for probe in probes().values() for handler in probe.handlers}
+    return [name for name, table in reference_tables().items() if table.handler in known]
+
+
 def _whole(low: int, high: int) -> BeforeValidator:
     def check(value: object) -> object:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -152,7 +158,7 @@ class Experiment(_Strict):
 
     name: Annotated[str, BeforeValidator(_name)]
     description: Annotated[str | None, BeforeValidator(_description)] = None
-    reference: Annotated[str, _one_of(reference_tables)] | None = None
+    reference: Annotated[str, _one_of(_comparable_tables)] | None = None
     clock: Annotated[Clock, _one_of(lambda: get_args(Clock))] = "instructions"
     kernels: Entries[Annotated[str, _one_of(kernels)]]
     machines: Entries[Machine]

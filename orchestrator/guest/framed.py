@@ -7,12 +7,14 @@ a guest prints can be taken for a reply. Time limits are the host's: a guest's o
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -80,6 +82,7 @@ class FramedChannel:
         self._socket.setblocking(False)
         self._received = bytearray()
         self._request = 0
+        self._torn = False
 
     def wait_for_agent(self, deadline: float) -> None:
         """Wait for the agent's first word. Raises GuestHang at the deadline (host's monotonic seconds)."""
@@ -120,12 +123,15 @@ class FramedChannel:
         return CommandResult(tuple(argv), status, bytes(output[Frame.STDOUT]), bytes(output[Frame.STDERR]))
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
-        """Write a file in the guest. Raises GuestError with the guest's reason."""
+        """Write a file in the guest. Raises GuestError with the guest's reason, OSError for the host's file."""
         deadline = time.monotonic() + time_limit
-        request = self._send(Frame.PUT, _WORD.pack(mode) + _path(target), deadline)
-        for block in _blocks(content):
-            self._send_frame(Frame.DATA, request, block, deadline)
-        self._send_frame(Frame.DATA, request, b"", deadline)
+        request = self._next_request()
+        head = _WORD.pack(mode) + _path(target)
+        with contextlib.closing(_blocks(content)) as blocks:
+            first = next(blocks, None)  # a file of the host that cannot be read is known before anything is sent
+            whole = itertools.chain([first] if first else [], blocks, [b""])
+            frames = itertools.chain([(Frame.PUT, head)], ((Frame.DATA, block) for block in whole))
+            self._send_whole((_HEADER.pack(len(data), kind, request) + data for kind, data in frames), deadline)
         self._done(request, deadline, f"cannot write {target}")
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
@@ -191,13 +197,30 @@ class FramedChannel:
                 return kind, payload
         raise GuestHang("the guest gave no answer in time")
 
-    def _send(self, kind: Frame, payload: bytes, deadline: float | None = None) -> int:
+    def _next_request(self) -> int:
         self._request = (self._request + 1) & 0xFFFFFFFF
-        self._send_frame(kind, self._request, payload, deadline or time.monotonic() + KILL_LIMIT)
         return self._request
 
+    def _send(self, kind: Frame, payload: bytes, deadline: float | None = None) -> int:
+        request = self._next_request()
+        self._send_frame(kind, request, payload, deadline or time.monotonic() + KILL_LIMIT)
+        return request
+
     def _send_frame(self, kind: Frame, request: int, payload: bytes, deadline: float) -> None:
-        data = memoryview(_HEADER.pack(len(payload), kind, request) + payload)
+        self._send_whole([_HEADER.pack(len(payload), kind, request) + payload], deadline)
+
+    def _send_whole(self, frames: Iterable[bytes], deadline: float) -> None:
+        """Send frames that make no sense to the agent one by one."""
+        if self._torn:
+            raise GuestConnectionLost("an earlier request was cut off in the middle by its time limit")
+        # Whatever ends this early leaves the agent waiting for the rest: nothing can follow it then.
+        self._torn = True
+        for frame in frames:
+            self._transmit(frame, deadline)
+        self._torn = False
+
+    def _transmit(self, frame: bytes, deadline: float) -> None:
+        data = memoryview(frame)
         while data:
             try:
                 data = data[self._socket.send(data) :]
@@ -239,7 +262,7 @@ class FramedChannel:
             raise GuestHang("the guest gave no answer in time")
 
 
-def _blocks(content: bytes | Path) -> Iterator[bytes]:
+def _blocks(content: bytes | Path) -> Generator[bytes, None, None]:
     if isinstance(content, Path):
         with content.open("rb") as file:
             while block := file.read(PAYLOAD_MAX):

@@ -75,12 +75,12 @@ class Evidence(_Record):
     """How often the handler ran in the counting pass."""
     calls: Count
     """How many calls that pass made."""
-    int3: Count
-    """How many breakpoint traps the guest's kernel took in that pass, counted by QEMU."""
     restored: bool
     """Whether the original bytes were back after the module had been unloaded."""
     clocksource: Phrase
     """The guest kernel's clocksource while it was measured."""
+    int3: Count
+    """How many breakpoint traps the guest's kernel took in the counting pass, counted by QEMU."""
     original_bytes: HexBytes
     """The bytes at the probe point before the module was loaded."""
     address: Address
@@ -161,6 +161,10 @@ class CellRecord(_Record):
         baseline = self.probe == BASELINE
         if baseline != (self.evidence.mechanism == "none"):
             raise ValueError(f"probe {self.probe} cannot have the mechanism {self.evidence.mechanism}")
+        if not self.evidence.calls or not self.evidence.probe_bytes:
+            raise ValueError("nothing was called, or nothing was seen at the probe point")
+        if baseline and self.evidence.probe_bytes != self.evidence.original_bytes:
+            raise ValueError("without a probe, the bytes at the probe point are not the original ones")
         expected_hits = 0 if baseline else self.evidence.calls
         if self.evidence.hits != expected_hits:
             raise ValueError(f"{self.evidence.hits} hits in {self.evidence.calls} calls, expected {expected_hits}")

@@ -44,10 +44,14 @@ _Model = TypeVar("_Model", RunIdentity, RunRecord)
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was found: its results so far and where its files are."""
+    """A run that was found: its results so far, where its files are, and how many cells have no outcome yet.
+
+    A directory from another machine knows only of its outcomes.
+    """
 
     record: RunRecord
     directory: Path
+    unfinished: int = 0
 
 
 def find_run(name: str, lab: Path) -> Run:
@@ -72,7 +76,7 @@ def find_run(name: str, lab: Path) -> Run:
         raise _no_runs_yet(lab)
     with Store.open(lab) as store:
         entry = _choose(name, store.runs(), lab)
-        return Run(store.load_run(entry.id), entry.directory)
+        return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
 
 
 def prepare_directory(directory: Path, identity: RunIdentity) -> None:
@@ -103,7 +107,8 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
     if (lab / FILE_NAME).exists():
         with Store.open(lab) as store:
             if any(entry.id == identity.run for entry in store.runs()):
-                return Run(store.load_run(identity.run), directory)
+                unfinished = len(store.unfinished_cells(identity.run))
+                return Run(store.load_run(identity.run), directory, unfinished)
     results = directory / RESULTS_FILE
     if not results.exists():
         raise UsageError(

@@ -95,7 +95,7 @@ _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 _COUNTS = st.integers(min_value=0, max_value=2**63 - 1)
 _NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,20}", fullmatch=True)
 _PHRASES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
-_HEX = st.binary(max_size=16).map(bytes.hex)
+_HEX = st.binary(min_size=1, max_size=16).map(bytes.hex)
 _ADDRESSES = st.integers(min_value=0, max_value=2**64 - 1).map(hex)
 
 
@@ -103,11 +103,12 @@ _ADDRESSES = st.integers(min_value=0, max_value=2**64 - 1).map(hex)
 def cells(draw: st.DrawFn) -> CellRecord:
     """Draw any cell that the contract allows."""
     probe = draw(st.sampled_from(sorted(COUNTS)))
-    calls = draw(_COUNTS)
+    calls = draw(st.integers(min_value=1, max_value=2**63 - 1))
+    original = draw(_HEX)
     proof = evidence(
         probe,
-        probe_bytes=draw(_HEX),
-        original_bytes=draw(_HEX),
+        probe_bytes=original if probe == "none" else draw(_HEX),
+        original_bytes=original,
         calls=calls,
         hits=0 if probe == "none" else calls,
         address=draw(_ADDRESSES),
