@@ -32,16 +32,16 @@ enum { GETTIMEOFDAY_INT80 = 78 }; // int $0x80 takes the 32-bit numbers
 
 typedef long entry_loop(long calls);
 
-// From the last tick before a new second to the first tick in it, gettimeofday itself takes a longer way: the kernel
-// carries nanoseconds over into seconds in every call until a tick does it for all. So the second is looked at as well.
+// When a second is new, gettimeofday itself takes a longer way: every call carries nanoseconds over into seconds, until
+// a tick does it for all. Ticks account for time in whole tick lengths, so the first one in a second may not be enough.
 struct disturbance {
 	uint64_t interrupts;
 	long faults, switches;
 	int64_t second, nanosecond;
 };
 
-// A look around comes so many nanoseconds after the tick at the most; a second that began in them may be a new one.
-enum { SINCE_TICK = 2000 * 1000 };
+// Nanoseconds: two ticks of the slowest usual kind (100 a second) and some more.
+enum { NEW_SECOND = 25 * 1000 * 1000 };
 
 struct timing {
 	uint64_t tsc, ns;
@@ -200,7 +200,7 @@ static int is_same(const struct disturbance *before, const struct disturbance *a
 {
 	return after->interrupts == before->interrupts && after->faults == before->faults &&
 	       after->switches == before->switches && after->second == before->second &&
-	       before->nanosecond > SINCE_TICK;
+	       before->nanosecond > NEW_SECOND;
 }
 
 static void wait_for_tick(void)
