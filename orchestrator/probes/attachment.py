@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import ProbeKind
@@ -16,8 +16,8 @@ from orchestrator.probes.evidence import Observation, check_armed, check_untouch
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import LoadedModule
 
-_ARMING_LIMIT = 10.0
-"""Host seconds until the kernel must have armed a probe; the optimiser works in the background, some ticks later."""
+_OPTIMISER_LIMIT = 10.0
+"""Host seconds until a jump must be in place, or gone: the kernel's optimiser works in the background, ticks later."""
 
 _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _CHECK_INTERVAL = 0.02
@@ -50,16 +50,12 @@ class Attachment:
 
     def wait_until_armed(self) -> Observation:
         """Wait until both witnesses agree on the mechanism. Raises EvidenceError with what they say instead."""
-        deadline = time.monotonic() + _ARMING_LIMIT
-        while True:
-            seen = observe(self._guest, self.point)
-            try:
-                check_armed(self._kind.mechanism, self.point, seen, "after loading")
-                break
-            except EvidenceError:
-                if time.monotonic() > deadline or self._kind.mechanism != "jump":
-                    raise
-            time.sleep(_CHECK_INTERVAL)
+        seen = _observe_until(
+            self._guest,
+            self._kind,
+            self.point,
+            lambda seen: check_armed(self._kind.mechanism, self.point, seen, "after loading"),
+        )
         if int(self.parameter("address"), 16) != self.point.address:
             raise EvidenceError(f"the module's probe is at {self.parameter('address')}, not at {self.point.name}")
         return seen
@@ -113,7 +109,24 @@ def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
                 guest.succeed(["rmmod", module.name])
         raise
     guest.succeed(["rmmod", module.name])
-    check_untouched(point, observe(guest, point), "after unloading")
+    _observe_until(guest, kind, point, lambda seen: check_untouched(point, seen, "after unloading"))
+
+
+def _observe_until(
+    guest: Guest, kind: ProbeKind, point: ProbePoint, check: Callable[[Observation], None]
+) -> Observation:
+    """Look at a probe point until the check passes: at once, but for the kernel's optimiser, which takes its time."""
+    deadline = time.monotonic() + _OPTIMISER_LIMIT
+    while True:
+        seen = observe(guest, point)
+        try:
+            check(seen)
+        except EvidenceError:
+            if kind.mechanism != "jump" or time.monotonic() > deadline:
+                raise
+        else:
+            return seen
+        time.sleep(_CHECK_INTERVAL)
 
 
 def _load(guest: Guest, module: Module, target: str) -> None:
