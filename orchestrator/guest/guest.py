@@ -2,6 +2,9 @@
 """A running guest: from off to ready to gone, and the verbs for what happens in between.
 
     off ── boot() ──> booting ──> ready ── power_off(), kill(), or its own death ──> gone
+                                  │  ^
+                          pause() v  │ resume()
+                                 paused
 
 The whole life is in this file; what a machine is made of is in ``machine``, how commands travel in ``framed``, what the
 console means in ``console``.
@@ -50,6 +53,7 @@ class State(StrEnum):
     OFF = "off"
     BOOTING = "booting"
     READY = "ready"
+    PAUSED = "paused"
     GONE = "gone"
 
 
@@ -143,6 +147,14 @@ class Guest:
         if trouble is not None:
             raise GuestOops(f"the guest's kernel reported trouble ({trouble[0]})", detail=trouble[1])
 
+    def pause(self) -> None:
+        """Stop the guest's CPUs and clock. On the exact clock an idle guest keeps the host as busy as a working one."""
+        self._control(State.READY, "stop", State.PAUSED)
+
+    def resume(self) -> None:
+        """Let a paused guest go on; for the guest no time has passed."""
+        self._control(State.PAUSED, "cont", State.READY)
+
     def power_off(self) -> None:
         """End the guest in order: the agent resets the machine when its host hangs up, and QEMU ends with it."""
         if self._channel is not None:
@@ -163,9 +175,16 @@ class Guest:
         self._process = self._channel = self._monitor = None
         self.state = State.GONE
 
+    def _control(self, before: State, command: str, after: State) -> None:
+        if self._monitor is None or self.state is not before:
+            raise GuestError(f"a guest that is {self.state} does not become {after}")
+        with self._explained(f"becoming {after}"):
+            self._monitor.command(command)
+        self.state = after
+
     @property
     def _agent(self) -> FramedChannel:
-        if self._channel is None:
+        if self._channel is None or self.state is State.PAUSED:
             raise GuestError(f"a guest that is {self.state} takes no commands")
         return self._channel
 

@@ -127,6 +127,8 @@ def guest(request: pytest.FixtureRequest, workshop: Workshop, guest_kernel: Kern
     # What a failed test leaves behind is nothing to test on.
     if wanted.fresh or item.stash.get(_failed, False):
         _fleet.retire(booted)
+    else:
+        _fleet.rest(booted)
 
 
 def _wanted_by(request: pytest.FixtureRequest) -> Wanted:

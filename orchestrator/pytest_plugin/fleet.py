@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 
 from orchestrator.errors import GuestError
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
 
 _SHARED_MAX = 4
@@ -29,7 +29,7 @@ class Fleet:
     def shared(self, machine: Machine) -> Guest:
         """A guest of this machine that others have used or will use. Raises GuestError when a new one does not boot."""
         guest = self._shared.pop(machine, None)
-        if guest is not None and not _is_sound(guest):
+        if guest is not None and not _wakes_up_sound(guest):
             guest.kill()
             guest = None
         if guest is None:
@@ -44,6 +44,12 @@ class Fleet:
         guest = self._boot(machine)
         self._fresh.append(guest)
         return guest
+
+    def rest(self, guest: Guest) -> None:
+        """Pause a shared guest until it is asked for again: on the exact clock an idle one keeps a core busy."""
+        # One that cannot even be paused is found out when the next test asks for it.
+        with contextlib.suppress(GuestError):
+            guest.pause()
 
     def retire(self, guest: Guest) -> None:
         """End a guest; nobody gets it again."""
@@ -64,10 +70,11 @@ class Fleet:
         return guest
 
 
-def _is_sound(guest: Guest) -> bool:
-    """Whether a guest answers and its kernel has not complained."""
-    if guest.pid is None or guest.console.trouble() is not None:
+def _wakes_up_sound(guest: Guest) -> bool:
+    """Whether a resting guest goes on, answers, and its kernel has not complained."""
+    try:
+        if guest.state is State.PAUSED:
+            guest.resume()
+        return guest.console.trouble() is None and guest.run(["true"], time_limit=_ANSWER_LIMIT).status == 0
+    except GuestError:
         return False
-    with contextlib.suppress(GuestError):
-        return guest.run(["true"], time_limit=_ANSWER_LIMIT).status == 0
-    return False

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line as a user has it: a process of its own, in a lab of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.paths import data_dir
+from orchestrator.results.contract import CellRecord, RunRecord
+
+QUICKSTART = data_dir("configs") / "quickstart.yaml"
+REDUCED = ("--set", "benchmark.repeats=2", "--set", "benchmark.calls=1000")
+_LIMIT = 300.0
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Runs ``orchestrator`` with its results below ``lab``; the cache is the user's."""
+
+    lab: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            self._argv(arguments), env=self._environment(), capture_output=True, text=True, timeout=_LIMIT, check=False
+        )
+
+    def start(self, *arguments: str | Path, stderr: int) -> subprocess.Popen[str]:
+        """Start a command; its stderr goes to the descriptor given."""
+        return subprocess.Popen(
+            self._argv(arguments), env=self._environment(), stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
+
+    def cells(self, run: str | Path = "latest") -> dict[str, CellRecord]:
+        """A run's cells by probe, as ``report --format json`` tells them, checked against the contract."""
+        answer = self.run("report", run, "--format", "json")
+        return {cell.probe: cell for cell in RunRecord.model_validate_json(answer.stdout, strict=False).cells}
+
+    def qemus(self) -> list[str]:
+        """The command lines of the QEMUs that write a console's log into this lab."""
+        return qemus_in(self.lab)
+
+    def qemus_after(self, seconds: float) -> list[str]:
+        """Those that are left when all could have ended: as soon as there are none, at most ``seconds`` later."""
+        deadline = time.monotonic() + seconds
+        while (left := self.qemus()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
+
+    def _argv(self, arguments: tuple[str | Path, ...]) -> list[str]:
+        # With -P the package is looked for where it is installed, or in PYTHONPATH, not in the current directory.
+        return [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()", *map(str, arguments)]
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "ORCHESTRATOR_LAB": str(self.lab), "COLUMNS": "100", **self.environment}
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that has ended: where it was made, its directory, and how the command ended."""
+
+    command: CommandLine
+    directory: Path
+    process: subprocess.CompletedProcess[str]
+
+    def cells(self) -> dict[str, CellRecord]:
+        """Its cells by probe."""
+        return self.command.cells(self.directory)
+
+
+def qemus_in(directory: Path) -> list[str]:
+    """The command lines of the QEMUs that write their console's log below ``directory``."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes().decode(errors="replace").split("\0")
+        except OSError:  # it has ended meanwhile
+            continue
+        if "qemu-system" in words[0] and any(str(directory) in word for word in words):
+            found.append(" ".join(words))
+    return found

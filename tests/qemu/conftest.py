@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the tests in real guests share: a guest fit to measure in, modules to load into it, and a run of the lab."""
+
+from __future__ import annotations
+
+import time
+from weakref import WeakKeyDictionary
+
+import pytest
+from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
+from orchestrator.experiment.supplies import Supplies
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+
+_SETTLING_SECONDS = 20.0
+
+
+@pytest.fixture(scope="session")
+def symbols_of_guests() -> WeakKeyDictionary[Guest, Symbols]:
+    """The symbols of each guest, read once: tests share guests."""
+    return WeakKeyDictionary()
+
+
+@pytest.fixture
+def bench(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> Bench:
+    """The test's guest on its final clocksource, with its symbols; cells' targets are for the test to fill in."""
+    deadline = time.monotonic() + _SETTLING_SECONDS
+    while read_clocksource(guest) != CLOCKSOURCE:
+        assert time.monotonic() < deadline, "the guest never took the TSC for its clocksource"
+        guest.succeed(["sleep", "0.2"])
+    if guest not in symbols_of_guests:
+        symbols_of_guests[guest] = Symbols.of(guest)
+    return Bench(guest, Supplies(guest_kernel, guest.machine, {}), symbols_of_guests[guest])
+
+
+@pytest.fixture
+def modules(workshop: Workshop, guest_kernel: Kernel) -> ModuleMaker:
+    """Builds modules for the test's guest."""
+    return ModuleMaker(workshop, guest_kernel)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """The quickstart with fewer calls, run by the command line from beginning to end."""
+    command = CommandLine(tmp_path_factory.mktemp("lab"))
+    directory = command.lab / "undisturbed"
+    return FinishedRun(command, directory, command.run("run", QUICKSTART, *REDUCED, "--out", directory))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How does a test come by a module for its guest's kernel?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module, ModuleSource, build_modules, render
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.errors import BuildError
+
+_ROGUES = Path(__file__).with_name("modules")
+
+
+@dataclass(frozen=True)
+class ModuleMaker:
+    """Builds modules for one kernel. Raises BuildError when one does not build."""
+
+    workshop: Workshop
+    kernel: Kernel
+
+    def probe(self, template: str, symbol: str, offset: int) -> Module:
+        """A probe module of the lab's own."""
+        return self._built(render(template, {"symbol": symbol, "offset": offset}))
+
+    def rogue(self, name: str) -> Module:
+        """A module of ``tests/qemu/modules``, which no kernel should ever load."""
+        files = {f"{name}.c": (_ROGUES / f"{name}.c").read_text(), "Kbuild": f"obj-m := {name}.o\n"}
+        return self._built(ModuleSource(name, files))
+
+    def _built(self, source: ModuleSource) -> Module:
+        (built,) = build_modules(self.workshop, self.kernel, [source])
+        if isinstance(built, BuildError):
+            raise built
+        return built

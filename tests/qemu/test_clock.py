@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the clock of instructions exact, and a batch that something fell into never counted?"""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.benchmarks import gtodbench
+from orchestrator.benchmarks.gtodbench import Measurement, NoSuchEntryError
+from orchestrator.errors import EvidenceError
+from orchestrator.experiment.bench import Bench
+
+pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
+
+TICKS = 250
+
+
+def measured(bench: Bench, *, entry: str = "auto", calls: int = 1000, repeats: int = 3) -> Measurement:
+    return gtodbench.measure(
+        bench.guest, entry=entry, calls=calls, repeats=repeats, ticks_per_second=TICKS, time_limit=60
+    )
+
+
+def test_repeats_within_one_boot_are_identical(bench: Bench) -> None:
+    first = measured(bench, calls=5000, repeats=5)
+    assert len(first.samples) == 5
+    assert first.entry == "sysenter"
+    # Whatever the guest did in between.
+    bench.guest.succeed(["sh", "-c", "seq 1 10000 | sort -n | tail -n 1"])
+    bench.guest.put(bytes(1 << 20), "/tmp/something")
+    assert set(measured(bench, calls=5000, repeats=2).samples) == set(first.samples)
+
+
+def test_the_cost_of_a_call_does_not_depend_on_how_many_there_are(bench: Bench) -> None:
+    """What a batch costs by itself is taken off to the instruction, so that a call's cost is a whole number."""
+    costs = {calls: measured(bench, calls=calls).samples[0] for calls in (1, 10, 999, 20_000)}
+    assert len(set(costs.values())) == 1
+    assert costs[1].is_integer()
+
+
+def test_one_more_instruction_is_seen(bench: Bench) -> None:
+    """The two ways into the kernel differ; each is exact."""
+    by_interrupt, by_sysenter = (measured(bench, entry=entry).samples for entry in ("int80", "sysenter"))
+    assert len(set(by_interrupt)) == len(set(by_sysenter)) == 1
+    assert by_interrupt[0] != by_sysenter[0]
+
+
+def test_an_entry_that_the_cpu_has_not_is_refused(bench: Bench) -> None:
+    with pytest.raises(NoSuchEntryError, match="this CPU and kernel have no system call entry syscall"):
+        measured(bench, entry="syscall")
+
+
+@pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
+def test_a_64_bit_guest_enters_by_syscall_or_int80(bench: Bench) -> None:
+    assert measured(bench).entry == "syscall"
+    assert measured(bench, entry="int80").entry == "int80"
+    with pytest.raises(NoSuchEntryError):
+        measured(bench, entry="sysenter")
+
+
+def test_a_batch_too_long_to_be_undisturbed_is_never_counted(bench: Bench) -> None:
+    """At 50 ticks a second 10 000 calls would fit between two; at the kernel's 250 a tick falls into each batch."""
+    with pytest.raises(EvidenceError) as disturbed:
+        gtodbench.measure(bench.guest, entry="auto", calls=10_000, repeats=1, ticks_per_second=50, time_limit=60)
+    assert disturbed.value.what == (
+        "gtodbench: no batch without an interrupt in 200 attempts; make the batches (-b) smaller"
+    )
+
+
+def test_disturbed_batches_are_repeated_and_told(bench: Bench) -> None:
+    """Another process takes its turns; the batches it does not fall into count, and still agree exactly."""
+    quiet = measured(bench).samples[0]
+    script = "(while :; do sleep 0.003; done) > /dev/null 2>&1 & echo $!"
+    busy = bench.guest.succeed(["sh", "-c", script]).text.strip()
+    disturbed = measured(bench, calls=5000)
+    bench.guest.succeed(["kill", busy])
+    assert disturbed.disturbed > 0
+    assert set(disturbed.samples) == {quiet}
+
+
+@pytest.mark.guest(timing="tcg")
+def test_calls_for_some_seconds_as_in_2005(bench: Bench) -> None:
+    lines = bench.guest.succeed(["gtodbench", "-e", "int80", "-s", "1", "-r", "2"]).text.splitlines()
+    assert lines[0] == "entry int80"
+    assert len(lines) == 3
+    for number, line in enumerate(lines[1:]):
+        word, index, calls, spent, average = line.replace("=", " ").split()[0:2] + line.replace("=", " ").split()[3::2]
+        assert (word, index) == ("run", str(number))
+        assert int(spent) >= 1_000_000_000
+        assert int(calls) % 1000 == 0
+        assert int(average) == int(spent) // int(calls)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the command line do what it promises, from an experiment file to the table and the exit status?"""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
+
+from orchestrator.paths import data_dir
+
+pytestmark = pytest.mark.qemu
+
+PROBES = ["none", "kprobe", "jprobe", "djprobe"]
+BROKEN = Path(__file__).with_name("broken_templates")
+
+
+# --- a run, and the reports of it -----------------------------------------------------------------
+
+
+def test_a_run_prints_its_table_on_stdout_and_progress_on_stderr(undisturbed: FinishedRun) -> None:
+    done = undisturbed.process
+    assert done.returncode == 0, done.stderr
+    assert "Overhead of probes on Intel Pentium 4" in done.stdout
+    assert "gtodbench(sample2)" in done.stdout
+    assert "published average(nsec)" in done.stdout
+    assert "1000 hits = 1000 calls, bytes restored" in done.stdout
+    progress = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in progress if line.startswith("[")] == [
+        f"[{number}/4] pentium4/debian-686/{probe}/noop" for number, probe in enumerate(PROBES, start=1)
+    ]
+    assert progress[-1].endswith(f": {undisturbed.directory}")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert undisturbed.command.qemus() == []
+
+
+def test_reports_of_a_run_agree_with_what_it_printed(undisturbed: FinishedRun) -> None:
+    table = undisturbed.command.run("report", undisturbed.directory)
+    assert (table.returncode, table.stdout) == (0, undisturbed.process.stdout)
+    cells = undisturbed.cells()
+    assert list(cells) == PROBES
+    baseline = cells["none"].value
+    assert baseline is not None
+    for probe, cell in cells.items():
+        assert (cell.status, len(cell.samples), len(set(cell.samples))) == ("ok", 2, 1)
+        assert cell.value is not None
+        assert cell.overhead == cell.value - baseline
+        assert cell.evidence is not None
+        assert (cell.evidence.mechanism == "jmp") == (probe == "djprobe")
+        assert cell.reference is not None
+        assert cell.reference.table == "djprobe-2005/list5"
+
+
+def test_a_runs_directory_holds_what_it_was_made_with(undisturbed: FinishedRun) -> None:
+    kept = {path.name for path in undisturbed.directory.iterdir()}
+    assert {"experiment.yaml", "provenance.json", "modules"} <= kept
+    assert any(name.endswith(".console") for name in kept)
+    again = undisturbed.command.run("run", undisturbed.directory / "experiment.yaml", "--dry-run")
+    assert again.returncode == 0
+    assert [line.split()[0] for line in again.stdout.splitlines() if line.startswith("  ")] == [
+        f"pentium4/debian-686/{probe}/noop" for probe in PROBES
+    ]
+
+
+def test_another_run_is_identical_cell_by_cell(undisturbed: FinishedRun, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    assert command.run("run", QUICKSTART, *REDUCED).returncode == 0
+    one, other = undisturbed.cells(), command.cells()
+    assert one.keys() == other.keys()
+    for probe, cell in one.items():
+        assert cell.samples == other[probe].samples
+        assert cell.overhead == other[probe].overhead
+
+
+# --- progress on a terminal -----------------------------------------------------------------------
+
+
+def seen_on_terminal(command: CommandLine, *arguments: str | Path) -> tuple[int, str, str]:
+    """A command's exit status, its stdout (a pipe), and what it wrote to the terminal that its stderr is."""
+    screen, theirs = pty.openpty()
+    with os.fdopen(screen, "rb", buffering=0) as terminal:
+        process = command.start(*arguments, stderr=theirs)
+        os.close(theirs)
+        written = b""
+        while block := _read(terminal.fileno()):
+            written += block
+        stdout, _ = process.communicate(timeout=60)
+    return process.returncode, stdout, written.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how Linux says that nobody has the other end any more
+        return b""
+
+
+def test_progress_is_live_on_a_terminal(tmp_path: Path) -> None:
+    arguments = ("run", QUICKSTART, *REDUCED, "--only", "probe=none")
+    status, stdout, screen = seen_on_terminal(CommandLine(tmp_path, {"TERM": "xterm"}), *arguments)
+    assert status == 0
+    assert "Overhead of probes on" in stdout
+    assert "\x1b" not in stdout
+    assert "booting debian-686 on pentium4" in screen
+    assert "measuring pentium4/debian-686/none/noop" in screen
+    assert "pentium4/debian-686/none/noop: " in screen
+    assert screen.count("\x1b[2K") > 5
+    # The cursor that was hidden meanwhile is shown again.
+    assert screen.rindex("\x1b[?25h") > screen.rindex("\x1b[?25l")
+
+
+# --- cells that fail ------------------------------------------------------------------------------
+
+
+def test_broken_modules_cost_their_own_cells_only(tmp_path: Path) -> None:
+    """A copy of the lab whose jprobe does not compile and whose kprobe panics the guest."""
+    for name in ("kmods", "images", "configs"):
+        shutil.copytree(data_dir(name), tmp_path / "copy" / name)
+    package = Path(__file__).parents[2] / "orchestrator"
+    shutil.copytree(package, tmp_path / "copy" / "orchestrator", ignore=shutil.ignore_patterns("__pycache__"))
+    for template in BROKEN.iterdir():
+        shutil.copy(template, tmp_path / "copy" / "kmods" / template.name)
+    command = CommandLine(tmp_path / "lab", {"PYTHONPATH": str(tmp_path / "copy")})
+    run = command.run("run", QUICKSTART, *REDUCED)
+    assert run.returncode == 1, run.stderr
+    cells = command.cells()
+    assert {probe: cell.status for probe, cell in cells.items()} == {
+        "none": "ok",
+        "kprobe": "failed",
+        "jprobe": "failed",
+        "djprobe": "ok",
+    }
+    compiler = cells["jprobe"].reason or ""
+    assert "module lab_jprobe does not build" in compiler
+    assert "lab_jprobe_main.c:6" in compiler
+    assert "lab_has_no_such_function" in compiler
+    kernel = cells["kprobe"].reason or ""
+    assert "the guest's kernel panicked while running insmod" in kernel
+    assert "Kernel panic - not syncing: only a test" in kernel
+    assert "failed" in run.stdout
+    assert cells["djprobe"].evidence is not None
+    assert command.qemus() == []
+
+
+# --- one command in a guest -----------------------------------------------------------------------
+
+
+def test_exec_loads_modules_runs_a_command_and_exits_as_it_does(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    built = command.run("kmod", "build", "kprobe", "--out", tmp_path)
+    assert built.stdout == f"{tmp_path / 'lab_kprobe.ko'}\n"
+    script = "cat /sys/module/lab_kprobe/parameters/hits; echo complaint >&2; exit 7"
+    done = command.run(
+        *("exec", "--module", tmp_path / "lab_kprobe.ko", "--console", tmp_path / "logs"),
+        *("--accel", "tcg", "--", "sh", "-c", script),
+    )
+    assert (done.returncode, done.stdout) == (7, "0\n")
+    assert "complaint\n" in done.stderr
+    assert (tmp_path / "logs" / "guest.console").stat().st_size > 0
+    assert command.qemus() == []
+
+
+# --- what is refused before anything boots --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentences"),
+    [
+        ("machines.0.cpu=pentum4", ["machines.0.cpu: found 'pentum4'", "did you mean 'pentium4'?"]),
+        ("probes=[none, djprob]", ["probes.1: found 'djprob'", "did you mean 'djprobe'?"]),
+        ("kernels=[debian-868]", ["kernels.0: found 'debian-868'", "did you mean 'debian-686'?"]),
+        ("clock=wall", ["clock: found 'wall'; allowed: instructions"]),
+        ("kernels=[debian-amd64]", ["kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"]),
+    ],
+)
+def test_what_the_lab_does_not_know_is_bad_usage(tmp_path: Path, setting: str, sentences: list[str]) -> None:
+    run = CommandLine(tmp_path / "lab").run("run", QUICKSTART, "--set", setting)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert [sentence for sentence in sentences if sentence not in run.stderr] == []
+    assert "Traceback" not in run.stderr
+
+
+def test_exec_refuses_an_unknown_cpu_and_kernel(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    cpu = command.run("exec", "--cpu", "athlon65", "--", "true")
+    assert (cpu.returncode, "did you mean 'athlon64'?" in cpu.stderr) == (2, True)
+    kernel = command.run("exec", "--kernel", "debian-i686", "--", "true")
+    assert (kernel.returncode, "did you mean 'debian-686'?" in kernel.stderr) == (2, True)
+
+
+def test_offline_without_a_cache_says_what_is_missing(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab", {"ORCHESTRATOR_CACHE": str(tmp_path / "empty")})
+    run = command.run("run", QUICKSTART, "--offline")
+    assert run.returncode == 3
+    assert "debian-686" in run.stderr
+    assert f"not in the cache ({tmp_path / 'empty'})" in run.stderr
+    assert "hint: run once without --offline" in run.stderr
+    # What never began is no run.
+    assert command.run("list", "runs").stdout.splitlines()[1:] == []

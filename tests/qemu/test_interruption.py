@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What does a run that is stopped in the middle leave behind, and does it go on to the same end?"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
+
+from orchestrator.results.store import Store
+
+pytestmark = pytest.mark.qemu
+
+ARGUMENTS = ("run", QUICKSTART, *REDUCED)
+
+
+def stopped_after(command: CommandLine, cells: int, number: signal.Signals, *options: str) -> tuple[int, list[str]]:
+    """Start a run and stop it when so many cells are finished; its exit status and what it said after that."""
+    process = command.start(*ARGUMENTS, *options, stderr=subprocess.PIPE)
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith(f"[{cells}/4]"):
+                break
+        assert len(command.qemus()) == 1
+        process.send_signal(number)
+        rest = process.stderr.read().splitlines()
+    return process.returncode, rest
+
+
+def finished(directory: Path) -> tuple[str, list[str]]:
+    """The state of the lab's only run, and the probes of its finished cells."""
+    with Store.open(directory) as store:
+        (entry,) = store.runs()
+        return entry.status, [cell.probe for cell in store.load_run(entry.id).cells]
+
+
+def test_a_run_that_is_stopped_again_and_again_leaves_no_guest_and_goes_on(
+    tmp_path: Path, undisturbed: FinishedRun
+) -> None:
+    command = CommandLine(tmp_path)
+    assert stopped_after(command, 1, signal.SIGINT) == (130, ["stopped by SIGINT"])
+    assert command.qemus() == []
+    assert finished(tmp_path) == ("interrupted", ["none"])
+
+    assert stopped_after(command, 2, signal.SIGTERM, "--resume") == (143, ["stopped by SIGTERM"])
+    assert command.qemus() == []
+    assert finished(tmp_path) == ("interrupted", ["none", "kprobe"])
+
+    assert stopped_after(command, 3, signal.SIGKILL, "--resume") == (-signal.SIGKILL, [])
+    assert command.qemus_after(5.0) == []
+    assert finished(tmp_path) == ("running", ["none", "kprobe", "jprobe"])
+
+    last = command.run(*ARGUMENTS, "--resume")
+    assert last.returncode == 0, last.stderr
+    assert "4 cells, 3 of them done" in last.stderr
+    assert finished(tmp_path) == ("complete", ["none", "kprobe", "jprobe", "djprobe"])
+    assert {probe: (cell.samples, cell.overhead) for probe, cell in command.cells().items()} == {
+        probe: (cell.samples, cell.overhead) for probe, cell in undisturbed.cells().items()
+    }
+    nothing = command.run(*ARGUMENTS, "--resume")
+    assert (nothing.returncode, "there is no unfinished run" in nothing.stderr) == (2, True)
+
+
+def test_exec_that_is_killed_leaves_no_guest(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    process = command.start(
+        *("exec", "--console", tmp_path / "logs", "--accel", "tcg"),
+        *("--", "sh", "-c", "echo started; sleep 1000"),
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        assert len(command.qemus()) == 1
+        process.kill()
+    assert command.qemus_after(5.0) == []

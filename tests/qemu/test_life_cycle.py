@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are the ways in which a guest can end told apart, and is nothing left of it afterwards?"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command_line import qemus_in
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.cpio import Entry, archive
+from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.cpus import qemu_cpu
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import (
+    EvidenceError,
+    GuestConnectionLost,
+    GuestError,
+    GuestExit,
+    GuestHang,
+    GuestOops,
+    GuestPanic,
+)
+from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.machine import Machine
+from orchestrator.probes.attachment import attached
+from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.point import find_point
+from orchestrator.probes.symbols import Symbols
+
+pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg")
+fresh = pytest.mark.guest(fresh=True)
+
+
+def pid_of(guest: Guest) -> int:
+    assert guest.pid is not None
+    return guest.pid
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def load(guest: Guest, module: Module) -> int:
+    """Insert a module, and return insmod's status."""
+    target = f"/tmp/{module.name}.ko"
+    guest.put(module.file, target)
+    return guest.run(["insmod", target]).status
+
+
+# --- the guest's kernel in trouble ----------------------------------------------------------------
+
+
+@fresh
+def test_a_panic_is_told_with_the_kernels_words(guest: Guest) -> None:
+    pid = pid_of(guest)
+    with pytest.raises(GuestPanic, match=r"^the guest's kernel panicked while running sh") as panic:
+        guest.run(["sh", "-c", "echo c > /proc/sysrq-trigger"])
+    assert any("Kernel panic - not syncing: sysrq triggered crash" in line for line in panic.value.detail)
+    assert not is_alive(pid)
+    with pytest.raises(GuestPanic, match="panicked while reading /etc/modules"):
+        guest.get("/etc/modules")
+
+
+@fresh
+def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Guest, modules: ModuleMaker) -> None:
+    guest.check_console()
+    calm = guest.console.length()
+    assert load(guest, modules.rogue("warning")) == 0
+    with pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(warning\)") as warning:
+        guest.check_console(calm)
+    assert any("this is only a test" in line for line in warning.value.detail)
+    check_taint(1 << 12 | 1 << 13)
+    with pytest.raises(EvidenceError, match="tainted"):
+        check_taint(int(guest.get("/proc/sys/kernel/tainted")))
+
+    warned = guest.console.length()
+    guest.check_console(warned)
+    assert load(guest, modules.rogue("null_dereference")) != 0
+    with pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(oops\)") as oops:
+        guest.check_console(warned)
+    assert any("BUG: kernel NULL pointer dereference" in line for line in oops.value.detail)
+    assert guest.run(["echo", "alive"]).text == "alive\n"
+
+
+@fresh
+def test_a_probe_module_that_oopses_is_no_mere_refusal(guest: Guest, modules: ModuleMaker) -> None:
+    point = find_point(guest, Symbols.of(guest), "__ia32_sys_gettimeofday", 5)
+    with (
+        pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(oops\)"),
+        attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point),
+    ):
+        pytest.fail("the module was loaded")
+
+
+@fresh
+def test_a_hang_is_told_within_its_limit(guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 1.0)
+    pid = pid_of(guest)
+    guest.put(modules.rogue("spin").file, "/tmp/spin.ko")
+    began = time.monotonic()
+    with pytest.raises(GuestHang, match=r"the guest hangs \(running insmod\): .* does not answer any more") as hang:
+        guest.run(["insmod", "/tmp/spin.ko"], time_limit=1.0)
+    assert time.monotonic() - began < 5.0
+    assert hang.value.where == str(guest.console.path)
+    assert is_alive(pid)
+    guest.kill()
+    assert not is_alive(pid)
+
+
+# --- QEMU in trouble ------------------------------------------------------------------------------
+
+
+def test_a_guest_that_stands_still_for_a_while_goes_on(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 0.5)
+    pid = pid_of(guest)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(GuestHang):
+            guest.run(["echo", "late"], time_limit=0.5)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # The late reply is not taken for that of the next command.
+    assert guest.run(["echo", "in time"]).text == "in time\n"
+
+
+@fresh
+def test_qemus_sudden_death_is_an_exit(guest: Guest) -> None:
+    os.kill(pid_of(guest), signal.SIGKILL)
+    with pytest.raises(GuestExit, match=r"^[^ ]*: QEMU ended \(signal 9\) while running true"):
+        guest.run(["true"])
+    assert guest.pid is None
+
+
+@fresh
+def test_a_guest_that_reboots_is_an_exit(guest: Guest) -> None:
+    with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while running sh"):
+        guest.run(["sh", "-c", "echo b > /proc/sysrq-trigger"])
+    with pytest.raises(GuestExit, match=r"QEMU ended \(status 0\) while reading memory"):
+        guest.read_memory(0xC1000000, 16)
+
+
+def test_a_cpu_that_qemu_does_not_have_is_quoted(guest: Guest, tmp_path: Path) -> None:
+    refused = Guest(dataclasses.replace(guest.machine, cpu=qemu_cpu("pentium4000")), tmp_path)
+    with pytest.raises(GuestExit, match=r"QEMU ended \(status 1\) while booting") as ended:
+        refused.boot()
+    assert any("unable to find CPU model 'pentium4000'" in line for line in ended.value.detail)
+    assert (refused.state, refused.pid) == (State.GONE, None)
+
+
+# --- boots that come to nothing -------------------------------------------------------------------
+
+
+def test_a_boot_that_takes_too_long_is_a_hang_and_leaves_nothing(guest: Guest, tmp_path: Path) -> None:
+    slow = Guest(guest.machine, tmp_path)
+    with pytest.raises(GuestHang, match=r"the guest hangs \(booting\)"):
+        slow.boot(time_limit=0.3)
+    assert (slow.state, slow.pid) == (State.GONE, None)
+    assert qemus_in(tmp_path) == []
+
+
+def test_a_kernel_that_finds_no_init_is_a_panic(guest: Guest, tmp_path: Path) -> None:
+    machine = dataclasses.replace(guest.machine, extra_parameters=("rdinit=/bin/false",))
+    lost = Guest(machine, tmp_path)
+    with pytest.raises(GuestPanic, match="panicked while booting") as panic:
+        lost.boot()
+    assert any("Attempted to kill init!" in line for line in panic.value.detail)
+    assert qemus_in(tmp_path) == []
+
+
+def test_an_agent_that_talks_nonsense_is_a_lost_connection(guest: Guest, tmp_path: Path) -> None:
+    impostor = Guest(_with_agent(guest.machine, tmp_path), tmp_path)
+    with pytest.raises(
+        GuestConnectionLost, match=r"lost the connection to the guest while booting: .*; QEMU is still running"
+    ):
+        impostor.boot()
+    assert (impostor.state, impostor.pid) == (State.GONE, None)
+    assert qemus_in(tmp_path) == []
+
+
+def _with_agent(machine: Machine, directory: Path) -> Machine:
+    """The machine with another agent: of two archives in one initramfs the later one wins."""
+    script = Path(__file__).with_name("guest") / "impostor.sh"
+    both = machine.initramfs.read_bytes() + archive([Entry.file("bin/agent", script.read_bytes())])
+    initramfs = directory / "initramfs.cpio"
+    initramfs.write_bytes(both)
+    return dataclasses.replace(machine, initramfs=initramfs)
+
+
+# --- several, and in the wrong order --------------------------------------------------------------
+
+
+def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path) -> None:
+    with Guest(guest.machine, tmp_path, "second") as second:
+        pid = pid_of(second)
+        assert pid != guest.pid
+        guest.put(b"first", "/tmp/who")
+        second.put(b"second", "/tmp/who")
+        assert (guest.get("/tmp/who"), second.get("/tmp/who")) == (b"first", b"second")
+        with pytest.raises(GuestError, match=r"^a guest that is ready cannot be booted$"):
+            second.boot()
+        assert second.run(["true"]).status == 0
+
+        began = time.monotonic()
+        second.power_off()
+        assert time.monotonic() - began < 4.0
+        assert not is_alive(pid)
+        assert second.state is State.GONE
+        for misuse in (second.boot, lambda: second.run(["true"]), lambda: second.read_memory(0, 1)):
+            with pytest.raises(GuestError, match=r"^a guest that is gone "):
+                misuse()
+        second.kill()
+    assert guest.run(["true"]).status == 0
+
+
+@pytest.mark.guest(timing="instructions")
+def test_for_a_paused_guest_no_time_passes(guest: Guest) -> None:
+    before = float(guest.get("/proc/uptime").split()[0])
+    guest.pause()
+    assert guest.state is State.PAUSED
+    burnt = cpu_seconds(pid_of(guest))
+    time.sleep(0.5)
+    assert cpu_seconds(pid_of(guest)) - burnt < 0.1
+    for misuse in (guest.pause, guest.boot, lambda: guest.run(["true"])):
+        with pytest.raises(GuestError, match=r"^a guest that is paused "):
+            misuse()
+    # Its memory can still be looked at.
+    assert len(guest.read_memory(0xC1000000, 16)) == 16
+    guest.resume()
+    assert float(guest.get("/proc/uptime").split()[0]) - before < 0.5
+    with pytest.raises(GuestError, match=r"^a guest that is ready does not become ready$"):
+        guest.resume()
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_guest_that_was_never_booted(guest: Guest, tmp_path: Path) -> None:
+    off = Guest(guest.machine, tmp_path)
+    assert (off.state, off.pid, off.console.length()) == (State.OFF, None, 0)
+    with pytest.raises(GuestError, match=r"^a guest that is off takes no commands$"):
+        off.run(["true"])
+
+
+# --- the machine's memory -------------------------------------------------------------------------
+
+
+def test_memory_is_read_from_outside(guest: Guest) -> None:
+    entry = Symbols.of(guest).address("__ia32_sys_gettimeofday")
+    # The function tracer's nop, and what every function of this kernel begins with behind it.
+    assert guest.read_memory(entry, 8) == bytes.fromhex("3e8d742600 5589e5")
+
+
+@pytest.mark.parametrize(("address", "size"), [(0x10, 16), (0xC1000000, 0), (0xC1000000, 1 << 30), (-1, 1)])
+def test_memory_that_is_not_there(guest: Guest, address: int, size: int) -> None:
+    with pytest.raises(GuestError):
+        guest.read_memory(address, size)
+    assert guest.run(["true"]).status == 0

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is every kind of probe what its name says, seen from inside the guest and from outside?"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.probes import probes
+from orchestrator.experiment.bench import Bench
+from orchestrator.experiment.measurement import COUNTED_CALLS, measure_cell
+from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.schema import Benchmark, Experiment, Machine
+from orchestrator.experiment.supplies import Target, gather
+from orchestrator.probes.attachment import attached
+from orchestrator.probes.evidence import KPROBES_LIST, observe
+from orchestrator.probes.point import find_point
+from orchestrator.probes.symbols import LoadedModule
+from orchestrator.results.contract import CellRecord
+
+# First byte at the probe point, the kernel's flag, and where the point is, in the catalogue's order.
+EXPECTED = {
+    "none": ("", "", "+0x5"),
+    "kprobe": ("cc", "", "+0x5"),
+    "kprobe-optimized": ("e9", "[OPTIMIZED]", "+0x5"),
+    "kprobe-ftrace": ("e8", "[FTRACE]", ""),
+    "jprobe": ("cc", "", "+0x5"),
+    "djprobe": ("e9", "", "+0x5"),
+}
+CHEAPEST_FIRST = ["none", "djprobe", "kprobe-optimized", "kprobe-ftrace", "kprobe", "jprobe"]
+SYMBOLS = {"debian-686": "__ia32_sys_gettimeofday", "debian-amd64": "__x64_sys_gettimeofday"}
+MACHINES = [
+    pytest.param("debian-686", "pentium4", marks=pytest.mark.guest(timing="instructions")),
+    pytest.param("debian-amd64", "xeon-e5410", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")),
+]
+
+
+def all_probes(kernel: str, cpu: str) -> Boot:
+    experiment = Experiment(
+        name="all-probes",
+        kernels=(kernel,),
+        machines=(Machine(cpu=cpu),),
+        probes=tuple(probes()),
+        benchmark=Benchmark(name="gtodbench", calls=1000, repeats=3),
+    )
+    (boot,) = plan(experiment).boots
+    return boot
+
+
+def test_no_kind_is_forgotten_here() -> None:
+    assert list(probes()) == list(EXPECTED)
+
+
+@pytest.mark.parametrize(("kernel", "cpu"), MACHINES)
+def test_every_kind_proves_itself_in_one_guest(bench: Bench, workshop: Workshop, kernel: str, cpu: str) -> None:
+    boot = all_probes(kernel, cpu)
+    supplies = gather(workshop, boot)
+    assert supplies.machine == bench.guest.machine
+    ready = dataclasses.replace(bench, supplies=supplies)
+    records = {cell.probe: measure_cell(ready, cell, 0.0) for cell in boot.cells}
+    for probe, record in records.items():
+        _check(probe, SYMBOLS[kernel], record)
+    assert sorted(records, key=lambda probe: records[probe].value or 0.0) == CHEAPEST_FIRST
+    assert bench.guest.get(KPROBES_LIST) == b""
+    assert "lab_" not in bench.guest.get("/proc/modules").decode()
+
+
+def _check(probe: str, symbol: str, record: CellRecord) -> None:
+    first, flag, offset = EXPECTED[probe]
+    evidence = record.evidence
+    assert record.status == "ok", record.reason
+    assert evidence is not None
+    assert evidence.mechanism == probes()[probe].mechanism
+    assert evidence.symbol == f"{symbol}{offset}"
+    assert evidence.flag == flag
+    assert evidence.restored
+    assert (evidence.detour is not None) == (probe == "djprobe")
+    assert len(set(record.samples)) == 1
+    assert len(record.samples) == 3
+    if probe == "none":
+        assert evidence.probe_bytes == evidence.original_bytes
+        return
+    assert evidence.probe_bytes.startswith(first)
+    assert not evidence.original_bytes.startswith(first)
+    assert evidence.hits == evidence.calls == COUNTED_CALLS
+
+
+@pytest.mark.parametrize(("kernel", "cpu"), MACHINES)
+def test_a_djprobe_is_no_optimised_kprobe(bench: Bench, workshop: Workshop, kernel: str, cpu: str) -> None:
+    """Its jump works with the kernel's optimiser switched off, and leads into the module's own memory."""
+    guest = bench.guest
+    target = gather(workshop, all_probes(kernel, cpu)).targets[f"{cpu}/{kernel}/djprobe/noop"]
+    assert isinstance(target, Target)
+    assert isinstance(target.module, Module)
+    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    with attached(guest, probes()["djprobe"], target.module, point) as attachment:
+        assert guest.get("/proc/sys/debug/kprobes-optimization") == b"0\n"
+        seen = attachment.wait_until_armed()
+        assert seen.live[0] == 0xE9
+        assert seen.jump_target is not None
+        landing = point.address + seen.jump_target
+        memory = LoadedModule.of(guest, target.module.name)
+        assert memory.start <= landing < memory.end
+        detour = attachment.detour(seen)
+        assert detour is not None
+        start, end = (int(edge, 16) for edge in detour.split("-"))
+        assert start <= landing < end
+        # The instructions that the jump has replaced live on in the detour.
+        replaced = int(attachment.parameter("replaced"))
+        assert replaced >= 5
+        assert point.original[:replaced] in guest.read_memory(start, end - start)
+        attachment.count(on=True)
+        guest.succeed(["gtodbench", "-c", "77"])
+        assert attachment.hits() == 77
+    assert observe(guest, point).live == point.original

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the pytest plugin give each test the guest it asks for, and say clearly when it cannot?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from command_line import qemus_in
+
+from orchestrator.paths import cache_dir
+
+pytest_plugins = ["pytester"]
+
+SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
+HEAVY = {"jinja2", "pydantic", "qemu", "rich", "typer", "yaml"}
+
+
+@pytest.fixture(autouse=True)
+def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pytester gives its runs another home directory; the cache in it would be empty."""
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
+
+
+def test_importing_the_plugin_is_light() -> None:
+    script = "import sys, orchestrator.pytest_plugin; print(*{name.partition('.')[0] for name in sys.modules})"
+    imported = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert "orchestrator" in imported
+    assert HEAVY & set(imported) == set()
+
+
+def test_without_the_option_qemu_tests_are_skipped_with_a_reason(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_with_the_fixture(guest): raise AssertionError
+        @pytest.mark.guest(cpu="nonsense")
+        def test_with_a_marker_that_nobody_reads(guest): raise AssertionError
+        @pytest.mark.qemu
+        def test_with_guests_of_its_own(): raise AssertionError
+        def test_without(): pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-rs", "--strict-markers")
+    result.assert_outcomes(passed=1, skipped=3)
+    assert SKIPPED in result.stdout.str()
+
+
+WRONG = {
+    "cpu='pentum4'": "cpu: found 'pentum4'; allowed: pentium4, athlon, *; did you mean 'pentium4'[?]",
+    "kernel='debian-868'": "unknown kernel 'debian-868'; allowed: *; did you mean 'debian-686'[?]",
+    "kernel=['debian-686']": "unknown kernel *; allowed: *",
+    "timing='instruction'": "unknown timing 'instruction'; allowed: *; did you mean 'instructions'[?]",
+    "mem='1G'": "unknown argument 'mem'; allowed: kernel, cpu, smp, memory, timing, fresh*",
+    "memory=256": "memory: found 256; expected a size from 64M to 4G, such as 256M or 1G",
+    "smp=0": "smp: found 0; expected a whole number from 1 to 16",
+    "smp=2, timing='instructions'": "smp: found 2; timing 'instructions' needs 1",
+    "fresh='no'": "fresh: found 'no'; expected True or False",
+    "'pentium4'": "arguments are given by name",
+    "kernel='debian-amd64', cpu='athlon'": "kernel 'debian-amd64' is 64-bit and CPU 'athlon' is 32-bit",
+}
+
+
+@pytest.mark.qemu
+def test_wrong_markers_are_bad_usage_all_at_once(pytester: pytest.Pytester) -> None:
+    tests = (f"@pytest.mark.guest({arguments})\ndef test_{n}(guest): pass" for n, arguments in enumerate(WRONG))
+    pytester.makepyfile("\n".join(["import pytest", *tests, "def test_right(): pass"]))
+    result = pytester.runpytest_subprocess("--qemu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [f"ERROR: *::test_{n}: mark guest: {sentence}" for n, sentence in enumerate(WRONG.values())]
+    )
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+    assert "test_right" not in result.stderr.str()
+
+
+def test_what_the_host_lacks_is_a_sentence(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytester.makepyfile("def test_it(guest): pass")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    result = pytester.runpytest_subprocess("--qemu")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["HostError: * is not installed", "hint: *"])
+    assert "Traceback" not in result.stdout.str()
+
+
+@pytest.mark.qemu
+def test_guests_are_shared_while_they_are_sound(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import os, signal
+        import pytest
+
+        pytestmark = pytest.mark.guest(timing="tcg", memory="128M")
+
+        def traces(guest):
+            return guest.run(["ls", "/tmp"]).text.split()
+
+        def test_the_first_leaves_a_trace(guest):
+            assert guest.machine.memory_mib == 128
+            guest.put(b"", "/tmp/trace")
+
+        def test_the_second_has_the_same_guest(guest):
+            assert traces(guest) == ["trace"]
+
+        @pytest.mark.guest(fresh=True)
+        def test_a_fresh_guest_has_no_trace(guest):
+            assert traces(guest) == []
+            assert guest.machine.memory_mib == 128
+
+        def test_the_shared_guest_is_still_there_and_its_test_fails(guest):
+            assert traces(guest) == ["trace"]
+            guest.run(["sh", "-c", "echo last words > /dev/console"])
+            raise AssertionError("on purpose")
+
+        def test_after_a_failure_the_guest_is_another(guest):
+            assert traces(guest) == []
+            guest.put(b"", "/tmp/trace")
+            os.kill(guest.pid, signal.SIGKILL)
+
+        def test_after_its_death_too(guest):
+            assert traces(guest) == []
+        """
+    )
+    result = pytester.runpytest_subprocess("--qemu", "-v")
+    result.assert_outcomes(passed=5, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*on purpose*", "*Last console lines of *guest1-pentium4.console*", "last words"], consecutive=False
+    )
+    assert qemus_in(pytester.path) == []
