@@ -7,13 +7,14 @@
 #include "function.h"
 #include "ksym.h"
 
-/* Where the call to ftrace is, as a nop or live; 0 where the function has none. */
-static unsigned long find_ftrace_nop(unsigned long start)
+/* Behind the call to ftrace, be it a nop or live; 0 where the function has none. */
+static unsigned long behind_ftrace_nop(unsigned long start)
 {
 #ifdef CONFIG_DYNAMIC_FTRACE
 	typeof(ftrace_location) *location = KSYM(ftrace_location);
+	unsigned long nop = location ? location(start) : 0;
 
-	return location ? location(start) : 0;
+	return nop ? nop + MCOUNT_INSN_SIZE : 0;
 #else
 	return 0;
 #endif
@@ -22,7 +23,7 @@ static unsigned long find_ftrace_nop(unsigned long start)
 bool find_function(unsigned long address, struct function *function)
 {
 	typeof(kallsyms_lookup_size_offset) *lookup = KSYM(kallsyms_lookup_size_offset);
-	unsigned long size, offset, nop;
+	unsigned long size, offset, behind;
 
 	if (!lookup || !lookup(address, &size, &offset))
 		return false;
@@ -32,8 +33,8 @@ bool find_function(unsigned long address, struct function *function)
 	function->entry = function->start;
 	if (is_endbr(*(u32 *)function->entry))
 		function->entry += sizeof(u32);
-	nop = find_ftrace_nop(function->start);
-	if (nop)
-		function->entry = nop + MCOUNT_INSN_SIZE;
+	behind = behind_ftrace_nop(function->start);
+	if (behind)
+		function->entry = behind;
 	return true;
 }

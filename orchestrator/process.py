@@ -13,7 +13,8 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -57,10 +58,13 @@ def run(
     time_limit: float,
     cwd: Path | None = None,
     environment: Mapping[str, str | None] | None = None,
+    listener: Callable[[str], None] | None = None,
 ) -> Finished:
     """Run a program and all that it starts to its end, within ``time_limit`` seconds of host time.
 
-    ``environment`` changes ours for it: a variable is set, or with None taken away.
+    ``environment`` changes ours for it: a variable is set, or with None taken away. A ``listener`` gets each line of
+    the program's standard output as it comes.
+
     Raises HostError when the program is not there, LabError when the time is over.
     """
     leashed = ["setpriv", "--pdeathsig", "TERM", "sh", str(_LEASH), *argv]
@@ -74,7 +78,7 @@ def run(
         environment=environment,
     )
     try:
-        stdout, stderr = child.communicate(timeout=time_limit)
+        stdout, stderr = _communicate(child, time_limit, listener)
     except subprocess.TimeoutExpired:
         raise LabError(f"{argv[0]} did not end within {time_limit:g} s", detail=[f"$ {shlex.join(argv)}"]) from None
     finally:
@@ -82,6 +86,33 @@ def run(
     if child.returncode == 127 and b"not found" in stderr:
         raise _missing(argv[0])
     return Finished(tuple(argv), child.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+
+
+def _communicate(
+    child: subprocess.Popen[bytes], time_limit: float, listener: Callable[[str], None] | None
+) -> tuple[bytes, bytes]:
+    if listener is None:
+        return child.communicate(timeout=time_limit)
+    assert child.stdout is not None
+    output = child.stdout
+    child.stdout = None  # communicate() then reads only the errors
+    lines: list[bytes] = []
+
+    def listen() -> None:
+        for line in output:
+            lines.append(line)
+            listener(line.decode(errors="replace").rstrip("\n"))
+
+    reader = threading.Thread(target=listen, daemon=True)
+    reader.start()
+    try:
+        _, errors = child.communicate(timeout=time_limit)
+        reader.join(time_limit)
+    finally:
+        kill_group(child)
+        reader.join()
+        output.close()
+    return b"".join(lines), errors
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from orchestrator.artifacts import vmlinux
 from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
+from orchestrator.artifacts.kernel_build import built_kernel
+from orchestrator.artifacts.kernel_config import read_config
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import HostError, LabError
-
-_CONFIG_LINE = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,40 @@ class Kernel:
     packages: Mapping[str, str]
     config: Mapping[str, str] = field(repr=False)
 
+    @property
+    def drivers_built_in(self) -> bool:
+        """Whether a guest needs no modules of the kernel's own to be talked to."""
+        return self.config.get("CONFIG_VIRTIO_PCI") == "y" and self.config.get("CONFIG_VIRTIO_CONSOLE") == "y"
 
-def debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
+
+def ready_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
+    """The kernel of ``spec``: fetched or built when it is not in the cache. Raises HostError, BuildError."""
+    return _debian_kernel(workshop, spec) if spec.packages is not None else _lab_kernel(workshop, spec)
+
+
+def _lab_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
+    artifact = built_kernel(workshop, spec)
+    build = artifact.path / "build"
+    try:
+        release = (build / "include/config/kernel.release").read_text().strip()
+        config = read_config(build / ".config")
+    except OSError as error:
+        hint = f"remove it and run again: rm -r '{artifact.path}'"
+        raise LabError(f"the build tree of {spec.name} is not whole ({error})", hint=hint) from None
+    return Kernel(
+        spec=spec,
+        release=release,
+        key=artifact.key,
+        image=build / "arch/x86/boot/bzImage",
+        modules=artifact.path / "no-drivers",  # all that a guest needs is built in
+        headers=build,
+        headers_makefile=build / "Makefile",
+        packages={},
+        config=config,
+    )
+
+
+def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
     """The newest kernel of ``spec`` in the host's suites, fetched once. Raises HostError where it cannot be had."""
     artifact = unpacked_packages(workshop, spec.name, spec.arch, lambda apt: _choose(apt, spec))
     root = artifact.path
@@ -45,7 +77,7 @@ def debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         release = next(p.name for p in sorted((root / "lib/modules").iterdir()))
         headers = root / "usr/src" / f"linux-headers-{release}"
         common = next(p for p in sorted((root / "usr/src").glob("linux-headers-*-common")))
-        config = dict(_CONFIG_LINE.findall((headers / ".config").read_text()))
+        config = read_config(headers / ".config")
     except (StopIteration, OSError) as error:
         hint = f"remove it and run again: rm -r '{root}'"
         raise LabError(f"the unpacked packages of {spec.name} are not whole ({error})", hint=hint) from None
@@ -69,10 +101,11 @@ def debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
 
 
 def _choose(apt: AptRoot, spec: KernelSpec) -> list[Package]:
+    assert spec.packages is not None
     arch = DEBIAN_ARCHITECTURE[spec.arch]
     try:
-        image = apt.show(_dependency(apt.show(spec.image_package, arch), r"linux-image-[0-9]\S*"), arch)
-        headers = apt.show(_dependency(apt.show(spec.headers_package, arch), r"linux-headers-[0-9]\S*"), arch)
+        image = apt.show(_dependency(apt.show(spec.packages.image, arch), r"linux-image-[0-9]\S*"), arch)
+        headers = apt.show(_dependency(apt.show(spec.packages.headers, arch), r"linux-headers-[0-9]\S*"), arch)
         common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
         kbuild = apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST_ARCHITECTURE)
     except NoSuchPackageError as error:

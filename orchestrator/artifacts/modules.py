@@ -85,7 +85,10 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
     name = f"lab_{template.replace('-', '_')}"
     shared = {file: (folder / file).read_text() for file in (*recipe.sources, *recipe.headers)}
     environment = jinja2.Environment(  # noqa: S701 - renders C, where HTML's quoting would be wrong
-        loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
     )
     try:
         main = environment.get_template(recipe.template).render(values)

@@ -8,20 +8,22 @@ from functools import lru_cache
 from orchestrator.catalog.data import Fact, read
 
 
-class ClockSettings(Fact):
-    """What a clock adds: QEMU's arguments and kernel parameters."""
+class Settings(Fact):
+    """What a clock or a way of starting adds: QEMU's arguments and kernel parameters."""
 
     qemu: list[str]
     kernel_parameters: list[str]
 
 
 class MachineFacts(Fact):
-    """QEMU's machine type and fixed options, the kernel's parameters, and what the exact clock adds."""
+    """QEMU's machine type and fixed options, the kernel's parameters, and what ways to start and clocks add."""
 
     type: str
     options: list[str]
     kernel_parameters: list[str]
-    instructions: ClockSettings
+    standard: Settings
+    quick: Settings
+    instructions: Settings
 
 
 @lru_cache(maxsize=1)

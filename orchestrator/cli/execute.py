@@ -47,7 +47,7 @@ def execute(
 ) -> None:
     """Boot a guest, run a command in it, print its output as it comes, and exit with its status."""
     from orchestrator.artifacts.initramfs import initramfs
-    from orchestrator.artifacts.kernels import debian_kernel
+    from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.cpus import cpu as cpu_model
     from orchestrator.catalog.cpus import cpus
     from orchestrator.catalog.spelling import unknown
@@ -69,8 +69,16 @@ def execute(
             raise UsageError("no such module file", where=str(path))
     timing = _timing(accel, smp)
     workshop = open_workshop(offline=offline)
-    built = debian_kernel(workshop, spec)
-    machine = Machine(cpu_model(name), built.image, initramfs(workshop, built), smp, memory, timing)
+    built = ready_kernel(workshop, spec)
+    machine = Machine(
+        cpu=cpu_model(name),
+        kernel=built.image,
+        initramfs=initramfs(workshop, built),
+        smp=smp,
+        memory_mib=memory,
+        timing=timing,
+        drivers_built_in=built.drivers_built_in,
+    )
     with _logs(console) as directory, Guest(machine, directory) as guest:
         for path in module or []:
             _load(guest, path)

@@ -56,7 +56,7 @@ def build(
     """Build a module for a kernel, and print the path of the .ko."""
     import shutil
 
-    from orchestrator.artifacts.kernels import debian_kernel
+    from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.artifacts.modules import build_modules
     from orchestrator.cli.workshop import kernel_named, open_workshop
     from orchestrator.errors import BuildError
@@ -64,7 +64,7 @@ def build(
     spec = kernel_named(kernel)
     source = _source(template, spec, symbol, offset)
     workshop = open_workshop(offline=offline)
-    (module,) = build_modules(workshop, debian_kernel(workshop, spec), [source])
+    (module,) = build_modules(workshop, ready_kernel(workshop, spec), [source])
     if isinstance(module, BuildError):
         raise module
     path = module.file

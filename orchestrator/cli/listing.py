@@ -39,8 +39,8 @@ def _cpus() -> tuple[list[str], Iterable[list[str]]]:
 def _kernels() -> tuple[list[str], Iterable[list[str]]]:
     from orchestrator.catalog.kernels import kernels
 
-    return ["name", "kernel", "architecture", "package"], (
-        [k.name, k.title, k.arch, k.image_package] for k in kernels().values()
+    return ["name", "kernel", "architecture", "origin"], (
+        [k.name, k.title, k.arch, k.origin] for k in kernels().values()
     )
 
 

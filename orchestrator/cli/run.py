@@ -92,7 +92,7 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
 def _print_plan(planned: Plan, workshop: Workshop) -> None:
     """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
     from orchestrator.artifacts.initramfs import initramfs
-    from orchestrator.artifacts.kernels import debian_kernel
+    from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.cpus import cpu
     from orchestrator.catalog.kernels import kernels
     from orchestrator.errors import HostError
@@ -100,11 +100,12 @@ def _print_plan(planned: Plan, workshop: Workshop) -> None:
 
     for boot in planned.boots:
         try:
-            kernel = debian_kernel(workshop, kernels()[boot.kernel])
-            image, root = kernel.image, initramfs(workshop, kernel)
+            kernel = ready_kernel(workshop, kernels()[boot.kernel])
+            image, root, built_in = kernel.image, initramfs(workshop, kernel), kernel.drivers_built_in
         except HostError:
             image, root = (Path(f"({what} of {boot.kernel}, not fetched yet)") for what in ("kernel", "initramfs"))
-        machine = Machine(cpu(boot.cpu), image, root, boot.smp, boot.memory_mib)
+            built_in = kernels()[boot.kernel].packages is None
+        machine = Machine(cpu(boot.cpu), image, root, boot.smp, boot.memory_mib, drivers_built_in=built_in)
         wiring = Wiring("(a socket)", "(a socket)", "(the run's directory)/console")
         typer.echo(f"# boot: {boot.cpu}, {boot.kernel}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))

@@ -88,9 +88,7 @@ def _timed(bench: Bench, cell: Cell, deadline: float) -> Measurement:
         entry=cell.entry,
         calls=cell.calls,
         repeats=cell.repeats,
-        ticks_per_second=int(
-            bench.supplies.kernel.config.get("CONFIG_HZ", bench.supplies.kernel.spec.ticks_per_second)
-        ),
+        ticks_per_second=int(bench.supplies.kernel.config["CONFIG_HZ"]),
         time_limit=_left(cell, deadline),
     )
     clocksource = read_clocksource(bench.guest)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.artifacts.initramfs import initramfs
-from orchestrator.artifacts.kernels import Kernel, debian_kernel
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module, ModuleSource, build_modules, render
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.benchmarks import benchmarks
@@ -42,13 +42,14 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
 
     A module that does not build is its own cells' failure only.
     """
-    kernel = debian_kernel(workshop, kernels()[boot.kernel])
+    kernel = ready_kernel(workshop, kernels()[boot.kernel])
     machine = Machine(
         cpu=cpu(boot.cpu),
         kernel=kernel.image,
         initramfs=initramfs(workshop, kernel),
         smp=boot.smp,
         memory_mib=boot.memory_mib,
+        drivers_built_in=kernel.drivers_built_in,
     )
     objections = {cell.id: _objection(kernel, cell) for cell in boot.cells}
     sources: dict[str, ModuleSource] = {}
@@ -56,7 +57,8 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
         template = probes()[cell.probe].template
         if template is not None and objections[cell.id] is None:
             symbol, offset = place(kernel.spec, cell)
-            sources[cell.id] = render(template, {"symbol": symbol, "offset": offset})
+            single_step = int(_must_avoid_booster(kernel, probes()[cell.probe]))
+            sources[cell.id] = render(template, {"symbol": symbol, "offset": offset, "single_step": single_step})
     built = dict(zip(sources, build_modules(workshop, kernel, list(sources.values())), strict=True))
     targets: dict[str, Target | str] = {}
     for cell in boot.cells:
@@ -81,6 +83,16 @@ def _objection(kernel: Kernel, cell: Cell) -> str | None:
         return "this kernel was built without CONFIG_KPROBES_ON_FTRACE"
     if kind.mechanism == "jump" and kernel.config.get("CONFIG_OPTPROBES") != "y":
         return "this kernel was built without CONFIG_OPTPROBES"
-    if kind.mechanism == "int3" and kernel.config.get("CONFIG_PREEMPTION") != "y":
-        return "this kernel is not preemptible, so it boosts kprobes: they would not be single-stepped"
+    if kind.mechanism == "int3" and kind.int3_per_hit == 1 and not _has_booster(kernel):
+        return "this kernel is preemptible, and such a kernel has no booster"
     return None
+
+
+def _has_booster(kernel: Kernel) -> bool:
+    # can_boost() of arch/x86/kernel/kprobes/core.c is compiled in without CONFIG_PREEMPTION only.
+    return kernel.config.get("CONFIG_PREEMPTION") != "y"
+
+
+def _must_avoid_booster(kernel: Kernel, kind: ProbeKind) -> bool:
+    """Whether a probe is to be single-stepped on a kernel that would boost it; a post-handler prevents that."""
+    return kind.mechanism == "int3" and kind.int3_per_hit > 1 and _has_booster(kernel)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.catalog.cpus import CpuModel
-from orchestrator.catalog.machine import machine_facts
+from orchestrator.catalog.machine import Settings, machine_facts
 
 QEMU = "qemu-system-x86_64"
 AGENT_PORT = "orchestrator.agent"
@@ -28,6 +28,7 @@ class Machine:
     smp: int = 1
     memory_mib: int = 256
     timing: Timing = "instructions"
+    drivers_built_in: bool = False
     extra_parameters: tuple[str, ...] = ()
 
 
@@ -44,7 +45,8 @@ def kernel_command_line(machine: Machine) -> str:
     """What the guest's kernel is told."""
     facts = machine_facts()
     clock = facts.instructions.kernel_parameters if machine.timing == "instructions" else []
-    return " ".join([*facts.kernel_parameters, *clock, *machine.extra_parameters])
+    start = _start(machine).kernel_parameters
+    return " ".join([*facts.kernel_parameters, *start, *clock, *machine.extra_parameters])
 
 
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
@@ -57,6 +59,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-accel", _accelerator(machine)),
         *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
         *clock,
+        *_start(machine).qemu,
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
         *("-append", kernel_command_line(machine)),
         *("-chardev", f"file,id=console,path={escape(str(wiring.console))}", "-serial", "chardev:console"),
@@ -70,6 +73,12 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
 def escape(value: str) -> str:
     """A value inside one of QEMU's comma-separated options; a comma is doubled."""
     return value.replace(",", ",,")
+
+
+def _start(machine: Machine) -> Settings:
+    # A second CPU is found through ACPI only.
+    facts = machine_facts()
+    return facts.quick if machine.drivers_built_in and machine.smp == 1 else facts.standard
 
 
 def _accelerator(machine: Machine) -> str:

@@ -50,7 +50,7 @@ def parse_requirements(text: str, source: str) -> tuple[Requirement, ...]:
     return tuple(requirements)
 
 
-def load_requirements() -> tuple[Requirement, ...]:
-    """Read the list that travels with the package."""
-    path = data_dir("images") / "host-packages.txt"
+def load_requirements(name: str = "host-packages.txt") -> tuple[Requirement, ...]:
+    """Read a list that travels with the package: the whole lab's, or that of building kernels."""
+    path = data_dir("images") / name
     return parse_requirements(path.read_text(encoding="utf-8"), str(path))

@@ -108,10 +108,10 @@ def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 @pytest.fixture
 def guest_kernel(request: pytest.FixtureRequest, workshop: Workshop) -> Kernel:
     """The kernel that the test's ``guest`` runs: to build modules against, to read its configuration."""
-    from orchestrator.artifacts.kernels import debian_kernel
+    from orchestrator.artifacts.kernels import ready_kernel
 
     with _sentences(request.config):
-        return debian_kernel(workshop, _wanted_by(request).kernel)
+        return ready_kernel(workshop, _wanted_by(request).kernel)
 
 
 @pytest.fixture

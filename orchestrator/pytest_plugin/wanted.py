@@ -43,7 +43,15 @@ class Wanted:
     def machine(self, workshop: Workshop, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where that cannot be."""
         timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
-        return Machine(self.cpu, kernel.image, initramfs(workshop, kernel), self.smp, self.memory, timing)
+        return Machine(
+            self.cpu,
+            kernel.image,
+            initramfs(workshop, kernel),
+            self.smp,
+            self.memory,
+            timing,
+            drivers_built_in=kernel.drivers_built_in,
+        )
 
 
 def read_markers(markers: Sequence[pytest.Mark]) -> Wanted:

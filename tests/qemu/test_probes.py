@@ -25,12 +25,14 @@ from orchestrator.results.contract import CellRecord
 EXPECTED = {
     "none": ("", "", "+0x5"),
     "kprobe": ("cc", "", "+0x5"),
+    "kprobe-boosted": ("cc", "", "+0x5"),
     "kprobe-optimized": ("e9", "[OPTIMIZED]", "+0x5"),
     "kprobe-ftrace": ("e8", "[FTRACE]", ""),
     "jprobe": ("cc", "", "+0x5"),
     "djprobe": ("e9", "", "+0x5"),
 }
 CHEAPEST_FIRST = ["none", "djprobe", "kprobe-optimized", "kprobe-ftrace", "kprobe", "jprobe"]
+INT3_PER_HIT = {"kprobe": 2, "kprobe-boosted": 1, "jprobe": 3}
 SYMBOLS = {"debian-686": "__ia32_sys_gettimeofday", "debian-amd64": "__x64_sys_gettimeofday"}
 MACHINES = [
     pytest.param("debian-686", "pentium4", marks=pytest.mark.guest(timing="instructions")),
@@ -61,6 +63,11 @@ def test_every_kind_proves_itself_in_one_guest(bench: Bench, workshop: Workshop,
     assert supplies.machine == bench.guest.machine
     ready = dataclasses.replace(bench, supplies=supplies)
     records = {cell.probe: measure_cell(ready, cell, 0.0) for cell in boot.cells}
+    boosted = records.pop("kprobe-boosted")
+    assert (boosted.status, boosted.reason) == (
+        "unsupported",
+        "this kernel is preemptible, and such a kernel has no booster",
+    )
     for probe, record in records.items():
         _check(probe, SYMBOLS[kernel], record)
     assert sorted(records, key=lambda probe: records[probe].value or 0.0) == CHEAPEST_FIRST
@@ -86,6 +93,7 @@ def _check(probe: str, symbol: str, record: CellRecord) -> None:
     assert evidence.probe_bytes.startswith(first)
     assert not evidence.original_bytes.startswith(first)
     assert evidence.hits == evidence.calls == COUNTED_CALLS
+    assert evidence.int3 == COUNTED_CALLS * INT3_PER_HIT.get(probe, 0)
 
 
 @pytest.mark.parametrize(("kernel", "cpu"), MACHINES)

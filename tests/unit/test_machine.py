@@ -141,3 +141,11 @@ def test_nothing_of_a_machine_becomes_another_option(smp: int, memory: int, timi
     assert len(command) == len(usual)
     changed = {usual[i - 1] for i in range(len(usual)) if command[i] != usual[i]}
     assert changed <= {"-kernel", "-initrd", "-m", "-chardev"}
+
+
+@pytest.mark.parametrize(("built_in", "smp", "quick"), [(True, 1, True), (False, 1, False), (True, 2, False)])
+def test_a_kernel_with_its_drivers_built_in_starts_without_a_bios(built_in: bool, smp: int, quick: bool) -> None:
+    """But not on two CPUs: the second is found through ACPI."""
+    machine = replace(MACHINE, drivers_built_in=built_in, smp=smp, timing="tcg")
+    assert ("qboot.rom" in qemu_command(machine, WIRING)) is quick
+    assert ("acpi=off" in kernel_command_line(machine).split()) is quick

@@ -148,3 +148,22 @@ def test_a_spawned_program_gets_the_descriptors_it_is_given() -> None:
     kill_group(child)
     assert child.returncode is not None
     kill_group(child)
+
+
+def test_a_listener_hears_each_line_as_it_comes() -> None:
+    heard: list[tuple[str, float]] = []
+    finished = run(
+        ["sh", "-c", "echo one; echo oops >&2; sleep 0.3; printf two"],
+        time_limit=10,
+        listener=lambda line: heard.append((line, time.monotonic())),
+    )
+    assert [line for line, _ in heard] == ["one", "two"]
+    assert heard[1][1] - heard[0][1] > 0.2
+    assert (finished.status, finished.stdout, finished.stderr) == (0, "one\ntwo", "oops\n")
+
+
+def test_a_time_limit_ends_a_program_that_is_listened_to() -> None:
+    heard: list[str] = []
+    with pytest.raises(LabError, match=r"did not end within 0\.5 s"):
+        run(["sh", "-c", "echo begun; sleep 60"], time_limit=0.5, listener=heard.append)
+    assert heard == ["begun"]

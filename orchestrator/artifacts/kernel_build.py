@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels built from source, once each, from what an earlier build of a similar one left where that helps."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+from orchestrator.artifacts.cache import Artifact
+from orchestrator.artifacts.compiler import build_environment, compiler_version
+from orchestrator.artifacts.kernel_config import check_granted, merged, read_config
+from orchestrator.artifacts.kernel_source import UNPACKED_GB, kernel_source
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.errors import BuildError, HostError
+from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
+from orchestrator.process import Finished, run
+
+BUILD_GB = 0.4
+CPU_MINUTES = 8
+"""Disk and time of a build from nothing; a similar kernel that is there already saves up to nine tenths of the time."""
+
+_CONFIGURE_LIMIT = 300.0
+_BUILD_LIMIT = 4 * 3600.0
+_AWKWARD = re.compile(r"[\s:]")
+_STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
+_REPORT_SECONDS = 15.0
+
+# What a kernel says of its own build is part of it: the same inputs are to give the same bytes.
+_IDENTITY = {
+    "KBUILD_BUILD_TIMESTAMP": "Wed Jul 13 00:00:00 UTC 2005",
+    "KBUILD_BUILD_USER": "lab",
+    "KBUILD_BUILD_HOST": "lab",
+    "KBUILD_BUILD_VERSION": "1",
+}
+
+
+def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
+    """The build tree of a lab kernel, in ``build/``; made when it is not there. Raises BuildError, HostError."""
+    assert spec.source is not None
+    wanted = merged(spec.fragments)
+    source = kernel_source(workshop, spec.source)
+    inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": compiler_version()}
+    found = workshop.cache.get("kernels", inputs)
+    if found is not None:
+        return found
+    workshop.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
+    _check_host(workshop.cache.root)
+    return workshop.cache.obtain(
+        "kernels", inputs, spec.name, lambda folder: _build(workshop, spec, source.path / "linux", wanted, folder)
+    )
+
+
+def _check_host(cache: Path) -> None:
+    if _AWKWARD.search(str(cache)):
+        raise HostError(
+            f"a kernel cannot be built below {cache}: its build system takes no spaces or colons in a path",
+            hint="set ORCHESTRATOR_CACHE to another folder",
+        )
+    missing = [need for need in load_requirements("kernel-packages.txt") if need.location() is None]
+    if missing:
+        packages = " ".join(need.package for need in missing)
+        raise HostError(f"building a kernel needs {packages}", hint=f"as root: {INSTALL_COMMAND} {packages}")
+    free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
+    if free < UNPACKED_GB + BUILD_GB:
+        raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
+
+
+def _build(workshop: Workshop, spec: KernelSpec, source: Path, wanted: str, folder: Path) -> None:
+    build = folder / "build"
+    similar = _similar(workshop, spec, source)
+    if similar is not None:
+        workshop.say(f"building {spec.name} from what {similar.label} left ({BUILD_GB} GB)")
+        shutil.copytree(similar.path / "build", build, symlinks=True)
+    else:
+        workshop.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
+        build.mkdir()
+    (build / "all.config").write_text(wanted)
+    make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", "CC=gcc", "HOSTCC=gcc"]
+    environment = {**build_environment(), **_IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
+    finished = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
+    if finished.status != 0:
+        raise BuildError(f"{spec.name} cannot be configured", detail=finished.complaint())
+    check_granted(wanted, read_config(build / ".config"), spec.name)
+    progress = _Progress(workshop, spec.name)
+    jobs = f"-j{len(os.sched_getaffinity(0))}"
+    finished = run(
+        [*make, jobs, "bzImage", "modules"],
+        time_limit=_BUILD_LIMIT,
+        environment={**build_environment(), **_IDENTITY},
+        listener=progress.line,
+    )
+    if finished.status != 0:
+        raise _broken(spec, finished)
+
+
+def _similar(workshop: Workshop, spec: KernelSpec, source: Path) -> Artifact | None:
+    """The kernel already built that shares the most configuration, of the same architecture, source and compiler."""
+    candidates = [
+        artifact
+        for artifact in workshop.cache.artifacts()
+        if artifact.kind == "kernels"
+        and artifact.inputs.get("arch") == spec.arch
+        and artifact.inputs.get("source") == source.parent.name
+        and artifact.inputs.get("compiler") == compiler_version()
+    ]
+    lines = set(merged(spec.fragments).splitlines())
+
+    def shared(artifact: Artifact) -> int:
+        return len(lines & set(str(artifact.inputs["config"]).splitlines()))
+
+    return max(candidates, key=shared, default=None)
+
+
+class _Progress:
+    """Says every now and then how many files were compiled."""
+
+    def __init__(self, workshop: Workshop, name: str) -> None:
+        self._workshop = workshop
+        self._name = name
+        self._steps = 0
+        self._said = time.monotonic()
+
+    def line(self, text: str) -> None:
+        if _STEP.match(text):
+            self._steps += 1
+        if time.monotonic() - self._said > _REPORT_SECONDS:
+            self._said = time.monotonic()
+            self._workshop.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
+
+
+def _broken(spec: KernelSpec, finished: Finished) -> BuildError:
+    lines = (finished.stdout + finished.stderr).splitlines()
+    first = next((n for n, line in enumerate(lines) if re.search(r": error|\bError \d|undefined reference", line)), 0)
+    return BuildError(f"{spec.name} does not build", detail=lines[first : first + 20])

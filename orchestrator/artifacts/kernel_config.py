@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel's configuration: put together from fragments, and read back to see what the kernel can do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.errors import BuildError
+from orchestrator.paths import data_dir
+
+_SET = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
+_UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
+
+_PREEMPTION = {
+    "CONFIG_PREEMPT_VOLUNTARY": "voluntary",
+    "CONFIG_PREEMPT": "full",
+    "CONFIG_PREEMPT_DYNAMIC": "dynamic",  # chosen when it boots; the code is that of a preemptible kernel
+}
+
+
+def merged(fragments: Sequence[str]) -> str:
+    """The fragments of ``images/kernels`` one after the other; a later one has the last word."""
+    folder = data_dir("images") / "kernels"
+    return "".join((folder / f"{name}.config").read_text() for name in fragments)
+
+
+def read_config(path: Path) -> dict[str, str]:
+    """The options that are set, as the file writes their values. Raises OSError."""
+    return dict(_SET.findall(path.read_text()))
+
+
+def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
+    """Raise BuildError when the kernel's build system did not take an option as the fragments have it."""
+    last: dict[str, str | None] = {}
+    for line in wanted.splitlines():
+        if found := _SET.match(line):
+            last[found[1]] = found[2]
+        elif found := _UNSET.match(line):
+            last[found[1]] = None
+    refused = [
+        f"{option}: wanted {value or 'off'}, got {config.get(option, 'off')}"
+        for option, value in last.items()
+        if config.get(option) != value
+    ]
+    if refused:
+        raise BuildError(
+            f"the configuration of {name} is not what its fragments say",
+            detail=refused[:20],
+            hint="an option may depend on another one that is off, or have another name in this version",
+        )
+
+
+def features(config: Mapping[str, str]) -> dict[str, str]:
+    """What matters to probes, by the kernel's own configuration."""
+
+    def has(option: str) -> bool:
+        return config.get(option) == "y"
+
+    preemption = "none"
+    for option, name in _PREEMPTION.items():
+        preemption = name if has(option) else preemption
+    return {
+        "booster": "yes" if has("CONFIG_KPROBES") and not has("CONFIG_PREEMPTION") else "no",
+        "optprobes": "yes" if has("CONFIG_OPTPROBES") else "no",
+        "ftrace": "yes" if has("CONFIG_FUNCTION_TRACER") else "no",
+        "preemption": preemption,
+        "HZ": config.get("CONFIG_HZ", "?"),
+        "SMP": "yes" if has("CONFIG_SMP") else "no",
+    }

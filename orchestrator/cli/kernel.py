@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator kernel``: kernels built from source, and what each kernel can do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.columns import print_columns
+from orchestrator.cli.failures import expected_failures
+
+app = typer.Typer(help="Kernels: build them, see what they can do.", no_args_is_help=True)
+
+
+@app.command("build")
+@expected_failures
+def build(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Kernels; see: orchestrator kernel list.")],
+    offline: options.Offline = False,
+) -> None:
+    """Build kernels from source (or fetch Debian's), and print where each one's image is."""
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.cli.workshop import kernel_named, open_workshop
+
+    specs = [kernel_named(name) for name in names]
+    workshop = open_workshop(offline=offline)
+    for spec in specs:
+        typer.echo(ready_kernel(workshop, spec).image)
+
+
+@app.command("list")
+@expected_failures
+def show() -> None:
+    """List the kernels; of those that are in the cache, what their own configuration says they can do."""
+    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.kernel_config import features
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.artifacts.workshop import Workshop
+    from orchestrator.catalog.kernels import kernels
+    from orchestrator.errors import HostError
+    from orchestrator.paths import cache_dir
+
+    workshop = Workshop(Cache(cache_dir()), offline=True)
+    names = list(features({}))
+    rows = []
+    for spec in kernels().values():
+        try:
+            kernel = ready_kernel(workshop, spec)
+            can = features(kernel.config)
+            rows.append([spec.name, kernel.release, *(can[name] for name in names)])
+        except HostError:
+            rows.append([spec.name, "not here yet", *("" for _ in names)])
+    print_columns(["kernel", "release", *names], rows)

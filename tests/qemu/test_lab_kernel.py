@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Has a kernel built from source every mechanism of the documents of 2005 to 2009, each at the function's very entry?
+
+Building it takes some nine minutes of one CPU where the cache has none yet. The other lab kernels are not built here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from orchestrator.artifacts.kernel_config import features
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError
+from orchestrator.experiment.bench import Bench
+from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.schema import Benchmark, Experiment, Machine
+from orchestrator.experiment.supplies import gather
+from orchestrator.probes.evidence import check_traps
+
+KERNEL = "lab-i386-up"
+INT3_PER_HIT = {
+    "none": 0,
+    "djprobe": 0,
+    "kprobe-optimized": 0,
+    "kprobe-boosted": 1,
+    "kprobe": 2,
+    "jprobe": 3,
+}  # cheapest first
+
+pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
+
+
+def test_every_mechanism_works_at_the_function_entry(bench: Bench, workshop: Workshop) -> None:
+    experiment = Experiment(
+        name="lab-kernel",
+        kernels=(KERNEL,),
+        machines=(Machine(cpu="pentium4"),),
+        probes=(*INT3_PER_HIT, "kprobe-ftrace"),
+        benchmark=Benchmark(name="gtodbench", calls=1000, repeats=3),
+    )
+    (boot,) = plan(experiment).boots
+    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    records = {cell.probe: measure_cell(ready, cell, 0.0) for cell in boot.cells}
+    assert records.pop("kprobe-ftrace").status == "unsupported"
+    for probe, record in records.items():
+        assert record.status == "ok", record.reason
+        assert record.evidence is not None
+        assert record.evidence.symbol == "__ia32_sys_gettimeofday"
+        assert record.evidence.int3 == record.evidence.hits * INT3_PER_HIT[probe]
+    assert sorted(records, key=lambda probe: records[probe].value or 0.0) == list(INT3_PER_HIT)
+    with pytest.raises(EvidenceError, match="1000 hits took 1000 breakpoint traps, not 2 each"):
+        check_traps(probes()["kprobe"], 1000, 1000)
+
+
+def test_it_is_built_as_its_fragments_say(bench: Bench) -> None:
+    assert features(bench.supplies.kernel.config) == {
+        "booster": "yes",
+        "optprobes": "yes",
+        "ftrace": "no",
+        "preemption": "none",
+        "HZ": "100",
+        "SMP": "no",
+    }
+    version = bench.guest.succeed(["uname", "-srm"]).text
+    assert version == f"Linux {bench.supplies.kernel.release} i686\n"
+
+
+def test_a_new_second_changes_no_sample(bench: Bench) -> None:
+    """Six seconds of guest time: in each of them some calls take longer, and none of those is in a sample."""
+    result = bench.guest.succeed(["gtodbench", "-n", "2000", "-r", "600"], time_limit=120)
+    samples = [line.split()[4] for line in result.text.splitlines() if line.startswith("sample")]
+    assert len(samples) == 600
+    assert len(set(samples)) == 1

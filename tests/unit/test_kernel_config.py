@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are a kernel's fragments put together, checked and read back as they stand?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts.kernel_config import check_granted, features, merged, read_config
+from orchestrator.catalog.kernels import kernels
+from orchestrator.errors import BuildError
+
+
+def test_every_lab_kernel_has_all_its_fragments() -> None:
+    for spec in kernels().values():
+        assert (spec.packages is None) == (spec.source is not None) == bool(spec.fragments)
+        if spec.fragments:
+            assert "CONFIG_KPROBES=y" in merged(spec.fragments)
+
+
+def test_a_later_fragment_has_the_last_word() -> None:
+    check_granted("CONFIG_A=y\n# CONFIG_A is not set\n", {}, "k")
+    check_granted("# CONFIG_A is not set\nCONFIG_A=m\n", {"CONFIG_A": "m"}, "k")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "config", "words"),
+    [
+        ("CONFIG_A=y\n", {}, "CONFIG_A: wanted y, got off"),
+        ("# CONFIG_A is not set\n", {"CONFIG_A": "y"}, "CONFIG_A: wanted off, got y"),
+        ("CONFIG_HZ=100\n", {"CONFIG_HZ": "250"}, "CONFIG_HZ: wanted 100, got 250"),
+    ],
+)
+def test_an_option_that_was_not_taken_is_named(wanted: str, config: dict[str, str], words: str) -> None:
+    with pytest.raises(BuildError) as refused:
+        check_granted(wanted, config, "lab-x")
+    assert refused.value.what == "the configuration of lab-x is not what its fragments say"
+    assert refused.value.detail == (words,)
+
+
+def test_a_configuration_is_read_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / ".config"
+    file.write_text('# CONFIG_A is not set\nCONFIG_B=y\nCONFIG_NAME="a b"\n')
+    assert read_config(file) == {"CONFIG_B": "y", "CONFIG_NAME": '"a b"'}
+
+
+@pytest.mark.parametrize(
+    ("config", "booster", "preemption"),
+    [
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT_NONE": "y"}, "yes", "none"),
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT": "y", "CONFIG_PREEMPTION": "y"}, "no", "full"),
+        ({"CONFIG_KPROBES": "y", "CONFIG_PREEMPT_VOLUNTARY": "y"}, "yes", "voluntary"),
+        (
+            {
+                "CONFIG_KPROBES": "y",
+                "CONFIG_PREEMPT_VOLUNTARY": "y",
+                "CONFIG_PREEMPT_DYNAMIC": "y",
+                "CONFIG_PREEMPTION": "y",
+            },
+            "no",
+            "dynamic",
+        ),
+        ({}, "no", "none"),
+    ],
+)
+def test_what_a_kernel_can_do_follows_from_its_configuration(
+    config: dict[str, str], booster: str, preemption: str
+) -> None:
+    can = features(config)
+    assert (can["booster"], can["preemption"]) == (booster, preemption)
