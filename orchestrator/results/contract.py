@@ -8,6 +8,7 @@ contradicts itself, so that a number never travels without the evidence that it 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -23,12 +24,18 @@ from pydantic import (
 )
 
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.results.statistics import mean
+from orchestrator.results.statistics import mean, median
 
 LONGEST_REASON = 4000
 """Characters kept of a reason; a compiler or a console can say a great deal more."""
 
 Status = Literal["ok", "failed", "skipped", "unsupported"]
+Clock = Literal["instructions", "wall"]
+Unit = Literal["instructions", "ns"]
+
+UNITS: dict[Clock, Unit] = {"instructions": "instructions", "wall": "ns"}
+CENTRES: dict[Clock, Callable[[Sequence[float]], float]] = {"instructions": mean, "wall": median}
+"""The figure that stands for a clock's samples: exact ones are equal, of scattered ones the middle is the steadiest."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
 CellId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=,/-]*$", max_length=400)]
@@ -91,6 +98,8 @@ class Evidence(_Record):
     """The probe's flags in the guest's kprobes/list, or empty."""
     detour: AddressRange | None = None
     """The detour buffer a jump landed in."""
+    recorded: Count | None = None
+    """Events of the counting pass that were read back and checked; of recording handlers only."""
     taint: Count
     """The guest kernel's taint mask."""
     batches: Count
@@ -103,7 +112,8 @@ class ReferenceValue(_Record):
     """The published figures for the same cell, in their own unit."""
 
     table: CellId
-    value: Number
+    value: Number | None = None
+    """None where only the overhead was published."""
     overhead: Number
     unit: Name
 
@@ -115,6 +125,8 @@ class CellRecord(_Record):
     """
 
     id: CellId
+    table: Name | None = None
+    """The experiment's table that the cell belongs to, if it has several."""
     cpu: Name
     smp: Annotated[int, Field(ge=1, le=1024)]
     kernel: Name
@@ -122,10 +134,12 @@ class CellRecord(_Record):
     handler: Name
     benchmark: Name
     metric: Phrase
-    clock: Literal["instructions"]
-    unit: Name
+    clock: Clock
+    unit: Unit
     status: Status
     reason: Reason | None = None
+    notes: tuple[Reason, ...] = ()
+    """What a reader has to know of a number: a mechanism re-created by the module, why there is no verdict."""
     samples: tuple[Number, ...] = ()
     value: Number | None = None
     overhead: Number | None = None
@@ -135,6 +149,12 @@ class CellRecord(_Record):
     verdict: Literal["none"] | None = None
     evidence: Evidence | None = None
     reference: ReferenceValue | None = None
+
+    @model_validator(mode="after")
+    def _unit_of_the_clock(self) -> Self:
+        if self.unit != UNITS[self.clock]:
+            raise ValueError(f"clock {self.clock} counts {UNITS[self.clock]}, not {self.unit}")
+        return self
 
     @model_validator(mode="after")
     def _a_number_or_a_reason(self) -> Self:
@@ -152,8 +172,11 @@ class CellRecord(_Record):
             raise ValueError("a cell that is ok has no reason")
         if not self.samples:
             raise ValueError("a cell that is ok has samples")
-        if self.value != mean(self.samples):
-            raise ValueError(f"value {self.value} is not the mean of the samples, {mean(self.samples)}")
+        centre = CENTRES[self.clock]
+        if self.value != centre(self.samples):
+            raise ValueError(f"value {self.value} is not the {centre.__name__} of the samples, {centre(self.samples)}")
+        if self.verdict is not None and not self.notes:
+            raise ValueError("a cell without a verdict says why: notes are missing")
 
     def _require_evidence(self) -> None:
         if self.evidence is None:

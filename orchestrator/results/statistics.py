@@ -18,6 +18,13 @@ def mean(samples: Sequence[float]) -> float:
     return float(statistics.mean(samples))
 
 
+def median(samples: Sequence[float]) -> float:
+    """Return the middle sample, or the mean of the two middle ones. Raises ``ValueError`` for no samples."""
+    if not samples:
+        raise ValueError("no samples, no median")
+    return float(statistics.median(samples))
+
+
 def ratio(value: float, base: float) -> float | None:
     """Return how many times ``base`` fits into ``value``; None where ``base`` is not positive.
 
