@@ -2,12 +2,20 @@
 /* What does a probe module tell the host, in /sys/module/<name>/parameters/? */
 #include <linux/moduleparam.h>
 #include <linux/rcupdate.h>
+#include <linux/string.h>
 
 #include "report.h"
+#include "ring.h"
 
 DEFINE_PER_CPU(unsigned long, report_hits);
 
-static bool counting;
+static const char *const handler_names[] = {
+	[HANDLER_NOOP] = "noop",
+	[HANDLER_COUNT] = "count",
+	[HANDLER_RECORD] = "record",
+};
+
+static enum handler selected = HANDLER_NOOP;
 
 static unsigned long total_hits(void)
 {
@@ -19,41 +27,66 @@ static unsigned long total_hits(void)
 	return total;
 }
 
-/* Writers are serialised by the kernel's lock on this module's parameters. */
-static int set_counting(const char *text, const struct kernel_param *param)
+static void forget_hits(void)
 {
-	int err, cpu;
+	int cpu;
 
-	err = param_set_bool(text, param);
-	if (err)
-		return err;
+	for_each_possible_cpu(cpu)
+		per_cpu(report_hits, cpu) = 0;
+	ring_clear();
+}
+
+/* Writers are serialised by the kernel's lock on this module's parameters. */
+static int set_handler(const char *text, const struct kernel_param *param)
+{
+	int wanted = sysfs_match_string(handler_names, text);
+	int err;
+
+	if (wanted < 0)
+		return wanted;
+	if (wanted == HANDLER_RECORD) {
+		err = ring_allocate();
+		if (err)
+			return err;
+	}
 
 	/*
 	 * Handlers run with preemption or interrupts off, so after
-	 * synchronize_rcu() none counts any more: hits is final when a write of
-	 * 0 returns, and nothing adds to it while a write of 1 zeroes it.
+	 * synchronize_rcu() none counts or records any more: hits and rings are
+	 * final when a write of "noop" returns, and nothing adds to them while
+	 * they are emptied for the next handler.
 	 */
-	report.select_handler(false);
+	report.select_handler(HANDLER_NOOP);
 	synchronize_rcu();
-	if (counting) {
-		for_each_possible_cpu(cpu)
-			per_cpu(report_hits, cpu) = 0;
-		report.select_handler(true);
+	if (wanted != HANDLER_NOOP) {
+		forget_hits();
+		report.select_handler(wanted);
 	}
+	selected = wanted;
 	return 0;
 }
 
-static int get_counting(char *line, const struct kernel_param *param)
+static int get_handler(char *line, const struct kernel_param *param)
 {
-	return sysfs_emit(line, "%d\n", counting);
+	return sysfs_emit(line, "%s\n", handler_names[selected]);
 }
 
-static const struct kernel_param_ops counting_ops = {
-	.set = set_counting,
-	.get = get_counting,
+/*
+ * The rings belong to this parameter and go with it: after the module's exit
+ * function, or after an init function that failed.
+ */
+static void free_handler(void *unused)
+{
+	ring_free();
+}
+
+static const struct kernel_param_ops handler_ops = {
+	.set = set_handler,
+	.get = get_handler,
+	.free = free_handler,
 };
-module_param_cb(counting, &counting_ops, &counting, 0644);
+module_param_cb(handler, &handler_ops, NULL, 0644);
 
 REPORT_VALUE(hits, "%lu", total_hits());
-REPORT_VALUE(missed, "%lu", report.kp->nmissed);
-REPORT_VALUE(address, "%lx", (unsigned long)report.kp->addr);
+REPORT_VALUE(missed, "%lu", report.missed());
+REPORT_VALUE(address, "%lx", report.address());

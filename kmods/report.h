@@ -3,17 +3,24 @@
 #ifndef LAB_REPORT_H
 #define LAB_REPORT_H
 
-#include <linux/kprobes.h>
 #include <linux/moduleparam.h>
 #include <linux/percpu.h>
 #include <linux/sysfs.h>
 
+/* What a hit does: nothing, count itself, or record an event (ring.h). */
+enum handler { HANDLER_NOOP, HANDLER_COUNT, HANDLER_RECORD };
+
 /* Each module's main file defines one of these; report.c serves it. */
 struct report {
-	/* The registration that the address and the misses are read from. */
-	const struct kprobe *kp;
-	/* Sends hits to the counting handler or to the no-op one; touches nothing else. */
-	void (*select_handler)(bool counting);
+	/* Where the probe is: a kprobe's address, a site, a pointer. */
+	unsigned long (*address)(void);
+	/* Hits whose handler the kernel had to leave out. */
+	unsigned long (*missed)(void);
+	/*
+	 * Sends hits to one of the three handlers; touches nothing else. Handlers
+	 * run with preemption off.
+	 */
+	void (*select_handler)(enum handler handler);
 };
 
 extern const struct report report;

@@ -5,7 +5,7 @@
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch begins right after a timer
 //       tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run again.
 //   gtodbench [-e ENTRY] -c CALLS
-//       exactly CALLS calls, neither timed nor repeated: for counting the hits of a probe
+//       exactly CALLS calls, neither timed nor repeated: for counting and checking the hits of a probe
 //   gtodbench [-e ENTRY] -s SECONDS [-r REPEATS]
 //       as in 2005: calls for SECONDS seconds, counts them and prints the average
 //   ENTRY: auto (what a C library takes: sysenter or syscall where there is one), int80, sysenter, syscall
@@ -15,6 +15,7 @@
 //   empty tsc=T ns=N                                              a batch of no calls: what every batch costs
 //   sample I calls=C batches=B tsc=T ns=N disturbed=D             sums over the batches
 //   run I calls=C ns=N average=A                                  with -s; A in whole nanoseconds
+//   called calls=N pid=P tv=0xT tz=0xZ number=NR                  with -c; what every call passed, and to which number
 #include "runtime.h"
 
 enum { CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, RUSAGE_SELF = 0, AT_SYSINFO = 32 };
@@ -120,6 +121,11 @@ static void fail(const char *what, const char *about)
 	print(2, about);
 	print(2, "\n");
 	exit_program(2);
+}
+
+static long number_of(entry_loop *loop)
+{
+	return loop == int80_loop ? GETTIMEOFDAY_INT80 : SYS_gettimeofday;
 }
 
 static entry_loop *choose_entry(const char **name, char **environment)
@@ -252,6 +258,34 @@ static void print_field(const char *name, uint64_t value)
 	print_number(1, value);
 }
 
+static void print_address(const char *name, const void *address)
+{
+	unsigned long value = (unsigned long)address;
+	char digits[2 * sizeof(value) + 1];
+	char *first = digits + sizeof(digits) - 1;
+
+	*first = 0;
+	do {
+		*--first = "0123456789abcdef"[value % 16];
+		value /= 16;
+	} while (value);
+	print(1, name);
+	print(1, "0x");
+	print(1, first);
+}
+
+static void run_calls(entry_loop *loop, long calls)
+{
+	if (loop(calls))
+		fail("gettimeofday failed", "");
+	print_field("called calls=", (uint64_t)calls);
+	print_field(" pid=", (uint64_t)sys0(SYS_getpid));
+	print_address(" tv=", time_value);
+	print_address(" tz=", NULL);
+	print_field(" number=", (uint64_t)number_of(loop));
+	print(1, "\n");
+}
+
 static void run_samples(entry_loop *loop, long calls, long batch, long repeats)
 {
 	long ignored = 0;
@@ -341,10 +375,9 @@ int program(int argc, char **argv, char **environment)
 	print(1, "entry ");
 	print(1, entry);
 	print(1, "\n");
-	if (counted > 0) {
-		if (loop(counted))
-			fail("gettimeofday failed", "");
-	} else if (seconds > 0)
+	if (counted > 0)
+		run_calls(loop, counted);
+	else if (seconds > 0)
 		run_seconds(loop, seconds, repeats);
 	else
 		run_samples(loop, calls, batch < 0 ? calls : batch, repeats);

@@ -11,9 +11,11 @@ from pathlib import Path
 
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.compiler import build_environment, compiler_version
-from orchestrator.artifacts.kernel_config import check_granted, merged, read_config
-from orchestrator.artifacts.kernel_source import UNPACKED_GB, kernel_source
+from orchestrator.artifacts.kernel_config import check_granted, merged
+from orchestrator.artifacts.kernel_source import UNPACKED_GB, kernel_source, sources_of_same_package
+from orchestrator.artifacts.relocation import relocate
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
 from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
@@ -42,7 +44,7 @@ def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``; made when it is not there. Raises BuildError, HostError."""
     assert spec.source is not None
     wanted = merged(spec.fragments)
-    source = kernel_source(workshop, spec.source)
+    source = kernel_source(workshop, spec.source, spec.patches)
     inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": compiler_version()}
     found = workshop.cache.get("kernels", inputs)
     if found is not None:
@@ -50,7 +52,7 @@ def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
     workshop.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
     _check_host(workshop.cache.root)
     return workshop.cache.obtain(
-        "kernels", inputs, spec.name, lambda folder: _build(workshop, spec, source.path / "linux", wanted, folder)
+        "kernels", inputs, spec.name, lambda folder: _build(workshop, spec, source, wanted, folder)
     )
 
 
@@ -69,12 +71,13 @@ def _check_host(cache: Path) -> None:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
 
 
-def _build(workshop: Workshop, spec: KernelSpec, source: Path, wanted: str, folder: Path) -> None:
-    build = folder / "build"
-    similar = _similar(workshop, spec, source)
+def _build(workshop: Workshop, spec: KernelSpec, origin: Artifact, wanted: str, folder: Path) -> None:
+    build, source = folder / "build", origin.path / "linux"
+    similar = _similar(workshop, spec, origin)
     if similar is not None:
         workshop.say(f"building {spec.name} from what {similar.label} left ({BUILD_GB} GB)")
         shutil.copytree(similar.path / "build", build, symlinks=True)
+        relocate(build, origin.path.parent / str(similar.inputs["source"]) / "linux", source)
     else:
         workshop.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
         build.mkdir()
@@ -97,14 +100,15 @@ def _build(workshop: Workshop, spec: KernelSpec, source: Path, wanted: str, fold
         raise _broken(spec, finished)
 
 
-def _similar(workshop: Workshop, spec: KernelSpec, source: Path) -> Artifact | None:
-    """The kernel already built that shares the most configuration, of the same architecture, source and compiler."""
+def _similar(workshop: Workshop, spec: KernelSpec, source: Artifact) -> Artifact | None:
+    """The kernel already built that shares the most configuration, of the same architecture, package and compiler."""
+    sources = sources_of_same_package(workshop, source)
     candidates = [
         artifact
         for artifact in workshop.cache.artifacts()
         if artifact.kind == "kernels"
         and artifact.inputs.get("arch") == spec.arch
-        and artifact.inputs.get("source") == source.parent.name
+        and artifact.inputs.get("source") in sources
         and artifact.inputs.get("compiler") == compiler_version()
     ]
     lines = set(merged(spec.fragments).splitlines())

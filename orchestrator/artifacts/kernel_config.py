@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from orchestrator.errors import BuildError
 from orchestrator.paths import data_dir
@@ -24,11 +23,6 @@ def merged(fragments: Sequence[str]) -> str:
     """The fragments of ``images/kernels`` one after the other; a later one has the last word."""
     folder = data_dir("images") / "kernels"
     return "".join((folder / f"{name}.config").read_text() for name in fragments)
-
-
-def read_config(path: Path) -> dict[str, str]:
-    """The options that are set, as the file writes their values. Raises OSError."""
-    return dict(_SET.findall(path.read_text()))
 
 
 def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:
@@ -66,6 +60,7 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
         "optprobes": "yes" if has("CONFIG_OPTPROBES") else "no",
         "ftrace": "yes" if has("CONFIG_FUNCTION_TRACER") else "no",
         "preemption": preemption,
+        "hook": "yes" if has("CONFIG_LAB_SYSCALL_HOOK") else "no",
         "HZ": config.get("CONFIG_HZ", "?"),
         "SMP": "yes" if has("CONFIG_SMP") else "no",
     }

@@ -1,27 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel's source, unpacked once: all lab kernels are built from the same path, so that they can share objects."""
+"""The kernel's source: as the distribution has it, unpacked once, and copies of it with the lab's own patches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import unpacked_packages
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.errors import HostError
+from orchestrator.errors import BuildError, HostError
+from orchestrator.paths import data_dir
 from orchestrator.process import run
 
 UNPACKED_GB = 1.7
-"""Disk for the package and the unpacked source."""
+"""Disk for the package and the unpacked source; a patched copy shares all files but those that it changes."""
 
+_KIND = "kernel-source"
 _UNPACK_LIMIT = 900.0
 
 
-def kernel_source(workshop: Workshop, package: str) -> Artifact:
-    """The unpacked source of a ``linux-source`` package, in ``linux/``. Raises HostError when it cannot be had."""
+def kernel_source(workshop: Workshop, package: str, patches: Sequence[str] = ()) -> Artifact:
+    """The source of a ``linux-source`` package in ``linux/``, with patches of ``images/patches`` applied in order.
+
+    Raises HostError when it cannot be had, BuildError for a patch that does not apply.
+    """
     archive = unpacked_packages(workshop, package, "x86_64", lambda apt: [apt.show(package, "all")])
 
-    def build(folder: Path) -> None:
+    def unpack(folder: Path) -> None:
         workshop.say(f"unpacking {package} ({UNPACKED_GB} GB)")
         tarball = archive.path / "usr/src" / f"{package}.tar.xz"
         (folder / "linux").mkdir()
@@ -30,4 +36,31 @@ def kernel_source(workshop: Workshop, package: str) -> Artifact:
         if finished.status != 0:
             raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
 
-    return workshop.cache.obtain("kernel-source", {"package": archive.key}, package, build)
+    pristine = workshop.cache.obtain(_KIND, {"package": archive.key}, package, unpack)
+    if not patches:
+        return pristine
+    files = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
+
+    def patch(folder: Path) -> None:
+        # Hard links: times stay, so that make sees what changed, and patch replaces a file instead of writing into it.
+        copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
+        if copied.status != 0:
+            raise HostError(f"cannot copy {pristine.path}", detail=copied.complaint())
+        for name, file in files.items():
+            argv = ["patch", "-d", str(folder / "linux"), "-p1", "--fuzz=0", "--force", "-i", str(file)]
+            applied = run(argv, time_limit=_UNPACK_LIMIT)
+            if applied.status != 0:
+                detail = (applied.stdout + applied.stderr).splitlines()[-20:]
+                raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
+
+    inputs = {"package": archive.key, "patches": {name: file.read_text() for name, file in files.items()}}
+    return workshop.cache.obtain(_KIND, inputs, f"{package} with {', '.join(patches)}", patch)
+
+
+def sources_of_same_package(workshop: Workshop, source: Artifact) -> set[str]:
+    """The keys of all sources, patched or not, that come from the same package as ``source``."""
+    return {
+        artifact.key
+        for artifact in workshop.cache.artifacts()
+        if artifact.kind == _KIND and artifact.inputs.get("package") == source.inputs["package"]
+    }

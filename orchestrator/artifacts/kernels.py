@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +11,17 @@ from pathlib import Path
 
 from orchestrator.artifacts import vmlinux
 from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.kernel_build import built_kernel
-from orchestrator.artifacts.kernel_config import read_config
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.catalog.own_kernel import RELEASE
 from orchestrator.errors import HostError, LabError
+
+_DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
+_IMAGE_KEY_DIGITS = 24
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,52 @@ class Kernel:
     @property
     def drivers_built_in(self) -> bool:
         """Whether a guest needs no modules of the kernel's own to be talked to."""
-        return self.config.get("CONFIG_VIRTIO_PCI") == "y" and self.config.get("CONFIG_VIRTIO_CONSOLE") == "y"
+        return all(self.config.get(option) == "y" for option in _DRIVERS)
+
+    @property
+    def smp(self) -> bool:
+        """Whether it is made for several CPUs."""
+        return self.config.get("CONFIG_SMP") == "y"
 
 
 def ready_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
-    """The kernel of ``spec``: fetched or built when it is not in the cache. Raises HostError, BuildError."""
-    return _debian_kernel(workshop, spec) if spec.packages is not None else _lab_kernel(workshop, spec)
+    """The kernel of ``spec``: fetched or built when it is not in the cache, or the user's own as it is.
+
+    Raises HostError, BuildError.
+    """
+    if spec.packages is not None:
+        return _debian_kernel(workshop, spec)
+    return _own_kernel(spec) if spec.tree is not None else _lab_kernel(workshop, spec)
+
+
+def _own_kernel(spec: KernelSpec) -> Kernel:
+    """The kernel of a user's build tree, which may change from one run to the next: its key is its content."""
+    assert spec.tree is not None
+    assert spec.image is not None
+    try:
+        config = read_config(spec.tree / ".config")
+        release = (spec.tree / RELEASE).read_text().strip()
+        with spec.image.open("rb") as file:
+            image = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise HostError(f"the kernel in {spec.tree} cannot be read: {error.strerror}") from None
+    lacking = [option for option in _DRIVERS if config.get(option) != "y"]
+    if lacking:
+        raise HostError(
+            f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m",
+            hint="scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again",
+        )
+    return Kernel(
+        spec=spec,
+        release=release,
+        key=digest({"image": image, "config": config})[:_IMAGE_KEY_DIGITS],
+        image=spec.image,
+        modules=spec.tree / "no-drivers",  # all that a guest needs is built in
+        headers=spec.tree,
+        headers_makefile=spec.tree / "Makefile",
+        packages={},
+        config=config,
+    )
 
 
 def _lab_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:

@@ -14,12 +14,13 @@ Entry = Literal["auto", "int80", "sysenter", "syscall"]
 
 
 class BenchmarkSpec(Fact):
-    """A benchmark: the ways into the kernel it knows, and the probed symbol by architecture and entry."""
+    """A benchmark: the ways into the kernel it knows, and the probed symbol and the system call's number for each."""
 
     name: str
     title: str
     entries: list[Entry]
     symbols: dict[Arch, dict[Entry, str]]
+    numbers: dict[Arch, dict[Entry, int]]
 
 
 @lru_cache(maxsize=1)

@@ -5,14 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field
 
 from orchestrator.catalog.cpus import CpuModel
-from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.own_kernel import describe, is_path
+from orchestrator.catalog.spelling import unknown
+from orchestrator.errors import ConfigError
 
 Arch = Literal["i386", "x86_64"]
+
+_PLAIN = "plain"
 
 
 class DebianPackages(Fact):
@@ -23,8 +30,10 @@ class DebianPackages(Fact):
 
 
 class KernelSpec(Fact):
-    """A kernel: Debian's, by its ``packages``, or one built from the ``source`` package, configured by ``fragments``.
+    """A kernel: Debian's, built from source, or a user's own.
 
+    Debian's has ``packages``. One from source is the ``source`` package changed by ``patches`` and configured by
+    ``fragments``. A user's own has a build ``tree`` and an ``image``.
     ``entry_offset`` is in bytes from a function's symbol to its first instruction after the ftrace nop.
     """
 
@@ -34,6 +43,9 @@ class KernelSpec(Fact):
     packages: DebianPackages | None = None
     source: str | None = None
     fragments: list[str] = Field(default_factory=list)
+    patches: list[str] = Field(default_factory=list)
+    tree: Path | None = None
+    image: Path | None = None
     needs_pae: bool = False
     entry_offset: int
 
@@ -45,7 +57,11 @@ class KernelSpec(Fact):
     @property
     def origin(self) -> str:
         """Where it comes from, for people."""
-        return self.packages.image if self.packages is not None else f"built from {self.source}"
+        if self.packages is not None:
+            return self.packages.image
+        if self.source is not None:
+            return " + ".join([f"built from {self.source}", *(f"{patch}.patch" for patch in self.patches)])
+        return str(self.image)
 
     def objection(self, cpu: CpuModel) -> str | None:
         """Return the sentence that says why this kernel cannot boot on ``cpu``, or None when it can."""
@@ -56,7 +72,57 @@ class KernelSpec(Fact):
         return None
 
 
+class _Base(Fact):
+    title: str
+    arch: Arch
+    fragments: list[str]
+    needs_pae: bool = False
+
+
+class _Variant(Fact):
+    title: str
+    fragments: list[str]
+    patches: list[str] = Field(default_factory=list)
+    entry_offset: int
+
+
+class _Catalogue(Fact):
+    debian: dict[str, dict[str, object]]
+    source: str
+    bases: dict[str, _Base]
+    variants: dict[str, _Variant]
+
+
 @lru_cache(maxsize=1)
 def kernels() -> Mapping[str, KernelSpec]:
-    """Return the kernels by name."""
-    return named(KernelSpec, read("kernels.yaml"))
+    """Return the catalogue's kernels by name: Debian's, then every base of the lab's own in every variant."""
+    catalogue = _Catalogue.model_validate(read("kernels.yaml"))
+    found = [KernelSpec.model_validate({"name": name, **fields}) for name, fields in catalogue.debian.items()]
+    for base_name, base in catalogue.bases.items():
+        for variant_name, variant in catalogue.variants.items():
+            found.append(
+                KernelSpec(
+                    name=base_name if variant_name == _PLAIN else f"{base_name}-{variant_name}",
+                    title=f"{base.title}, {variant.title}",
+                    arch=base.arch,
+                    source=catalogue.source,
+                    fragments=[*base.fragments, *variant.fragments],
+                    patches=variant.patches,
+                    needs_pae=base.needs_pae,
+                    entry_offset=variant.entry_offset,
+                )
+            )
+    return MappingProxyType({spec.name: spec for spec in found})
+
+
+def kernel(name: str) -> KernelSpec:
+    """Return the catalogue's kernel ``name``, or the user's own where it is a path (with a slash in it).
+
+    Raises ConfigError, with the nearest name, or with what is missing at the path.
+    """
+    if is_path(name):
+        return KernelSpec.model_validate(describe(name))
+    spec = kernels().get(name)
+    if spec is None:
+        raise ConfigError(f"{unknown('kernel', name, kernels())}, or the path of a build tree")
+    return spec

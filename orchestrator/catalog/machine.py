@@ -21,6 +21,7 @@ class MachineFacts(Fact):
     type: str
     options: list[str]
     kernel_parameters: list[str]
+    smp_kernel_on_one_cpu: list[str]
     standard: Settings
     quick: Settings
     instructions: Settings

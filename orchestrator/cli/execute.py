@@ -46,18 +46,18 @@ def execute(
     offline: options.Offline = False,
 ) -> None:
     """Boot a guest, run a command in it, print its output as it comes, and exit with its status."""
-    from orchestrator.artifacts.initramfs import initramfs
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.cpus import cpu as cpu_model
     from orchestrator.catalog.cpus import cpus
+    from orchestrator.catalog.kernels import kernel as kernel_spec
     from orchestrator.catalog.spelling import unknown
-    from orchestrator.cli.workshop import kernel_named, open_workshop
+    from orchestrator.cli.workshop import open_workshop
     from orchestrator.errors import UsageError
+    from orchestrator.experiment.machines import machine_for
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.guest.guest import Guest
-    from orchestrator.guest.machine import Machine
 
-    spec = kernel_named(kernel)
+    spec = kernel_spec(kernel)
     name = cpu or ("xeon-e5410" if spec.needs_long_mode else "pentium4")
     if name not in cpus() and name not in qemu_cpu_names():
         raise UsageError(unknown("CPU", name, cpus()))
@@ -70,15 +70,7 @@ def execute(
     timing = _timing(accel, smp)
     workshop = open_workshop(offline=offline)
     built = ready_kernel(workshop, spec)
-    machine = Machine(
-        cpu=cpu_model(name),
-        kernel=built.image,
-        initramfs=initramfs(workshop, built),
-        smp=smp,
-        memory_mib=memory,
-        timing=timing,
-        drivers_built_in=built.drivers_built_in,
-    )
+    machine = machine_for(workshop, built, cpu_model(name), smp=smp, memory_mib=memory, timing=timing)
     with _logs(console) as directory, Guest(machine, directory) as guest:
         for path in module or []:
             _load(guest, path)

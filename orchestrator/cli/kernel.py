@@ -22,9 +22,10 @@ def build(
 ) -> None:
     """Build kernels from source (or fetch Debian's), and print where each one's image is."""
     from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.cli.workshop import kernel_named, open_workshop
+    from orchestrator.catalog.kernels import kernel
+    from orchestrator.cli.workshop import open_workshop
 
-    specs = [kernel_named(name) for name in names]
+    specs = [kernel(name) for name in names]
     workshop = open_workshop(offline=offline)
     for spec in specs:
         typer.echo(ready_kernel(workshop, spec).image)

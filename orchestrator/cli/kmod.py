@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=True)
 
-Template = Annotated[str, typer.Argument(help="kprobe, jprobe or djprobe.")]
+Template = Annotated[str, typer.Argument(help="A module of kmods/modules.yaml, such as kprobe or djprobe.")]
 
 
 @app.command("render")
@@ -31,9 +31,9 @@ def render(
     out: options.OutputFolder = None,
 ) -> None:
     """Render a module's template to C. Prints its main file, or writes all its files into a folder."""
-    from orchestrator.cli.workshop import kernel_named
+    from orchestrator.catalog.kernels import kernel as kernel_spec
 
-    source = _source(template, kernel_named(kernel), symbol, offset)
+    source = _source(template, kernel_spec(kernel), symbol, offset)
     if out is None:
         typer.echo(source.files[f"{source.name}_main.c"], nl=False)
         return
@@ -58,10 +58,11 @@ def build(
 
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.artifacts.modules import build_modules
-    from orchestrator.cli.workshop import kernel_named, open_workshop
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+    from orchestrator.cli.workshop import open_workshop
     from orchestrator.errors import BuildError
 
-    spec = kernel_named(kernel)
+    spec = kernel_spec(kernel)
     source = _source(template, spec, symbol, offset)
     workshop = open_workshop(offline=offline)
     (module,) = build_modules(workshop, ready_kernel(workshop, spec), [source])
@@ -78,10 +79,12 @@ def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | N
     from orchestrator.artifacts.modules import render as render_module
     from orchestrator.catalog.benchmarks import benchmarks
 
+    benchmark = benchmarks()["gtodbench"]
     return render_module(
         template,
         {
-            "symbol": symbol or benchmarks()["gtodbench"].symbols[spec.arch]["auto"],
+            "symbol": symbol or benchmark.symbols[spec.arch]["auto"],
             "offset": spec.entry_offset if offset is None else offset,
+            "number": benchmark.numbers[spec.arch]["auto"],
         },
     )

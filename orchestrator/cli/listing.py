@@ -47,8 +47,8 @@ def _kernels() -> tuple[list[str], Iterable[list[str]]]:
 def _probes() -> tuple[list[str], Iterable[list[str]]]:
     from orchestrator.catalog.probes import probes
 
-    return ["name", "probe", "mechanism", "handlers"], (
-        [p.name, p.title, p.mechanism, ", ".join(p.handlers)] for p in probes().values()
+    return ["name", "probe", "mechanism", "int3 a hit"], (
+        [p.name, p.title, p.mechanism, str(p.int3_per_hit)] for p in probes().values()
     )
 
 

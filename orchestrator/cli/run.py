@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,20 +17,33 @@ from orchestrator.cli.failures import expected_failures
 if TYPE_CHECKING:
     from orchestrator.artifacts.workshop import Workshop
     from orchestrator.experiment.plan import Plan
-    from orchestrator.experiment.schema import Experiment
+    from orchestrator.experiment.runner import Runner
+    from orchestrator.experiment.schema import AnyExperiment
+    from orchestrator.results.contract import RunRecord
     from orchestrator.results.store import RunEntry, Store
+
+_MOST_JOBS = 64
 
 
 @expected_failures
 def run(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment file.")],
+    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="Experiment files.")],
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value: machines.0.cpu=athlon.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="Only these cells: probe=djprobe, or a name or pattern.")
+        list[str] | None,
+        typer.Option(metavar="FILTER", help="Only these cells: list12, probe=djprobe, or another name or pattern."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run's directory.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The run's directory; of several files, a folder for theirs.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, max=_MOST_JOBS, metavar="N", help="Guests side by side.")
+    ] = 1,
+    events: Annotated[
+        bool, typer.Option("--events", help="Keep what recording handlers wrote, as CSV in the run's directory.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
     ] = False,
@@ -38,9 +52,7 @@ def run(
     ] = False,
     offline: options.Offline = False,
 ) -> None:
-    """Run an experiment and print its tables. Exits with 1 when a cell failed."""
-    from rich.console import Console
-
+    """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.workshop import Workshop
     from orchestrator.cli.progress import watcher
@@ -50,27 +62,70 @@ def run(
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir, lab_dir
-    from orchestrator.report.table import print_table
     from orchestrator.results.store import Store
 
-    experiment = load_experiment(config, overrides or [], qemu_cpu_names)
-    planned = select(plan(experiment), only or [])
+    # What is wrong with any of the files is said before the first one runs.
+    experiments = [load_experiment(config, overrides or [], qemu_cpu_names) for config in configs]
+    _check_names(configs, experiments)
+    plans = [select(plan(experiment), only or []) for experiment in experiments]
     if dry_run:
-        _print_plan(planned, Workshop(Cache(cache_dir()), offline=True))
+        for planned in plans:
+            _print_plan(planned, Workshop(Cache(cache_dir()), offline=True))
         return
-    with watcher(sys.stderr) as watching, Store.open(lab_dir()) as store:
-        runner = Runner(Workshop(Cache(cache_dir()), offline, watching.say), store, watching)
-        if resume:
-            entry = runner.resume(_unfinished(store, experiment, out), planned)
-        else:
-            entry = runner.run(experiment, planned, out)
-        record = store.load_run(entry.id)
+    valid = True
+    for experiment, planned in zip(experiments, plans, strict=True):
+        directory = out / experiment.name if out is not None and len(experiments) > 1 else out
+        with watcher(sys.stderr) as watching, Store.open(lab_dir()) as store:
+            workshop = Workshop(Cache(cache_dir()), offline, watching.say)
+            runner = Runner(workshop, store, watching, jobs, events)
+            entry = _run_one(runner, experiment, planned, directory, resume=resume)
+            record = store.load_run(entry.id)
+        _show(record, entry, charts=experiment.charts)
+        valid = all_ok(record) and valid
+    raise typer.Exit(0 if valid else 1)
+
+
+def _check_names(configs: Sequence[Path], experiments: Sequence[AnyExperiment]) -> None:
+    """Results of two experiments of one name would be taken for each other."""
+    from orchestrator.errors import UsageError
+
+    first: dict[str, Path] = {}
+    for config, experiment in zip(configs, experiments, strict=True):
+        other = first.setdefault(experiment.name, config)
+        if other is not config:
+            raise UsageError(f"{other} and {config} are both named '{experiment.name}'", hint="run them one at a time")
+
+
+def _run_one(
+    runner: Runner, experiment: AnyExperiment, planned: Plan, directory: Path | None, *, resume: bool
+) -> RunEntry:
+    if resume:
+        return runner.resume(_unfinished(runner.store, experiment, directory), planned)
+    return runner.run(experiment, planned, directory)
+
+
+def _show(record: RunRecord, entry: RunEntry, *, charts: bool) -> None:
+    from rich.console import Console
+
+    from orchestrator.errors import HostError
+    from orchestrator.report.table import print_table
+
     print_table(record, Console())
+    sys.stdout.flush()
     print(f"\nrun {entry.id}: {entry.directory}", file=sys.stderr)
-    raise typer.Exit(0 if all_ok(record) else 1)
+    if not charts:
+        return
+    from orchestrator.report.charts import draw_charts
+
+    try:
+        drawn = draw_charts(record, entry.directory)
+    except HostError as error:  # the numbers are there all the same
+        print(f"no charts: {error}", file=sys.stderr)
+    else:
+        print(f"{len(drawn)} charts: {entry.directory / 'charts'}", file=sys.stderr)
 
 
-def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
+def _unfinished(store: Store, experiment: AnyExperiment, directory: Path | None) -> RunEntry:
     from orchestrator.errors import UsageError
     from orchestrator.experiment.runner import check_resumable
 
@@ -91,23 +146,26 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
 
 def _print_plan(planned: Plan, workshop: Workshop) -> None:
     """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
-    from orchestrator.artifacts.initramfs import initramfs
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.cpus import cpu
-    from orchestrator.catalog.kernels import kernels
+    from orchestrator.catalog.kernels import kernel
     from orchestrator.errors import HostError
-    from orchestrator.guest.machine import Machine, Wiring, qemu_command
+    from orchestrator.experiment.machines import machine_for
+    from orchestrator.guest.machine import Machine, Timing, Wiring, qemu_command
 
     for boot in planned.boots:
+        spec = kernel(boot.kernel)
+        timing: Timing = "instructions" if boot.clock == "instructions" else "tcg"
         try:
-            kernel = ready_kernel(workshop, kernels()[boot.kernel])
-            image, root, built_in = kernel.image, initramfs(workshop, kernel), kernel.drivers_built_in
+            built = ready_kernel(workshop, spec)
+            machine = machine_for(
+                workshop, built, cpu(boot.cpu), smp=boot.smp, memory_mib=boot.memory_mib, timing=timing
+            )
         except HostError:
-            image, root = (Path(f"({what} of {boot.kernel}, not fetched yet)") for what in ("kernel", "initramfs"))
-            built_in = kernels()[boot.kernel].packages is None
-        machine = Machine(cpu(boot.cpu), image, root, boot.smp, boot.memory_mib, drivers_built_in=built_in)
+            image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))
+            machine = Machine(cpu(boot.cpu), image, root, boot.smp, boot.memory_mib, timing)
         wiring = Wiring("(a socket)", "(a socket)", "(the run's directory)/console")
-        typer.echo(f"# boot: {boot.cpu}, {boot.kernel}, clock {boot.clock}")
+        typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))
         for cell in boot.cells:
             typer.echo(f"  {cell.id}  {cell.benchmark}: {cell.repeats} x {cell.calls} calls, entry {cell.entry}")

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ CLOCKSOURCE = "tsc"
 """The only one measured on: the others are devices, read at a cost of their own."""
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CPUS = "/sys/devices/system/cpu"
 _SETTLING_LIMIT = 20.0
 """Host seconds. The kernel refines the TSC's frequency for one second of its own time before it settles on it."""
 
@@ -33,10 +35,16 @@ class Bench:
 
 
 @contextmanager
-def bench(supplies: Supplies, directory: Path, name: str) -> Iterator[Bench]:
-    """Boot a guest to measure in; it is killed at the end. Raises GuestError, or EvidenceError for a wrong guest."""
-    with Guest(supplies.machine, directory, name) as guest:
+def bench(supplies: Supplies, directory: Path, name: str, watch: Callable[[Guest], None]) -> Iterator[Bench]:
+    """Boot a guest to measure in; it is killed at the end. ``watch`` hears of it before it runs.
+
+    Raises GuestError, or EvidenceError for a wrong guest.
+    """
+    guest = Guest(supplies.machine, directory, name)
+    watch(guest)
+    with guest:
         _check_identity(guest, supplies.machine.cpu)
+        _check_topology(guest, supplies.machine.smp)
         _wait_for_clocksource(guest)
         yield Bench(guest, supplies, Symbols.of(guest))
 
@@ -59,6 +67,22 @@ def _check_identity(guest: Guest, cpu: CpuModel) -> None:
     ]
     if wrong:
         raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
+
+
+def _check_topology(guest: Guest, smp: int) -> None:
+    """All CPUs are up; an even number of Intel's are pairs of Hyper-Threading siblings, as QEMU was told."""
+    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    up = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
+    if up != smp:
+        raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")
+    if smp % 2 or "GenuineIntel" not in text:
+        return
+    siblings = [guest.get(f"{_CPUS}/cpu{number}/topology/thread_siblings_list").strip() for number in range(smp)]
+    if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
+        said = [
+            f"cpu{number}: siblings {pair.decode('ascii', errors='replace')}" for number, pair in enumerate(siblings)
+        ]
+        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=said)
 
 
 def _wait_for_clocksource(guest: Guest) -> None:

@@ -4,144 +4,192 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks import gtodbench
 from orchestrator.benchmarks.gtodbench import Measurement
-from orchestrator.catalog.probes import BASELINE, ProbeKind, probes
-from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.probes import ProbeKind, probes
 from orchestrator.errors import BuildError, EvidenceError, GuestHang
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
+from orchestrator.experiment.figures import Figures, exact_baseline, exact_figures, wall_figures
+from orchestrator.experiment.outcome import identity, reference, without_number
 from orchestrator.experiment.plan import Cell
+from orchestrator.experiment.proof import COUNTED_CALLS, Proof, count_hits
 from orchestrator.experiment.supplies import Target
-from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment, attached
-from orchestrator.probes.evidence import Observation, check_same, check_taint, check_traps, check_untouched, observe
+from orchestrator.probes.evidence import Observation, check_same, check_taint, check_untouched, observe
 from orchestrator.probes.point import ProbePoint, find_point
-from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, Status
-from orchestrator.results.statistics import mean
-
-COUNTED_CALLS = 1000
-"""Calls of the counting pass; every one must be a hit."""
+from orchestrator.results.contract import CellRecord, Evidence
 
 
 @dataclass(frozen=True)
-class _Proof:
-    """What was seen at the probe point while it counted and was timed."""
+class _Armed:
+    """A probe in place, and how it was seen to be."""
 
+    attachment: Attachment
     seen: Observation
-    hits: int
-    int3: int
     detour: str | None
 
 
-def measure_cell(bench: Bench, cell: Cell, baseline: float | None) -> CellRecord:
-    """Measure a cell and prove it. ``baseline`` is the cost without a probe, if it is known already.
+@dataclass(frozen=True)
+class _Work:
+    """A cell under way: where, what, and until when (host's monotonic seconds)."""
 
+    bench: Bench
+    cell: Cell
+    target: Target
+    kind: ProbeKind
+    point: ProbePoint
+    deadline: float
+
+    def left(self) -> float:
+        """Seconds left. Raises GuestHang when there are none."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise GuestHang(
+                f"the cell's time limit of {self.cell.time_limit} s is over", hint="raise it: --set time_limit=..."
+            )
+        return left
+
+
+def measure_cell(bench: Bench, cell: Cell, baseline: float | None, events: Path | None = None) -> CellRecord:
+    """Measure a cell and prove it. ``baseline`` is the exact cost without a probe, if it is known already.
+
+    What a recording handler wrote goes to the file ``events``, if one is given.
     Raises EvidenceError when a proof fails, BuildError when the cell's module did not build, GuestError when the guest
     is in trouble; NoSuchEntryError when CPU or kernel have not the entry asked for.
     """
     target = bench.supplies.targets[cell.id]
     if isinstance(target, str):
-        return without_number(cell, "unsupported", target)
+        return without_number(bench.supplies, cell, "unsupported", target)
     if isinstance(target.module, BuildError):
         raise target.module
     mark = bench.guest.console.length()
-    deadline = time.monotonic() + cell.time_limit
-    point = find_point(bench.guest, bench.symbols, target.symbol, target.offset)
-    kind = probes()[cell.probe]
-    if target.module is None:
-        measured = _timed(bench, cell, deadline)
-        proof = _Proof(observe(bench.guest, point), 0, 0, None)
-        check_untouched(point, proof.seen, "after the timed calls")
-    else:
-        measured, proof = _with_probe(bench, cell, kind, target.module, point, deadline)
-    bench.guest.check_console(mark)
-    return _record(bench, cell, target, point, measured, proof, baseline)
-
-
-def _with_probe(
-    bench: Bench, cell: Cell, kind: ProbeKind, module: Module, point: ProbePoint, deadline: float
-) -> tuple[Measurement, _Proof]:
-    with attached(bench.guest, kind, module, point) as attachment:
-        armed = attachment.wait_until_armed()
-        detour = attachment.detour(armed)
-        try:
-            measured = _timed(bench, cell, deadline)
-        except EvidenceError:
-            # Samples differ when the probe does, and then that is the news.
-            check_same(armed, observe(bench.guest, point), point, "while the calls were timed")
-            raise
-        check_same(armed, observe(bench.guest, point), point, "while the calls were timed")
-        hits, traps = _counted(bench, cell, attachment, deadline)
-        check_same(armed, observe(bench.guest, point), point, "while the hits were counted")
-        check_traps(kind, hits, traps)
-    return measured, _Proof(armed, hits, traps, detour)
-
-
-def _timed(bench: Bench, cell: Cell, deadline: float) -> Measurement:
-    measured = gtodbench.measure(
-        bench.guest,
-        entry=cell.entry,
-        calls=cell.calls,
-        repeats=cell.repeats,
-        ticks_per_second=int(bench.supplies.kernel.config["CONFIG_HZ"]),
-        time_limit=_left(cell, deadline),
+    work = _Work(
+        bench=bench,
+        cell=cell,
+        target=target,
+        kind=probes()[cell.probe],
+        point=find_point(bench.guest, bench.symbols, target.symbol, target.offset),
+        deadline=time.monotonic() + cell.time_limit,
     )
-    clocksource = read_clocksource(bench.guest)
+    figures, proof = _exact(work, baseline, events) if cell.clock == "instructions" else _wall(work, events)
+    bench.guest.check_console(mark)
+    return _record(work, figures, proof)
+
+
+def _exact(work: _Work, baseline: float | None, events: Path | None) -> tuple[Figures, Proof]:
+    if work.target.module is None:
+        measured = _timed(work)
+        return exact_baseline(measured), _untouched(work, measured.calls)
+    with _armed(work) as armed:
+        measured = _timed_between(work, armed)
+        proof = _proved(work, armed, events)
+    return exact_figures(measured, baseline), proof
+
+
+def _wall(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
+    """Samples with the probe and without it in turn, so that what changes on the host falls on both."""
+    rounds = range(work.cell.repeats)
+    if work.target.module is None:
+        plain = [_timed(work) for _ in rounds]
+        return wall_figures(plain, []), _untouched(work, plain[0].calls)
+    plain, probed = [_timed(work)], []
+    for number in rounds:
+        with _armed(work) as armed:
+            probed.append(_timed_between(work, armed))
+            if number == 0:
+                proof = _proved(work, armed, events)
+        plain.append(_timed(work))
+    return wall_figures(plain, probed), proof
+
+
+@contextmanager
+def _armed(work: _Work) -> Iterator[_Armed]:
+    assert work.target.module is not None
+    assert not isinstance(work.target.module, BuildError)
+    with attached(work.bench.guest, work.kind, work.target.module, work.point) as attachment:
+        if work.cell.handler != "noop":
+            attachment.handle(work.cell.handler)
+        seen = attachment.wait_until_armed()
+        yield _Armed(attachment, seen, attachment.detour(seen))
+
+
+def _timed_between(work: _Work, armed: _Armed) -> Measurement:
+    """The timed calls, and the probe the same before and after them."""
+    try:
+        measured = _timed(work)
+    except EvidenceError:
+        # Samples differ when the probe does, and then that is the news.
+        _check_same(work, armed, "while the calls were timed")
+        raise
+    _check_same(work, armed, "while the calls were timed")
+    return measured
+
+
+def _check_same(work: _Work, armed: _Armed, when: str) -> None:
+    check_same(work.kind, armed.seen, armed.attachment.observe(), armed.attachment.point, when)
+
+
+def _timed(work: _Work) -> Measurement:
+    cell, guest = work.cell, work.bench.guest
+    ticks = int(work.bench.supplies.kernel.config["CONFIG_HZ"])
+    if cell.clock == "instructions":
+        measured = gtodbench.measure_exact(
+            guest,
+            entry=cell.entry,
+            calls=cell.calls,
+            repeats=cell.repeats,
+            ticks_per_second=ticks,
+            time_limit=work.left(),
+        )
+    else:
+        measured = gtodbench.measure_wall(
+            guest, entry=cell.entry, calls=cell.calls, ticks_per_second=ticks, time_limit=work.left()
+        )
+    clocksource = read_clocksource(guest)
     if clocksource != CLOCKSOURCE:
         raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
     return measured
 
 
-def _counted(bench: Bench, cell: Cell, attachment: Attachment, deadline: float) -> tuple[int, int]:
-    """The counting pass: the same registration, with the counting handler in place of the no-op one.
-
-    Returns the handler's count and QEMU's count of breakpoint traps.
-    """
-    attachment.count(on=True)
-    with bench.guest.counted_interrupts() as interrupts:
-        gtodbench.call(bench.guest, entry=cell.entry, calls=COUNTED_CALLS, time_limit=_left(cell, deadline))
-    hits = attachment.hits()
-    attachment.count(on=False)
-    if hits != COUNTED_CALLS:
-        raise EvidenceError(f"{COUNTED_CALLS} calls were made and the probe's handler ran {hits} times")
-    return hits, interrupts[INT3]
-
-
-def without_number(cell: Cell, status: Status, reason: str) -> CellRecord:
-    """The outcome of a cell that has no number, with the reason."""
-    return CellRecord(**_identity(cell), status=status, reason=reason)
+def _proved(work: _Work, armed: _Armed, events: Path | None) -> Proof:
+    counted = count_hits(work.bench, work.cell, work.kind, armed.attachment, events, work.left())
+    _check_same(work, armed, "while the hits were counted")
+    return Proof(
+        point=armed.attachment.point,
+        seen=armed.seen,
+        calls=COUNTED_CALLS,
+        hits=counted.hits,
+        int3=counted.int3,
+        recorded=counted.recorded,
+        detour=armed.detour,
+        memory=armed.attachment.memory(),
+    )
 
 
-def _record(
-    bench: Bench,
-    cell: Cell,
-    target: Target,
-    point: ProbePoint,
-    measured: Measurement,
-    proof: _Proof,
-    baseline: float | None,
-) -> CellRecord:
-    taint = int(bench.guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
+def _untouched(work: _Work, calls: int) -> Proof:
+    seen = observe(work.bench.guest, work.point)
+    check_untouched(work.point, seen, "after the timed calls")
+    return Proof(work.point, seen, calls)
+
+
+def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
+    guest, cell, point = work.bench.guest, work.cell, proof.point
+    taint = int(guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
     check_taint(taint)
-    value = mean(measured.samples)
-    overhead = 0.0 if cell.probe == BASELINE else None if baseline is None else value - baseline
-    if overhead is not None and overhead <= 0 and cell.probe != BASELINE:
-        # Hits are counted in a pass of their own; on the exact clock a probe that was hit in the timed one shows there.
-        raise EvidenceError(
-            f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
-        )
     try:
         evidence = Evidence(
-            mechanism=probes()[cell.probe].mechanism,
+            mechanism=work.kind.mechanism,
             probe_bytes=proof.seen.live.hex(),
             hits=proof.hits,
             int3=proof.int3,
-            calls=COUNTED_CALLS if target.module is not None else measured.calls,
+            calls=proof.calls,
             restored=True,
             clocksource=CLOCKSOURCE,
             original_bytes=point.original.hex(),
@@ -149,57 +197,37 @@ def _record(
             symbol=point.name,
             flag=proof.seen.flags or "",
             detour=proof.detour,
+            recorded=proof.recorded,
             taint=taint,
-            batches=measured.batches,
-            disturbed=measured.disturbed,
+            batches=figures.batches,
+            disturbed=figures.disturbed,
         )
         return CellRecord(
-            **_identity(cell),
+            **identity(work.bench.supplies, cell),
             status="ok",
-            samples=measured.samples,
-            value=value,
-            overhead=overhead,
-            interval=None if overhead is None else (overhead, overhead),
-            parameters={
-                "kernel_release": bench.supplies.kernel.release,
-                "entry": measured.entry,
-                "calls": measured.calls,
-                "point": point.name,
-            },
+            notes=(*work.target.notes, *figures.notes),
+            samples=figures.samples,
+            value=figures.value,
+            overhead=figures.overhead,
+            interval=figures.interval,
+            verdict=figures.verdict,
+            parameters=_parameters(work, figures, proof),
             evidence=evidence,
-            reference=_reference(cell),
+            reference=reference(cell),
         )
     except ValidationError as error:
         raise EvidenceError("what the guest reported makes no valid result", detail=str(error).splitlines()) from None
 
 
-def _identity(cell: Cell) -> dict[str, object]:
-    return {
-        "id": cell.id,
-        "cpu": cell.cpu,
-        "smp": cell.smp,
-        "kernel": cell.kernel,
-        "probe": cell.probe,
-        "handler": cell.handler,
-        "benchmark": cell.benchmark,
-        "metric": "cost per call",
-        "clock": cell.clock,
-        "unit": "instructions",
+def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | int]:
+    """What else tells the cell from others, and what a report may want to say of it. Bytes where memory is told."""
+    told: dict[str, str | int] = {
+        "kernel_release": work.bench.supplies.kernel.release,
+        "entry": figures.entry,
+        "calls": figures.calls,
+        "point": proof.point.name,
+        "accelerator": "kvm" if work.bench.supplies.machine.timing == "kvm" else "tcg",
     }
-
-
-def _reference(cell: Cell) -> ReferenceValue | None:
-    column = probes()[cell.probe].column
-    if cell.reference is None or column is None:
-        return None
-    table = reference_table(cell.reference)
-    if column not in table.samples:
-        return None
-    return ReferenceValue(table=table.id, value=table.average(column), overhead=table.overhead(column), unit=table.unit)
-
-
-def _left(cell: Cell, deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise GuestHang(f"the cell's time limit of {cell.time_limit} s is over", hint="raise it: --set time_limit=...")
-    return left
+    if proof.memory is not None:
+        told["probe_bytes_plain"], told["probe_bytes_extra"] = proof.memory
+    return told

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 from orchestrator.catalog.benchmarks import Entry
-from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.schema import DEFAULT_MEMORY, Clock, Experiment, Machine
+from orchestrator.experiment.matrix import DEFAULT_MEMORY, Machine, Matrix
+from orchestrator.experiment.schema import AnyExperiment
+from orchestrator.results.contract import Clock
 
 MAX_CELLS = 10_000
 
@@ -18,16 +22,18 @@ MAX_CELLS = 10_000
 class Cell:
     """One combination to measure: everything that a number depends on, and the table to print beside it.
 
-    ``memory_mib`` is in MiB, ``time_limit`` in seconds of the host's time, ``reference`` a published table's id.
+    ``kernel`` is a catalogue's name or an absolute path, ``memory_mib`` in MiB, ``time_limit`` in seconds of the host's
+    time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but one).
     """
 
     id: str
+    table: str | None
     cpu: str
     smp: int
     memory_mib: int
     kernel: str
     probe: str
-    handler: str
+    handler: Handler
     benchmark: str
     calls: int
     repeats: int
@@ -39,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Boot:
-    """A guest to boot once, and the cells measured in it; of each handler's cells the baseline comes first."""
+    """A guest to boot once, and the cells measured in it: of each table and handler the baseline first."""
 
     cpu: str
     smp: int
@@ -62,53 +68,72 @@ class Plan:
         return tuple(cell for boot in self.boots for cell in boot.cells)
 
 
-def plan(experiment: Experiment) -> Plan:
-    """Return the experiment's matrix as a plan.
+def plan(experiment: AnyExperiment) -> Plan:
+    """Return the experiment's tables as a plan; tables that want the same machine and kernel share its boot.
 
     A baseline is added where the file has none: an overhead is measured against one of the same boot.
-    Raises ConfigError for more than MAX_CELLS cells.
+    Raises ConfigError for more than MAX_CELLS cells, and for two kernels of one name.
     """
-    probes = (BASELINE, *(probe for probe in experiment.probes if probe != BASELINE))
-    cells = len(experiment.machines) * len(experiment.kernels) * len(experiment.handlers) * len(probes)
-    if cells > MAX_CELLS:
+    count = sum(_most_cells(matrix) for _, matrix in experiment.matrices)
+    if count > MAX_CELLS:
         raise ConfigError(
-            f"experiment '{experiment.name}' has {cells} cells, baselines included; at most {MAX_CELLS} are allowed",
+            f"experiment '{experiment.name}' has {count} cells, baselines included; at most {MAX_CELLS} are allowed",
             hint="split it into several files",
         )
-    boots = tuple(
-        Boot(
-            cpu=machine.cpu,
-            smp=machine.smp,
-            memory_mib=machine.memory_mib,
-            kernel=kernel,
-            clock=experiment.clock,
-            cells=tuple(
-                _cell(experiment, machine, kernel, probe, handler)
-                for handler, probe in product(experiment.handlers, probes)
-            ),
+    boots: dict[tuple[object, ...], list[Cell]] = {}
+    for name, matrix in experiment.matrices:
+        for cell in _cells(name, matrix):
+            boots.setdefault((cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock), []).append(cell)
+    planned = Plan(experiment.name, tuple(_boot(cells) for cells in boots.values()))
+    ids = {cell.id for cell in planned.cells}
+    if len(ids) != len(planned.cells):
+        raise ConfigError(
+            f"experiment '{experiment.name}' names one kernel in two ways",
+            hint="name each build tree once, by its folder or by its image",
         )
-        for machine, kernel in product(experiment.machines, experiment.kernels)
-    )
-    return Plan(experiment.name, boots)
+    return planned
 
 
-def _cell(experiment: Experiment, machine: Machine, kernel: str, probe: str, handler: str) -> Cell:
+def _most_cells(matrix: Matrix) -> int:
+    kernels = len(matrix.kernels) + len(matrix.kernel_for)
+    return len(matrix.machines) * kernels * len(matrix.handlers) * (len(matrix.probes) + 1)
+
+
+def _cells(table: str | None, matrix: Matrix) -> Iterator[Cell]:
+    """A table's cells: its kernels with the probes that have no kernel of their own, then those kernels."""
+    everywhere = [probe for probe in matrix.probes if probe not in (BASELINE, *matrix.kernel_for)]
+    probes_on: dict[str, list[str]] = {kernel: list(everywhere) for kernel in matrix.kernels}
+    for probe, kernel in matrix.kernel_for.items():
+        probes_on.setdefault(kernel, []).append(probe)
+    for machine, (kernel, probes) in product(matrix.machines, probes_on.items()):
+        for handler, probe in product(matrix.handlers, [BASELINE, *probes]):
+            yield _cell(table, matrix, machine, kernel, probe, handler)
+
+
+def _cell(table: str | None, matrix: Matrix, machine: Machine, kernel: str, probe: str, handler: Handler) -> Cell:
+    parts = [_machine_id(machine), kernel_spec(kernel).name, probe, handler]
     return Cell(
-        id=f"{_machine_id(machine)}/{kernel}/{probe}/{handler}",
+        id="/".join([table, *parts] if table is not None else parts),
+        table=table,
         cpu=machine.cpu,
         smp=machine.smp,
         memory_mib=machine.memory_mib,
         kernel=kernel,
         probe=probe,
         handler=handler,
-        benchmark=experiment.benchmark.name,
-        calls=experiment.benchmark.calls,
-        repeats=experiment.benchmark.repeats,
-        entry=experiment.benchmark.entry,
-        clock=experiment.clock,
-        reference=experiment.reference,
-        time_limit=experiment.time_limit,
+        benchmark=matrix.benchmark.name,
+        calls=matrix.benchmark.calls,
+        repeats=matrix.repeats,
+        entry=matrix.benchmark.entry,
+        clock=matrix.clock,
+        reference=matrix.reference,
+        time_limit=matrix.time_limit,
     )
+
+
+def _boot(cells: list[Cell]) -> Boot:
+    first = cells[0]
+    return Boot(first.cpu, first.smp, first.memory_mib, first.kernel, first.clock, tuple(cells))
 
 
 def _machine_id(machine: Machine) -> str:

@@ -62,6 +62,8 @@ def problems_of(error: ValidationError, keys_at: Callable[[KeyPath], Sequence[st
 
 def _problems(details: ErrorDetails, keys_at: Callable[[KeyPath], Sequence[str]]) -> list[Problem]:
     path = details["loc"]
+    if path[-1:] == ("[key]",):  # how pydantic says that it is a mapping's key that is wrong, not its value
+        path = path[:-1]
     kind = details["type"]
     if kind == "conflict":
         return [_below(path, problem) for problem in details["ctx"]["problems"]]

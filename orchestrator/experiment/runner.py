@@ -1,30 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs a plan: boot after boot, cell after cell, each outcome stored before the next begins.
-
-A cell that fails costs its boot as well: the cells after it get a fresh guest, so that nothing it left behind is
-measured.
-"""
+"""Runs a plan: its boots side by side or one after the other, each cell's outcome stored before the next begins."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.benchmarks.gtodbench import NoSuchEntryError
-from orchestrator.catalog.probes import BASELINE
-from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.experiment.bench import Bench, bench
-from orchestrator.experiment.measurement import measure_cell, without_number
-from orchestrator.experiment.plan import Boot, Cell, Plan
+from orchestrator.errors import UsageError
+from orchestrator.experiment.boot_worker import BootWorker
+from orchestrator.experiment.desk import Desk
+from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.experiment.provenance import Provenance, host_facts
-from orchestrator.experiment.schema import Experiment
+from orchestrator.experiment.run_book import RunBook
+from orchestrator.experiment.schema import AnyExperiment
 from orchestrator.experiment.supplies import Supplies, gather
 from orchestrator.experiment.watcher import Watcher
-from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.contract import RunRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
@@ -32,13 +27,18 @@ from orchestrator.results.store import RunEntry, Store
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """What a run works with: the maker of artifacts, the store of results, and whoever watches."""
+    """What a run works with: the maker of artifacts, the store of results, and whoever watches.
+
+    ``jobs`` guests are measured in side by side; with ``keep_events`` what recording handlers wrote is kept as CSV.
+    """
 
     workshop: Workshop
     store: Store
     watcher: Watcher
+    jobs: int = 1
+    keep_events: bool = False
 
-    def run(self, experiment: Experiment, plan: Plan, directory: Path | None) -> RunEntry:
+    def run(self, experiment: AnyExperiment, plan: Plan, directory: Path | None) -> RunEntry:
         """Begin a new run, in ``directory`` or beside the store. Returns it when every cell has an outcome.
 
         What cannot be fetched is known before the run begins: nothing is recorded then.
@@ -92,87 +92,24 @@ class Runner:
         unfinished = set(self.store.unfinished_cells(entry.id))
         left = [cell.id for cell in plan.cells if cell.id in unfinished]
         self.watcher.begin(entry.id, plan, len(plan.cells) - len(left))
+        desk = Desk(self.jobs)
+        book = RunBook(desk, entry, self.store, self.watcher, provenance, plan)
+        waiting = (
+            (number, boot, [cell for cell in boot.cells if cell.id in unfinished])
+            for number, boot in enumerate(plan.boots, start=1)
+        )
         try:
-            for number, boot in enumerate(plan.boots, start=1):
-                cells = [cell for cell in boot.cells if cell.id in unfinished]
-                if cells:
-                    _Measuring(self, entry, provenance, f"boot{number}").measure(boot, cells, supplies[boot])
+            desk.serve(
+                [
+                    BootWorker(desk, book, boot, cells, supplies[boot], f"boot{number}", self.keep_events).measure
+                    for number, boot, cells in waiting
+                    if cells
+                ]
+            )
         finally:
             # With --only, a run that is gone on with may still not be at its end.
             self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
             write_results(entry.directory, self.store.load_run(entry.id))
-
-
-class _Measuring:
-    """One boot's cells, in as many guests as their failures cost."""
-
-    def __init__(self, runner: Runner, entry: RunEntry, provenance: Provenance, name: str) -> None:
-        self._runner = runner
-        self._entry = entry
-        self._provenance = provenance
-        self._name = name
-        self._guests = 0
-
-    def measure(self, boot: Boot, cells: Sequence[Cell], supplies: Supplies) -> None:
-        waiting = list(cells)
-        while waiting:
-            name = self._next_name(boot)
-            self._runner.watcher.say(f"booting {boot.kernel} on {boot.cpu}")
-            try:
-                with bench(supplies, self._entry.directory, name) as ready:
-                    with storage_faults(self._entry.directory):
-                        self._provenance.boot(name, supplies, ready.guest.command_line)
-                    while waiting and self._measure_one(ready, waiting[0]):
-                        waiting.pop(0)
-                    if waiting:
-                        waiting.pop(0)
-            except LabError as error:
-                if isinstance(error, HostError | UsageError):
-                    raise
-                # No guest to measure in, and a second try would end the same: the exact clock repeats everything.
-                for cell in waiting:
-                    self._store(without_number(cell, "failed", str(error)))
-                return
-
-    def _next_name(self, boot: Boot) -> str:
-        """A guest's name, which its logs have too; a run that is gone on with keeps the logs of its earlier guests."""
-        while True:
-            self._guests += 1
-            name = f"{self._name}-guest{self._guests}-{boot.cpu}-{boot.kernel}"
-            if not (self._entry.directory / f"{name}.console").exists():
-                return name
-
-    def _measure_one(self, ready: Bench, cell: Cell) -> bool:
-        """Measure and store one cell; False when the guest should not be used any more."""
-        self._runner.watcher.cell_begins(cell.id)
-        try:
-            record = measure_cell(ready, cell, self._baseline(cell))
-        except NoSuchEntryError as error:
-            record = without_number(cell, "unsupported", str(error))
-        except HostError:
-            raise
-        except LabError as error:
-            record = without_number(cell, "failed", str(error))
-        self._store(record)
-        return record.status != "failed"
-
-    def _baseline(self, cell: Cell) -> float | None:
-        """The stored cost without a probe; on the exact clock it is the same in every boot of the machine."""
-        wanted = (cell.cpu, cell.smp, cell.kernel, cell.handler)
-        for record in self._runner.store.load_run(self._entry.id).cells:
-            same = (record.cpu, record.smp, record.kernel, record.handler) == wanted
-            if same and record.probe == BASELINE and _same_machine(record.id, cell.id):
-                return record.value
-        return None
-
-    def _store(self, record: CellRecord) -> None:
-        self._runner.store.record(self._entry.id, record)
-        self._runner.watcher.cell_ends(record)
-
-
-def _same_machine(one: str, other: str) -> bool:
-    # The first part of a cell's id names the whole machine, its memory included.
-    return one.split("/")[0] == other.split("/")[0]
 
 
 def all_ok(record: RunRecord) -> bool:
@@ -184,7 +121,7 @@ def all_ok(record: RunRecord) -> bool:
     return "failed" not in states and "ok" in states
 
 
-def check_resumable(entry: RunEntry, experiment: Experiment) -> None:
+def check_resumable(entry: RunEntry, experiment: AnyExperiment) -> None:
     """Raise UsageError when a run was begun with another experiment file or other overrides."""
     if entry.digest != experiment.digest():
         raise UsageError(

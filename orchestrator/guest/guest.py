@@ -13,6 +13,8 @@ console means in ``console``.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -174,6 +176,13 @@ class Guest:
             self._monitor.close()
         self._process = self._channel = self._monitor = None
         self.state = State.GONE
+
+    def abort(self) -> None:
+        """End QEMU from another thread than the guest's own, which finds its connection lost and cleans up."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def _control(self, before: State, command: str, after: State) -> None:
         if self._monitor is None or self.state is not before:

@@ -29,6 +29,7 @@ class Machine:
     memory_mib: int = 256
     timing: Timing = "instructions"
     drivers_built_in: bool = False
+    smp_kernel: bool = False
     extra_parameters: tuple[str, ...] = ()
 
 
@@ -46,7 +47,8 @@ def kernel_command_line(machine: Machine) -> str:
     facts = machine_facts()
     clock = facts.instructions.kernel_parameters if machine.timing == "instructions" else []
     start = _start(machine).kernel_parameters
-    return " ".join([*facts.kernel_parameters, *start, *clock, *machine.extra_parameters])
+    alone = facts.smp_kernel_on_one_cpu if machine.smp_kernel and machine.smp == 1 else []
+    return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *machine.extra_parameters])
 
 
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:

@@ -19,7 +19,7 @@ from orchestrator.host.findings import Finding, Status
 from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
 from orchestrator.paths import cache_dir, lab_dir
 
-OLDEST_QEMU = (7, 1)  # the first with the pinned machine type
+OLDEST_QEMU = (7, 0)  # the first with the pinned machine type
 TESTED_QEMU_MAJOR = 7
 LAST_DEBIAN_WITH_I386_KERNELS = 12  # Debian 13 dropped linux-image-686
 

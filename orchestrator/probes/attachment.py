@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A probe module in a guest: loaded, armed, switched to counting and back, unloaded."""
+"""A probe module in a guest: loaded, armed, given one handler after the other, unloaded."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ import time
 from collections.abc import Callable, Iterator
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_untouched, observe
-from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.loading import load
+from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import LoadedModule
 
 _OPTIMISER_LIMIT = 10.0
 """Host seconds until a jump must be in place, or gone: the kernel's optimiser works in the background, ticks later."""
+_OPTIMISER_TURN = "0.3"
+"""Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
 
 _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _CHECK_INTERVAL = 0.02
 
 
 class Attachment:
-    """A loaded probe module. Made by ``attached``."""
+    """A loaded probe module. Made by ``attached``. ``point`` is where its evidence is."""
 
     def __init__(self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
         self._guest = guest
@@ -32,32 +35,58 @@ class Attachment:
         self._module = module
         self.point = point
 
+    @property
+    def module_name(self) -> str:
+        """The module's name, as the guest's kernel lists it."""
+        return self._module.name
+
     def parameter(self, name: str) -> str:
         """What the module reports of itself."""
-        path = f"/sys/module/{self._module.name}/parameters/{name}"
-        return self._guest.get(path).decode("ascii", errors="replace").strip()
+        return _parameter(self._guest, self._module, name)
 
-    def count(self, on: bool) -> None:
-        """Switch between the no-op handler and the counting one; the registration stays as it is."""
-        self._guest.put(b"1" if on else b"0", f"/sys/module/{self._module.name}/parameters/counting")
+    def handle(self, handler: Handler) -> None:
+        """Choose what a hit does; the registration stays as it is.
+
+        ``count`` and ``record`` begin with nothing counted or recorded; what they did is final when ``noop`` takes
+        their place.
+        """
+        self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
 
     def hits(self) -> int:
-        """Hits since counting began. Raises EvidenceError when the kernel had to let any pass."""
+        """Hits since ``count`` was chosen. Raises EvidenceError when the kernel had to let any pass."""
         missed = self._number("missed")
         if missed:
             raise EvidenceError(f"the kernel skipped the handler {missed} times")
         return self._number("hits")
 
+    def memory(self) -> tuple[int, int] | None:
+        """Bytes of a kprobe, and those that the kernel takes besides for an optimised one; None where it is neither.
+
+        The second is 0 where the kernel does not tell.
+        """
+        if self._kind.template not in ("kprobe", "kretprobe"):
+            return None
+        found = re.fullmatch(r"(\d{1,6}) (\d{1,6})", self.parameter("memory"))
+        if found is None:
+            raise EvidenceError(f"the module reports memory={self.parameter('memory')[:40]!r}")
+        return int(found[1]), int(found[2])
+
+    def observe(self) -> Observation:
+        """Look at the probe point through both witnesses."""
+        return _observe(self._guest, self._kind, self._module, self.point)
+
     def wait_until_armed(self) -> Observation:
         """Wait until both witnesses agree on the mechanism. Raises EvidenceError with what they say instead."""
-        seen = _observe_until(
-            self._guest,
-            self._kind,
-            self.point,
-            lambda seen: check_armed(self._kind.mechanism, self.point, seen, "after loading"),
+        if self._kind.optimisation and self._kind.mechanism != "jump":
+            # That it is not optimised says something only after the optimiser could have.
+            self._guest.succeed(["sleep", _OPTIMISER_TURN])
+        seen = _wait_for(
+            self._kind, self.observe, lambda seen: check_armed(self._kind, self.point, seen, "after loading")
         )
         if int(self.parameter("address"), 16) != self.point.address:
             raise EvidenceError(f"the module's probe is at {self.parameter('address')}, not at {self.point.name}")
+        if self._kind.mechanism == "pointer":
+            self._check_pointer(seen)
         return seen
 
     def detour(self, seen: Observation) -> str | None:
@@ -81,6 +110,11 @@ class Attachment:
             )
         return f"{start:#x}-{start + size:#x}"
 
+    def _check_pointer(self, seen: Observation) -> None:
+        memory = LoadedModule.of(self._guest, self._module.name)
+        if not memory.start <= seen.pointer < memory.end:
+            raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {self._module.name}")
+
     def _number(self, name: str) -> int:
         text = self.parameter(name)
         if not text.isdecimal():
@@ -90,17 +124,21 @@ class Attachment:
 
 @contextlib.contextmanager
 def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> Iterator[Attachment]:
-    """Load a probe module, and unload it at the end.
+    """Load a probe module and let it put its probe in; take both out again at the end.
 
+    ``point`` is the probed function's entry. Of a hook and of a tracepoint the module itself tells the place.
     Raises EvidenceError when the module is refused (with its own reason from the kernel's log), or when the original
-    bytes are not back after unloading.
+    bytes are not back at the end.
     """
-    check_untouched(point, observe(guest, point), "before loading")
+    armed_by_host = kind.site in ("hook", "tracepoint")
+    if not armed_by_host:
+        check_untouched(point, observe(guest, point, kind.site), "before loading")
     guest.put(b"1" if kind.optimisation else b"0", _OPTIMISATION)
-    target = f"/tmp/{module.name}.ko"  # noqa: S108 - in the guest
-    guest.put(module.file, target)
-    _load(guest, module, target)
+    load(guest, module)
     try:
+        if armed_by_host:
+            point = _place_of(guest, kind, module)
+            _arm(guest, module, on=True)
         yield Attachment(guest, kind, module, point)
     except LabError as error:
         # What failed is the news; whether unloading works as well is not. A guest in trouble is not asked.
@@ -108,17 +146,56 @@ def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
             with contextlib.suppress(CommandFailed):
                 guest.succeed(["rmmod", module.name])
         raise
+    if armed_by_host:
+        _arm(guest, module, on=False)
+        check_untouched(point, _observe(guest, kind, module, point), "after disarming")
+        guest.succeed(["rmmod", module.name])
+        check_untouched(point, observe(guest, point, kind.site), "after unloading")
+        return
     guest.succeed(["rmmod", module.name])
-    _observe_until(guest, kind, point, lambda seen: check_untouched(point, seen, "after unloading"))
+    _wait_for(
+        kind,
+        lambda: observe(guest, point, kind.site),
+        lambda seen: check_untouched(point, seen, "after unloading"),
+    )
 
 
-def _observe_until(
-    guest: Guest, kind: ProbeKind, point: ProbePoint, check: Callable[[Observation], None]
-) -> Observation:
-    """Look at a probe point until the check passes: at once, but for the kernel's optimiser, which takes its time."""
+def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:
+    """Where a module that is not armed yet is going to put its probe."""
+    address = _parameter(guest, module, "address")
+    if not re.fullmatch(r"[0-9a-f]{8,16}", address):
+        raise EvidenceError(f"the module reports address={address[:40]!r}")
+    find = find_hook if kind.site == "hook" else find_static_branch
+    point = find(guest, int(address, 16))
+    check_untouched(point, _observe(guest, kind, module, point), "before arming")
+    return point
+
+
+def _arm(guest: Guest, module: Module, *, on: bool) -> None:
+    guest.put(b"1" if on else b"0", _parameter_file(module, "armed"))
+
+
+def _observe(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> Observation:
+    seen = observe(guest, point, kind.site)
+    if kind.site != "tracepoint":
+        return seen
+    # Tracepoints that modules probe are in no list; the kernel's own key counts them.
+    return Observation(seen.live, "[ENABLED]" if _parameter(guest, module, "enabled") != "0" else None)
+
+
+def _parameter(guest: Guest, module: Module, name: str) -> str:
+    return guest.get(_parameter_file(module, name)).decode("ascii", errors="replace").strip()
+
+
+def _parameter_file(module: Module, name: str) -> str:
+    return f"/sys/module/{module.name}/parameters/{name}"
+
+
+def _wait_for(kind: ProbeKind, look: Callable[[], Observation], check: Callable[[Observation], None]) -> Observation:
+    """Look until the check passes: at once, but for the kernel's optimiser, which takes its time."""
     deadline = time.monotonic() + _OPTIMISER_LIMIT
     while True:
-        seen = observe(guest, point)
+        seen = look()
         try:
             check(seen)
         except EvidenceError:
@@ -127,15 +204,3 @@ def _observe_until(
         else:
             return seen
         time.sleep(_CHECK_INTERVAL)
-
-
-def _load(guest: Guest, module: Module, target: str) -> None:
-    mark = guest.console.length()
-    result = guest.run(["insmod", target])
-    if result.status == 0:
-        return
-    log = guest.run(["dmesg"]).text
-    said = [line for line in log.splitlines() if f"{module.name}: " in line][-5:]
-    reason = said[-1].partition(f"{module.name}: ")[2] if said else result.stderr.decode(errors="replace").strip()
-    guest.check_console(mark)
-    raise EvidenceError(f"module {module.name} was not accepted by the guest's kernel: {reason}", detail=said)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What must be seen at a probe point before a number measured there is believed.
 
-Two witnesses are heard: the guest's kernel (``kprobes/list``) and the live bytes, which QEMU reads from outside. The
-first alone can be early: a probe is listed as optimised before its jump is in place.
+Two witnesses are heard: the guest's kernel (``kprobes/list``, the function tracer's list of functions) and the live
+bytes, which QEMU reads from outside. The first alone can be early: a probe is listed as optimised before its jump is in
+place.
 """
 
 from __future__ import annotations
@@ -10,19 +11,40 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from orchestrator.catalog.probes import Mechanism, ProbeKind
+from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.point import SHOWN_BYTES, ProbePoint
+from orchestrator.probes.point import ProbePoint
 
 KPROBES_LIST = "/sys/kernel/debug/kprobes/list"
+TRACED_FUNCTIONS = "/sys/kernel/debug/tracing/enabled_functions"
 OUT_OF_TREE = 1 << 12
 UNSIGNED = 1 << 13
 """The kernel's taint bits for modules that are not part of it and not signed (Documentation/admin-guide)."""
 
 _JUMP_BYTES = 5
-_FIRST_BYTE: dict[Mechanism, int | None] = {"none": None, "int3": 0xCC, "jump": 0xE9, "ftrace": 0xE8, "jmp": 0xE9}
-_FLAGS: dict[Mechanism, str] = {"none": "", "int3": "", "jump": "[OPTIMIZED]", "ftrace": "[FTRACE]", "jmp": ""}
+_JUMPS = frozenset({0xE9, 0xEB})
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What an armed place looks like: its first byte (None: any but the original), and the kernel's word for it."""
+
+    described: str
+    first: frozenset[int] | None
+    flags: str
+
+
+_LOOKS: dict[tuple[Site, Mechanism], _Look] = {
+    ("kprobe", "int3"): _Look("int3", frozenset({0xCC}), ""),
+    ("kprobe", "jump"): _Look("the kernel's jump optimisation", frozenset({0xE9}), "[OPTIMIZED]"),
+    ("kprobe", "detour"): _Look("int3, waiting to be optimised", frozenset({0xCC}), "[OPTIMIZED]"),
+    ("kprobe", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[FTRACE]"),
+    ("kprobe", "jmp"): _Look("a djprobe's own jump", frozenset({0xE9}), ""),
+    ("ftrace", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[TRACED]"),
+    ("tracepoint", "tracepoint"): _Look("a static branch that is taken", _JUMPS, "[ENABLED]"),
+    ("hook", "pointer"): _Look("a pointer", None, ""),
+}
 
 
 @dataclass(frozen=True)
@@ -39,30 +61,43 @@ class Observation:
             return None
         return _JUMP_BYTES + int.from_bytes(self.live[1:_JUMP_BYTES], "little", signed=True)
 
-
-def observe(guest: Guest, point: ProbePoint) -> Observation:
-    """Look at a probe point through both witnesses."""
-    listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
-    # "c1107745  k  __ia32_sys_gettimeofday+0x5    [FTRACE]"; addresses are in full for root.
-    entry = re.search(rf"^0*{point.address:x} +[krj] +\S+((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
-    flags = re.sub(r"\s+", "", entry[1]) if entry else None
-    return Observation(guest.read_memory(point.address, SHOWN_BYTES), flags)
+    @property
+    def pointer(self) -> int:
+        """The bytes as an address."""
+        return int.from_bytes(self.live, "little")
 
 
-def check_armed(mechanism: Mechanism, point: ProbePoint, seen: Observation, when: str) -> None:
-    """Raise EvidenceError unless the probe is there, by this mechanism and no other; ``when`` is for the text."""
-    if mechanism == "none":
+def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observation:
+    """Look at a probe point through both witnesses. A hook and a tracepoint have no list that they are in."""
+    flags = None
+    if site in ("function", "kprobe"):
+        listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
+        # "c1107745  k  __ia32_sys_gettimeofday+0x5    [FTRACE]"; addresses are in full for root.
+        entry = re.search(rf"^0*{point.address:x} +[krj] +\S+((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
+        flags = re.sub(r"\s+", "", entry[1]) if entry else None
+    elif site == "ftrace":
+        listing = guest.get(TRACED_FUNCTIONS).decode("ascii", errors="replace")
+        # "__ia32_sys_gettimeofday (1)           	tramp: 0xd0874000 (ftrace_func+0x0/0x10 [lab_ftrace])"
+        flags = "[TRACED]" if re.search(rf"^{re.escape(point.symbol)} \([1-9]", listing, re.MULTILINE) else None
+    return Observation(guest.read_memory(point.address, len(point.original)), flags)
+
+
+def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str) -> None:
+    """Raise EvidenceError unless the probe is there, by its mechanism and no other; ``when`` is for the text."""
+    if kind.mechanism == "none":
         check_untouched(point, seen, when)
         return
-    if seen.flags is None:
+    look = _LOOKS[kind.site, kind.mechanism]
+    if seen.flags is None and kind.site != "hook":
         raise EvidenceError(f"{when}, the kernel lists no probe at {point.name}")
-    if seen.flags != _FLAGS[mechanism] or seen.live[0] != _FIRST_BYTE[mechanism]:
+    flags = seen.flags or ""
+    opened = seen.live != point.original if look.first is None else seen.live[0] in look.first
+    if flags != look.flags or not opened:
         raise EvidenceError(
-            f"{when}, {point.name} is not armed by {_DESCRIBED[mechanism]}: its bytes are {seen.live[:6].hex(' ')} "
-            f"and the kernel lists it {f'as {seen.flags}' if seen.flags else 'without a flag'}; "
-            f"that is {_described(seen)}"
+            f"{when}, {point.name} is not armed by {look.described}: its bytes are {seen.live[:6].hex(' ')} "
+            f"and the kernel lists it {f'as {flags}' if flags else 'without a flag'}; that is {_described(kind, seen)}"
         )
-    if mechanism == "int3" and seen.live[1:] != point.original[1:]:
+    if kind.mechanism in ("int3", "detour") and seen.live[1:] != point.original[1:]:
         raise EvidenceError(f"{when}, more than the first byte changed at {point.name}: {seen.live.hex(' ')}")
 
 
@@ -76,12 +111,14 @@ def check_untouched(point: ProbePoint, seen: Observation, when: str) -> None:
         raise EvidenceError(f"{when}, the kernel still lists a probe at {point.name}")
 
 
-def check_same(before: Observation, after: Observation, point: ProbePoint, when: str) -> None:
+def check_same(kind: ProbeKind, before: Observation, after: Observation, point: ProbePoint, when: str) -> None:
     """Raise EvidenceError when the probe is not armed the way it was: a kprobe may have been optimised since."""
-    if before != after:
+    # The tracer makes what it calls anew for each handler, so the call leads elsewhere when that was changed and back.
+    bytes_kept = 1 if kind.site == "ftrace" else None
+    if (before.live[:bytes_kept], before.flags) != (after.live[:bytes_kept], after.flags):
         raise EvidenceError(
-            f"{when}, {point.name} changed from {before.live[:6].hex(' ')} ({_described(before)}) "
-            f"to {after.live[:6].hex(' ')} ({_described(after)})"
+            f"{when}, {point.name} changed from {before.live[:6].hex(' ')} ({_described(kind, before)}) "
+            f"to {after.live[:6].hex(' ')} ({_described(kind, after)})"
         )
 
 
@@ -103,19 +140,11 @@ def check_taint(mask: int) -> None:
         raise EvidenceError(f"the guest's kernel is tainted ({mask}), by more than a module of our own")
 
 
-_DESCRIBED: dict[Mechanism, str] = {
-    "none": "nothing",
-    "int3": "int3",
-    "jump": "the kernel's jump optimisation",
-    "ftrace": "the function tracer",
-    "jmp": "a djprobe's own jump",
-}
-
-
-def _described(seen: Observation) -> str:
-    for mechanism, first in _FIRST_BYTE.items():
-        if first == seen.live[0] and (seen.flags or "") == _FLAGS[mechanism]:
-            return _DESCRIBED[mechanism]
-    if seen.flags == _FLAGS["jump"]:
-        return f"{_DESCRIBED['jump']}, listed before the jump is in place"
+def _described(kind: ProbeKind, seen: Observation) -> str:
+    """What an observation shows, in words."""
+    for (site, _), look in _LOOKS.items():
+        if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
+            return look.described
+    if seen.flags == "[OPTIMIZED]":
+        return "the kernel's jump optimisation, listed before the jump is in place"
     return "nothing the lab knows" if seen.flags is not None else "no probe"

@@ -15,6 +15,9 @@ SHOWN_BYTES = 16
 _ENDBR = (bytes.fromhex("f30f1efa"), bytes.fromhex("f30f1efb"))
 _FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
 """The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
+_SHORT_NOP = bytes.fromhex("6690")
+_BRANCH_BYTES = 5
+"""A static branch that is not taken is a nop as long as the jump that would take it: two bytes or five."""
 
 
 @dataclass(frozen=True)
@@ -50,3 +53,20 @@ def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
             f"{symbol}+{offset:#x} is not at the function's entry: its code begins {code.hex(' ')}, so {allowed} are"
         )
     return ProbePoint(symbol, offset, start + offset, guest.read_memory(start + offset, SHOWN_BYTES))
+
+
+def find_hook(guest: Guest, address: int) -> ProbePoint:
+    """The pointer of the static hook at the system-call entry, nobody being hooked in. Raises EvidenceError else."""
+    size = 8 if address >= 1 << 32 else 4
+    original = guest.read_memory(address, size)
+    if any(original):
+        raise EvidenceError(f"the hook at {address:#x} is in use: it holds {original.hex(' ')}")
+    return ProbePoint("lab_syscall_hook", 0, address, original)
+
+
+def find_static_branch(guest: Guest, address: int) -> ProbePoint:
+    """The static branch that leads to the tracepoint sys_enter, nobody probing it. Raises EvidenceError else."""
+    original = guest.read_memory(address, _BRANCH_BYTES)
+    if not original.startswith((*_FTRACE_NOPS, _SHORT_NOP)):
+        raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
+    return ProbePoint("trace_sys_enter", 0, address, original)

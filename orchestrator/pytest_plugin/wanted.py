@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
-from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.catalog.cpus import CpuModel, cpu
-from orchestrator.catalog.kernels import KernelSpec, kernels
+from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import UsageError
-from orchestrator.experiment import schema
+from orchestrator.experiment import matrix
+from orchestrator.experiment.fields import Surroundings
+from orchestrator.experiment.machines import machine_for
 from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.emulator import qemu_cpu_names
@@ -43,15 +45,7 @@ class Wanted:
     def machine(self, workshop: Workshop, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where that cannot be."""
         timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
-        return Machine(
-            self.cpu,
-            kernel.image,
-            initramfs(workshop, kernel),
-            self.smp,
-            self.memory,
-            timing,
-            drivers_built_in=kernel.drivers_built_in,
-        )
+        return machine_for(workshop, kernel, self.cpu, smp=self.smp, memory_mib=self.memory, timing=timing)
 
 
 def read_markers(markers: Sequence[pytest.Mark]) -> Wanted:
@@ -71,13 +65,11 @@ def _wanted(arguments: Mapping[str, Any]) -> Wanted:
             raise UsageError(unknown("argument", name, allowed))
     kernel, timing = str(arguments.get("kernel", "debian-686")), str(arguments.get("timing", "auto"))
     fresh = arguments.get("fresh", False)
-    if kernel not in kernels():
-        raise UsageError(unknown("kernel", kernel, kernels()))
+    spec = kernel_spec(kernel)
     if timing not in _TIMINGS:
         raise UsageError(unknown("timing", timing, _TIMINGS))
     if not isinstance(fresh, bool):
         raise UsageError(f"fresh: found {fresh!r}; expected True or False")
-    spec = kernels()[kernel]
     machine = _machine(arguments, spec)
     if timing == "instructions" and machine.smp != 1:
         raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
@@ -87,12 +79,12 @@ def _wanted(arguments: Mapping[str, Any]) -> Wanted:
     return Wanted(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh)
 
 
-def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> schema.Machine:
+def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> matrix.Machine:
     """CPU, number and memory, by the same rules as in an experiment file."""
     described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
     described.setdefault("cpu", "xeon-e5410" if kernel.needs_long_mode else "pentium4")
     try:
-        return schema.Machine.model_validate(described, context=qemu_cpu_names)
+        return matrix.Machine.model_validate(described, context=Surroundings(qemu_cpu_names))
     except ValidationError as error:
         problems = problems_of(error, lambda path: [])
         raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None

@@ -86,8 +86,8 @@ class Evidence(_Record):
     """Whether the original bytes were back after the module had been unloaded."""
     clocksource: Phrase
     """The guest kernel's clocksource while it was measured."""
-    int3: Count
-    """How many breakpoint traps the guest's kernel took in the counting pass, counted by QEMU."""
+    int3: Count | None
+    """How many breakpoint traps the guest's kernel took in the counting pass, counted by QEMU; None under KVM."""
     original_bytes: HexBytes
     """The bytes at the probe point before the module was loaded."""
     address: Address

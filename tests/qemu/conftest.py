@@ -10,14 +10,43 @@ import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kernels import kernels
+from orchestrator.errors import HostError
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
 from orchestrator.experiment.supplies import Supplies
 from orchestrator.guest.guest import Guest
+from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
 
 _SETTLING_SECONDS = 20.0
+_BUILT_WHERE_MISSING = "lab-i386-up"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark of tests that need lab kernels without a guest of the fixture's."""
+    config.addinivalue_line("markers", "kernels(*names): lab kernels that must be in the cache already")
+
+
+@pytest.fixture(autouse=True)
+def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
+    """Skip a test whose kernels nobody has built yet: one is built for the tests, not all of them."""
+    names = [name for mark in request.node.iter_markers("kernels") for name in mark.args]
+    workshop = Workshop(Cache(cache_dir()), offline=True)
+    for name in names:
+        if name != _BUILT_WHERE_MISSING and not is_in_cache(workshop, name):
+            pytest.skip(f"{name} is not built yet; build it once: ./lab kernel build {name}")
+
+
+def is_in_cache(workshop: Workshop, name: str) -> bool:
+    """Whether a kernel can be had without building or fetching it."""
+    try:
+        ready_kernel(workshop, kernels()[name])
+    except HostError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ TICKS = 250
 
 
 def measured(bench: Bench, *, entry: str = "auto", calls: int = 1000, repeats: int = 3) -> Measurement:
-    return gtodbench.measure(
+    return gtodbench.measure_exact(
         bench.guest, entry=entry, calls=calls, repeats=repeats, ticks_per_second=TICKS, time_limit=60
     )
 
@@ -61,7 +61,7 @@ def test_a_64_bit_guest_enters_by_syscall_or_int80(bench: Bench) -> None:
 def test_a_batch_too_long_to_be_undisturbed_is_never_counted(bench: Bench) -> None:
     """At 50 ticks a second 10 000 calls would fit between two; at the kernel's 250 a tick falls into each batch."""
     with pytest.raises(EvidenceError) as disturbed:
-        gtodbench.measure(bench.guest, entry="auto", calls=10_000, repeats=1, ticks_per_second=50, time_limit=60)
+        gtodbench.measure_exact(bench.guest, entry="auto", calls=10_000, repeats=1, ticks_per_second=50, time_limit=60)
     assert disturbed.value.what == (
         "gtodbench: no batch without an interrupt in 200 attempts; make the batches (-b) smaller"
     )

@@ -89,11 +89,11 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(bench: Bench, modules: Mo
         while (seen := observe(bench.guest, point)).live[0] != 0xE9 or seen.flags != "[OPTIMIZED]":
             bench.guest.succeed(["sleep", "0.05"])
         with pytest.raises(EvidenceError) as changed:
-            check_same(single_stepped, seen, point, "meanwhile")
+            check_same(probes()["kprobe"], single_stepped, seen, point, "meanwhile")
         with pytest.raises(EvidenceError, match=r"is not armed by int3: .* and the kernel lists it as \[OPTIMIZED\]"):
-            check_armed("int3", point, seen, "meanwhile")
+            check_armed(probes()["kprobe"], point, seen, "meanwhile")
         with pytest.raises(EvidenceError, match="is not armed by a djprobe's own jump"):
-            check_armed("jmp", point, seen, "meanwhile")
+            check_armed(probes()["djprobe"], point, seen, "meanwhile")
         with pytest.raises(EvidenceError, match=r"the bytes at .* are e9 "):
             check_untouched(point, seen, "meanwhile")
         bench.guest.put(b"0", OPTIMISATION)

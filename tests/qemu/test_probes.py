@@ -11,8 +11,9 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.measurement import COUNTED_CALLS, measure_cell
+from orchestrator.experiment.measurement import measure_cell
 from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.proof import COUNTED_CALLS
 from orchestrator.experiment.schema import Benchmark, Experiment, Machine
 from orchestrator.experiment.supplies import Target, gather
 from orchestrator.probes.attachment import attached
@@ -120,7 +121,7 @@ def test_a_djprobe_is_no_optimised_kprobe(bench: Bench, workshop: Workshop, kern
         replaced = int(attachment.parameter("replaced"))
         assert replaced >= 5
         assert point.original[:replaced] in guest.read_memory(start, end - start)
-        attachment.count(on=True)
+        attachment.handle("count")
         guest.succeed(["gtodbench", "-c", "77"])
         assert attachment.hits() == 77
     assert observe(guest, point).live == point.original

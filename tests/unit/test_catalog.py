@@ -95,12 +95,19 @@ def test_a_kernel_that_needs_pae_says_so() -> None:
 
 def test_benchmarks_have_a_symbol_for_every_kernel() -> None:
     for benchmark in benchmarks().values():
-        assert {kernel.arch for kernel in kernels().values()} == set(benchmark.symbols)
+        assert {kernel.arch for kernel in kernels().values()} == set(benchmark.symbols) == set(benchmark.numbers)
+        for arch, symbols in benchmark.symbols.items():
+            assert set(symbols) == set(benchmark.numbers[arch])
 
 
 def test_only_the_baseline_loads_nothing() -> None:
     assert [kind.name for kind in probes().values() if kind.template is None] == [BASELINE]
-    assert [kind.name for kind in probes().values() if kind.optimisation] == ["kprobe-optimized"]
+    assert [kind.name for kind in probes().values() if kind.optimisation] == [
+        "kprobe-optimized",
+        "kprobe-detour",
+        "kprobe-fallback",
+        "kretprobe-optimized",
+    ]
 
 
 def test_all_published_tables_are_there() -> None:

@@ -15,8 +15,14 @@ from record_builders import cell, cells, evidence, failed, fields, reference, ru
 from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_schema, json_text
 from orchestrator.results.statistics import mean, ratio
 
-IDENTITY = ["id", "cpu", "smp", "kernel", "probe", "handler", "benchmark", "metric", "clock", "unit"]
-OUTCOME = ["samples", "value", "overhead", "interval", "parameters", "verdict", "evidence", "reference"]
+IDENTITY = ["id", "table", "cpu", "smp", "kernel", "probe", "handler", "benchmark", "metric", "clock", "unit"]
+OUTCOME = ["notes", "samples", "value", "overhead", "interval", "parameters", "verdict", "evidence", "reference"]
+WALL = {"clock": "wall", "unit": "ns", "samples": [460.0, 470.0, 490.0], "value": 470.0}
+
+
+def test_the_wall_clocks_value_is_the_median() -> None:
+    record = cell("djprobe", **WALL, verdict="none", notes=["it drifted by 80 ns"])
+    assert (record.value, record.verdict, record.notes) == (470.0, "none", ("it drifted by 80 ns",))
 
 
 def test_a_cell_has_the_contracts_keys_in_order() -> None:
@@ -66,6 +72,9 @@ def test_only_a_cell_without_a_number_has_a_reason() -> None:
         ("djprobe", {"id": "../../etc/passwd"}, "pattern"),
         ("djprobe", {"surprise": 1}, "Extra inputs"),
         ("djprobe", {"clock": "sundial"}, "instructions"),
+        ("djprobe", {"clock": "wall"}, "clock wall counts ns, not instructions"),
+        ("djprobe", {"verdict": "none"}, "notes are missing"),
+        ("djprobe", WALL | {"value": 475.0}, "not the median"),
     ],
 )
 def test_what_contradicts_itself_is_refused(probe: str, changes: dict[str, Any], complaint: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.gtodbench import Measurement, parse
+from orchestrator.benchmarks.gtodbench import Called, Measurement, parse, parse_called
 from orchestrator.errors import EvidenceError
 
 # 5000 calls of 409 instructions in two batches that cost 17 each.
@@ -20,7 +20,7 @@ sample 1 calls=5000 batches=2 tsc=2045034 ns=2047186 disturbed=0
 
 
 def test_samples_are_instructions_a_call() -> None:
-    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), "sysenter", 5000, 4, 1)
+    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1)
 
 
 def test_a_sample_need_not_be_a_whole_number() -> None:
@@ -109,3 +109,35 @@ def test_a_damaged_output_is_read_or_refused(damage: list[tuple[int, str]]) -> N
     assert len(measured.samples) == 2
     assert min(measured.samples) > 0
     assert measured.entry in ("int80", "sysenter", "syscall")
+
+
+CALLED = "entry int80\ncalled calls=1000 pid=28 tv=0x8050228 tz=0x0 number=78\n"
+
+
+def test_calls_that_were_not_timed_are_read() -> None:
+    assert parse_called(CALLED, 1000) == Called("int80", 1000, 28, 0x8050228, 0, 78)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "entry int80\n",
+        CALLED.replace("entry int80\n", ""),
+        CALLED.replace("int80", "vdso"),
+        CALLED + "more\n",
+        CALLED.replace("calls=1000", "calls=999"),
+        CALLED.replace("pid=28", "pid=-28"),
+        CALLED.replace("pid=28", f"pid={'1' * 19}"),
+        CALLED.replace("0x8050228", "8050228"),
+        CALLED.replace("0x8050228", "0x8050228g"),
+        CALLED.replace("0x8050228", f"0x{'f' * 17}"),
+        CALLED.replace("0x0", "(null)"),
+        CALLED.replace(" number=78", ""),
+        CALLED.replace("78", "78 "),
+        CALLED.replace("called calls", "called  calls"),
+    ],
+)
+def test_anything_else_about_them_is_refused(output: str) -> None:
+    with pytest.raises(EvidenceError, match="not what was expected"):
+        parse_called(output, 1000)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.kernel_config import check_granted, features, merged, read_config
+from orchestrator.artifacts.kernel_config import check_granted, features, merged
+from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import BuildError
 

@@ -106,7 +106,7 @@ def test_nothing_is_there_that_was_not_asked_for() -> None:
     for option in ("-nodefaults", "-no-user-config", "-no-reboot"):
         assert command.count(option) == 1
     assert value(command, "-display") == value(command, "-vga") == "none"
-    assert value(command, "-machine").startswith("pc-i440fx-7.1,")
+    assert value(command, "-machine").startswith("pc-i440fx-7.0,")
     assert value(command, "-sandbox").startswith("on,")
     assert not {"-netdev", "-nic", "-drive", "-hda", "-monitor"} & set(command)
 

@@ -22,7 +22,9 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import BuildError, UsageError
 
 TINY = Path(__file__).parent / "tiny"
-VALUES: dict[str, str | int] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5}
+VALUES: dict[str, str | int] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5, "number": 78}
+BY_NUMBER = ("hook", "tracepoint")
+"""Modules that see every system call, and are told which one is meant."""
 
 
 # --- rendering -----------------------------------------------------------------------------------
@@ -30,11 +32,14 @@ VALUES: dict[str, str | int] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5
 
 @pytest.mark.parametrize("template", list(recipes()))
 def test_the_values_are_in_the_source(template: str) -> None:
-    source = render(template, {"symbol": "some_function.part.0", "offset": 1234567})
+    source = render(template, {"symbol": "some_function.part.0", "offset": 1234567, "number": 7654321})
     main = source.files[f"{source.name}_main.c"]
     assert source.name == f"lab_{template}"
-    assert '"some_function.part.0"' in main
-    assert "1234567" in main
+    if template in BY_NUMBER:
+        assert "7654321" in main
+    else:
+        assert '"some_function.part.0"' in main
+        assert "1234567" in main
     assert "{{" not in main
     assert "{%" not in main
 
@@ -118,10 +123,10 @@ def test_an_unknown_template_is_refused_with_the_nearest() -> None:
         render("djprob", VALUES)
 
 
-@pytest.mark.parametrize("missing", list(VALUES))
-def test_a_missing_value_is_named(missing: str) -> None:
+@pytest.mark.parametrize(("template", "missing"), [("kprobe", "symbol"), ("kprobe", "offset"), ("hook", "number")])
+def test_a_missing_value_is_named(template: str, missing: str) -> None:
     with pytest.raises(UsageError, match=missing):
-        render("kprobe", {key: value for key, value in VALUES.items() if key != missing})
+        render(template, {key: value for key, value in VALUES.items() if key != missing})
 
 
 # --- building, with a build system in small ------------------------------------------------------

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What can be known of the kernel's jump optimisation, and how is it held back? */
+#include <linux/kprobes.h>
+#include <linux/workqueue.h>
+
+#include "ksym.h"
+#include "optimiser.h"
+
+bool optimiser_hold(void)
+{
+	struct delayed_work *work = (struct delayed_work *)ksym_lookup("optimizing_work");
+
+	if (!work)
+		return false;
+	cancel_delayed_work_sync(work);
+	return true;
+}
+
+size_t kprobe_bytes(void)
+{
+	return sizeof(struct kprobe) + MAX_INSN_SIZE;
+}
+
+size_t optimised_kprobe_bytes(void)
+{
+#ifdef CONFIG_OPTPROBES
+	/* As MAX_OPTINSN_SIZE has it; the template's labels are not exported. */
+	unsigned long entry = ksym_lookup("optprobe_template_entry");
+	unsigned long end = ksym_lookup("optprobe_template_end");
+
+	if (entry && end > entry)
+		return sizeof(struct optimized_kprobe) + (end - entry) + MAX_OPTIMIZED_LENGTH + JMP32_INSN_SIZE;
+#endif
+	return 0;
+}

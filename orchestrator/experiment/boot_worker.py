@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One boot's cells, measured in as many guests as their failures cost.
+
+A cell that fails costs its guest as well: the cells after it get a fresh one, so that nothing it left behind is
+measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.benchmarks.gtodbench import NoSuchEntryError
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.experiment.bench import Bench, bench
+from orchestrator.experiment.desk import Desk
+from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.outcome import without_number
+from orchestrator.experiment.plan import Boot, Cell
+from orchestrator.experiment.run_book import RunBook
+from orchestrator.experiment.supplies import Supplies
+
+EVENTS_FOLDER = "events"
+
+
+@dataclass
+class BootWorker:
+    """Measures ``cells`` of a boot; ``name`` is what its guests' logs begin with."""
+
+    desk: Desk
+    book: RunBook
+    boot: Boot
+    cells: Sequence[Cell]
+    supplies: Supplies
+    name: str
+    keep_events: bool
+
+    def measure(self) -> None:
+        """Measure all cells; each has an outcome when this returns. Raises HostError and UsageError, which end runs."""
+        waiting = list(self.cells)
+        guests = 0
+        while waiting:
+            guests += 1
+            name = self._guest_name(guests)
+            self.book.say(f"booting {self.supplies.kernel.spec.name} on {self.boot.cpu}")
+            try:
+                with bench(self.supplies, self.book.entry.directory, name, self.desk.watch) as ready:
+                    self.book.booted(name, self.supplies, ready.guest.command_line)
+                    while waiting and self._measure_one(ready, waiting[0]):
+                        waiting.pop(0)
+                    if waiting:
+                        waiting.pop(0)
+            except LabError as error:
+                if isinstance(error, HostError | UsageError):
+                    raise
+                # No guest to measure in, and a second try would end the same: the exact clock repeats everything.
+                for cell in waiting:
+                    self.book.end(without_number(self.supplies, cell, "failed", str(error)))
+                return
+
+    def _guest_name(self, number: int) -> str:
+        """A guest's name, which its logs have too; a run that is gone on with keeps the logs of its earlier guests."""
+        while True:
+            name = f"{self.name}-guest{number}-{self.boot.cpu}-{self.supplies.kernel.spec.name}"
+            if not (self.book.entry.directory / f"{name}.console").exists():
+                return name
+            number += 1
+
+    def _measure_one(self, ready: Bench, cell: Cell) -> bool:
+        """Measure and store one cell; False when the guest should not be used any more."""
+        self.book.begin(cell)
+        try:
+            record = measure_cell(ready, cell, self.book.baseline(cell), self._events_file(cell))
+        except NoSuchEntryError as error:
+            record = without_number(self.supplies, cell, "unsupported", str(error))
+        except HostError:
+            raise
+        except LabError as error:
+            record = without_number(self.supplies, cell, "failed", str(error))
+        self.book.end(record)
+        return record.status != "failed"
+
+    def _events_file(self, cell: Cell) -> Path | None:
+        """Where a recording cell's events go; a cell's id may hold slashes, and nothing else that a name may not."""
+        if not self.keep_events:
+            return None
+        return self.book.entry.directory / EVENTS_FOLDER / f"{cell.id.replace('/', '.')}.csv"

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where several boots' workers meet: one thread that alone writes down what they find, and ends them all together.
+
+Store, provenance and watcher belong to the thread that serves the desk. A worker hands over a piece of work and waits
+until it is done, so an outcome is stored before the worker's next cell begins, however many there are.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from orchestrator.guest.guest import Guest
+
+T = TypeVar("T")
+
+
+class Stopped(BaseException):
+    """The run ends: said to a worker that asks for something. Not an error, and not to be caught as one."""
+
+
+class Desk:
+    """Serves workers, at most ``jobs`` at a time."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._guests: list[Guest] = []
+        self._stopped = False
+
+    def do(self, work: Callable[[], T]) -> T:
+        """From a worker: have ``work`` done at the desk; returns what it returns, raises what it raises, or Stopped."""
+        answer: Future[T] = Future()
+
+        def serve() -> None:
+            if self._stopped:
+                answer.set_exception(Stopped())
+                return
+            try:
+                answer.set_result(work())
+            except Exception as error:  # the worker's to handle
+                answer.set_exception(error)
+            except BaseException:
+                answer.set_exception(Stopped())
+                raise
+
+        self._work.put(serve)
+        return answer.result()
+
+    def watch(self, guest: Guest) -> None:
+        """From a worker: a guest that is to end with the run, whatever its worker is waiting for."""
+        with self._lock:
+            self._guests.append(guest)
+        if self._stopped:
+            raise Stopped
+
+    def serve(self, workers: Sequence[Callable[[], None]]) -> None:
+        """Run all workers to their ends. The first error of one, or an interruption here, ends all and is raised."""
+        with ThreadPoolExecutor(max_workers=self._jobs, thread_name_prefix="boot") as pool:
+            futures: list[Future[None]] = []
+            try:
+                for worker in workers:
+                    future = pool.submit(worker)
+                    future.add_done_callback(self._noticed)
+                    futures.append(future)
+                self._serve_until_done(futures)
+            finally:
+                self._stop(futures)
+
+    def _noticed(self, future: Future[None]) -> None:
+        del future
+        self._work.put(None)
+
+    def _serve_until_done(self, futures: Sequence[Future[None]]) -> None:
+        ended = 0
+        while ended < len(futures):
+            work = self._work.get()
+            if work is not None:
+                work()
+                continue
+            ended += 1
+            for future in futures:
+                if future.done():
+                    future.result()
+
+    def _stop(self, futures: Sequence[Future[Any]]) -> None:
+        with self._lock:
+            self._stopped = True
+            guests = list(self._guests)
+        for future in futures:
+            future.cancel()
+        for guest in guests:
+            guest.abort()
+        # Whoever still asks is told; a worker ends when its guest has.
+        while not all(future.done() for future in futures):
+            try:
+                work = self._work.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if work is not None:
+                work()
+        wait(futures)

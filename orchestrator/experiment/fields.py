@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a single value of an experiment file may be, and what is said of one that it may not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+
+from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.own_kernel import is_path
+from orchestrator.catalog.spelling import choices_sentence, nearest
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
+
+QemuCpuNames = Callable[[], Collection[str]]
+
+MAX_ENTRIES = 1000
+
+_MIB = {"M": 1, "G": 1024}
+_MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
+_MEMORY_BOUNDS = (64, 4096)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What values are checked against besides the catalogue; a pydantic validation's context.
+
+    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named; relative paths
+    are looked for in ``folder`` and then in the working directory.
+    """
+
+    qemu_cpu_names: QemuCpuNames | None = None
+    folder: Path | None = None
+
+
+def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
+    """One of these words."""
+
+    def check(value: object) -> object:
+        allowed = list(choices())
+        if value not in allowed:
+            raise mismatch(value, choices_sentence(str(value), allowed))
+        return value
+
+    return BeforeValidator(check)
+
+
+def whole(low: int, high: int) -> BeforeValidator:
+    """A whole number between these."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise mismatch(value, f"expected a whole number from {low} to {high}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def whole_or_nothing(low: int, high: int) -> BeforeValidator:
+    """A whole number between these, or nothing."""
+    check = whole(low, high).func
+    return BeforeValidator(lambda value: None if value is None else check(value))  # type: ignore[call-arg]
+
+
+def truth(value: object) -> object:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise mismatch(value, "expected true or false")
+    return value
+
+
+def name(value: object) -> object:
+    """An experiment's or a table's name."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise mismatch(value, "expected at most 64 small letters, digits and hyphens, as text")
+    return value
+
+
+def description(value: object) -> object:
+    """Some lines of text, or nothing."""
+    if value is not None and not (isinstance(value, str) and len(value) <= 1000):
+        raise mismatch(value, "expected text of at most 1000 characters")
+    if isinstance(value, str) and not value.replace("\n", "").isprintable():
+        raise mismatch(value, "expected text without control characters")
+    return value
+
+
+def memory(value: object) -> object:
+    """A guest's memory."""
+    parts = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    mib = int(parts[1]) * _MIB[parts[2]] if parts else 0
+    if not _MEMORY_BOUNDS[0] <= mib <= _MEMORY_BOUNDS[1]:
+        raise mismatch(value, "expected a size from 64M to 4G, such as 256M or 1G")
+    return f"{mib}M"  # one spelling, so that 1G and 1024M are the same machine
+
+
+def cpu(value: object, info: ValidationInfo) -> object:
+    """A CPU model, of the catalogue's or QEMU's own."""
+    if not isinstance(value, str):
+        raise mismatch(value, "expected a CPU's name; put one that is a number in quotes")
+    if value in cpus():
+        return value
+    ask_qemu = info.context.qemu_cpu_names if isinstance(info.context, Surroundings) else None
+    qemu_names = ask_qemu() if ask_qemu else ()
+    if value in qemu_names and _QEMU_CPU.fullmatch(value):
+        return value
+    guess = nearest(value, cpus()) or nearest(value, qemu_names)
+    question = f"; did you mean '{guess}'?" if guess else ""
+    raise mismatch(value, f"allowed: {', '.join(cpus())}, or a CPU model of QEMU's own{question}")
+
+
+def kernel(value: object, info: ValidationInfo) -> object:
+    """A kernel of the catalogue, or the path (with a slash in it) of the user's own; paths become absolute."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a kernel's name")
+    if not is_path(value):
+        if value not in kernels():
+            raise mismatch(value, f"{choices_sentence(value, kernels())}; or a path: {_PATHS}")
+        return value
+    folder = info.context.folder if isinstance(info.context, Surroundings) else None
+    beside = (folder / Path(value).expanduser()) if folder is not None else None
+    path = beside if beside is not None and beside.exists() else Path(value).expanduser()
+    try:
+        kernel_spec(str(path.absolute()))
+    except ConfigError as error:
+        raise wrong(error.what if not error.hint else f"{error.what} ({error.hint})") from None
+    return str(path.absolute())
+
+
+_PATHS = "./linux/build, a build tree of your own or an image in it"
+
+
+def _entries(value: object) -> object:
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
+        found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
+        raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries")
+    return tuple(value)  # YAML gives lists, a frozen model keeps tuples
+
+
+def _distinct(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
+    first = {item: index for index, item in reversed(list(enumerate(items)))}
+    twice = [index for index, item in enumerate(items) if first[item] != index]
+    if twice:
+        raise conflict([Problem((index,), "the same entry is here twice") for index in twice])
+    return items
+
+
+Entries = Annotated[tuple[ItemT, ...], BeforeValidator(_entries), AfterValidator(_distinct)]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One table of an experiment: a matrix of machines, kernels, probes and handlers, and what each cell measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+
+from orchestrator.catalog.benchmarks import Entry, benchmarks
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE, Handler, probes
+from orchestrator.catalog.reference import reference_tables
+from orchestrator.experiment import fields
+from orchestrator.experiment.fields import Entries, one_of, whole, whole_or_nothing
+from orchestrator.experiment.problems import Problem, conflict, mismatch
+from orchestrator.results.contract import Clock
+
+DEFAULT_MEMORY = "256M"
+DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
+"""Samples of the same work: exact ones are equal, of scattered ones an interval is made.
+
+Of twelve, the 95 % interval of the median leaves out two on either side, which is what one hiccup of the host between
+two samples spoils.
+"""
+FEWEST_WALL_REPEATS = 6
+"""With fewer samples no interval of the median covers it with 95 %."""
+
+Kernel = Annotated[str, BeforeValidator(fields.kernel)]
+Probe = Annotated[str, one_of(probes)]
+
+
+class Strict(BaseModel):
+    """A part of an experiment file: read-only, of exactly these keys and types."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class Machine(Strict):
+    """A CPU model, how many of it, and memory (MiB with an ``M``)."""
+
+    cpu: Annotated[str, BeforeValidator(fields.cpu)]
+    smp: Annotated[int, whole(1, 16)] = 1
+    memory: Annotated[str, BeforeValidator(fields.memory)] = DEFAULT_MEMORY
+
+    @property
+    def memory_mib(self) -> int:
+        """The guest's memory in MiB."""
+        return int(self.memory.removesuffix("M"))
+
+
+class Benchmark(Strict):
+    """What each cell runs: ``repeats`` samples of ``calls`` calls, entering the kernel by ``entry``.
+
+    Without ``repeats``, as many as the clock needs.
+    """
+
+    name: Annotated[str, one_of(benchmarks)]
+    calls: Annotated[int, whole(1, 1_000_000)] = 5000
+    repeats: Annotated[int | None, whole_or_nothing(1, 100)] = None
+    entry: Annotated[Entry, one_of(lambda: get_args(Entry))] = "auto"
+
+
+def _mapping(value: object) -> object:
+    if not isinstance(value, dict):
+        raise mismatch(value, "expected a mapping of probe to kernel, such as {kretprobe: lab-i386-smp-preempt}")
+    return value
+
+
+class Matrix(Strict):
+    """Machines, kernels, probes and handlers, of which every combination is a cell, and what is measured in each.
+
+    ``kernel_for`` names another kernel for single probes. ``time_limit`` is in seconds of the host's time for one cell.
+    """
+
+    reference: Annotated[str, one_of(reference_tables)] | None = None
+    clock: Annotated[Clock, one_of(lambda: get_args(Clock))] = "instructions"
+    kernels: Entries[Kernel]
+    machines: Entries[Machine]
+    probes: Entries[Probe]
+    kernel_for: Annotated[dict[Probe, Kernel], BeforeValidator(_mapping)] = {}
+    handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
+    benchmark: Benchmark
+    time_limit: Annotated[int, whole(1, 86_400)] = 120
+
+    @property
+    def repeats(self) -> int:
+        """Samples of each cell."""
+        return self.benchmark.repeats or DEFAULT_REPEATS[self.clock]
+
+    def resolved(self) -> dict[str, Any]:
+        """The matrix as plain values, every default written out."""
+        plain = self.model_dump(mode="json", include=set(Matrix.model_fields))
+        plain["benchmark"]["repeats"] = self.repeats
+        return plain
+
+    @model_validator(mode="after")
+    def _check_combinations(self) -> Self:
+        problems = [*self._conflicts(), *self._exceptions()]
+        if problems:
+            raise conflict(problems)
+        return self
+
+    def _conflicts(self) -> Iterator[Problem]:
+        for index, machine in enumerate(self.machines):
+            if self.clock == "instructions" and machine.smp != 1:
+                why = "QEMU counts instructions exactly with one virtual CPU only, and a second never comes up"
+                yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
+            for kernel in self.kernels:
+                yield from _objections(kernel, machine, ("machines", index, "cpu"), ("kernels",))
+        if self.clock == "wall" and self.repeats < FEWEST_WALL_REPEATS:
+            why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
+            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; clock 'wall' needs more: {why}")
+
+    def _exceptions(self) -> Iterator[Problem]:
+        for probe, kernel in self.kernel_for.items():
+            if probe == BASELINE or probe not in self.probes:
+                what = "a baseline is measured on every kernel" if probe == BASELINE else "it is not among the probes"
+                yield Problem(("kernel_for", probe), what)
+            for machine in self.machines:
+                yield from _objections(kernel, machine, ("kernel_for", probe), ("machines",))
+
+
+def _objections(
+    kernel: str, machine: Machine, path: tuple[int | str, ...], other: tuple[int | str, ...]
+) -> Iterator[Problem]:
+    objection = kernel_spec(kernel).objection(cpu(machine.cpu))
+    if objection:
+        yield Problem(path, objection, other=other)

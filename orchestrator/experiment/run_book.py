@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is written down of a run while it goes on: outcomes, guests, progress, and the baselines known so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.experiment.desk import Desk
+from orchestrator.experiment.plan import Cell, Plan
+from orchestrator.experiment.provenance import Provenance
+from orchestrator.experiment.supplies import Supplies
+from orchestrator.experiment.watcher import Watcher
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.store import RunEntry, Store
+
+_BaselineKey = tuple[object, ...]
+
+
+class RunBook:
+    """Used by workers; every entry is made at the desk, in the thread that the store belongs to."""
+
+    def __init__(
+        self, desk: Desk, entry: RunEntry, store: Store, watcher: Watcher, provenance: Provenance, plan: Plan
+    ) -> None:
+        self.entry = entry
+        self._desk = desk
+        self._store = store
+        self._watcher = watcher
+        self._provenance = provenance
+        self._cells: Mapping[str, Cell] = {cell.id: cell for cell in plan.cells}
+        self._baselines: dict[_BaselineKey, float] = {}
+        for record in store.load_run(entry.id).cells:
+            self._note_baseline(record)
+
+    def say(self, text: str) -> None:
+        """Something that takes a person's time begins."""
+        self._desk.do(lambda: self._watcher.say(text))
+
+    def booted(self, name: str, supplies: Supplies, argv: tuple[str, ...]) -> None:
+        """A guest runs: keep what it is made of. Raises UsageError where that is not what the run began with."""
+
+        def write() -> None:
+            with storage_faults(self.entry.directory):
+                self._provenance.boot(name, supplies, argv)
+
+        self._desk.do(write)
+
+    def begin(self, cell: Cell) -> None:
+        """A cell is being measured."""
+        self._desk.do(lambda: self._watcher.cell_begins(cell.id))
+
+    def end(self, record: CellRecord) -> None:
+        """A cell has an outcome; it is stored when this returns."""
+
+        def write() -> None:
+            self._store.record(self.entry.id, record)
+            self._note_baseline(record)
+            self._watcher.cell_ends(record)
+
+        self._desk.do(write)
+
+    def baseline(self, cell: Cell) -> float | None:
+        """The cost without a probe; on the exact clock it is the same in every boot of the machine."""
+        return self._baselines.get(_key(cell))
+
+    def _note_baseline(self, record: CellRecord) -> None:
+        cell = self._cells.get(record.id)
+        if cell is not None and cell.probe == BASELINE and record.value is not None:
+            self._baselines[_key(cell)] = record.value
+
+
+def _key(cell: Cell) -> _BaselineKey:
+    return (cell.table, cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.handler)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The events that a recording handler has written: read back from the guest, checked, and kept as CSV."""
+
+from __future__ import annotations
+
+import csv
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from pathlib import Path
+
+from orchestrator.benchmarks.gtodbench import Called
+from orchestrator.catalog.probes import ProbeKind
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+
+ARGUMENTS = 6
+"""How many an event has."""
+
+_POSSIBLE_CPUS = "/sys/devices/system/cpu/possible"
+_RINGS = "/sys/kernel/debug/{module}/cpu{number}"
+_MOST_CPUS = 1024
+_MOST_SLOTS = 1 << 16
+
+# struct ring and struct ring_event of kmods/ring.h.
+_HEADER = struct.Struct("<8sIIIHHQ")
+_EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
+_MAGIC = b"labring\0"
+_VERSION = 1
+
+
+class EventKind(IntEnum):
+    """What was hit; the numbers are those of ``enum lab_event`` in ``kmods/ring.h``."""
+
+    KPROBE = 1
+    JPROBE = 2
+    DJPROBE = 3
+    KRETPROBE = 4
+    SYSCALL = 5
+    FTRACE = 6
+
+    @classmethod
+    def of(cls, kind: ProbeKind) -> EventKind:
+        """What a kind of probe records: a boosted kprobe the same as any other."""
+        family = kind.name.partition("-")[0]
+        return cls.SYSCALL if family in ("hook", "tracepoint") else cls[family.upper()]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One hit. ``args`` are what ``kmods/ring.h`` tells for its kind; ``pid`` is the thread's number."""
+
+    cpu: int
+    tsc: int
+    event: EventKind
+    pid: int
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What one CPU has recorded: its events from the oldest left, all it ever wrote, and the size of its registers."""
+
+    events: tuple[Event, ...]
+    written: int
+    word_size: int
+
+    @property
+    def lost(self) -> int:
+        """Events that newer ones were written over."""
+        return self.written - len(self.events)
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a module has recorded since its handler was chosen, one ring a CPU."""
+
+    rings: tuple[Ring, ...]
+
+    def __iter__(self) -> Iterator[Event]:
+        """Every event that is left, CPU by CPU, the oldest first."""
+        return (event for ring in self.rings for event in ring.events)
+
+    @property
+    def word_size(self) -> int:
+        """The size of the guest kernel's registers, in bytes. Raises EvidenceError when the rings do not agree."""
+        sizes = {ring.word_size for ring in self.rings}
+        if len(sizes) != 1:
+            raise EvidenceError(f"the recorded events are of registers of {sorted(sizes)} bytes")
+        return sizes.pop()
+
+    @property
+    def written(self) -> int:
+        """How many events were recorded."""
+        return sum(ring.written for ring in self.rings)
+
+    @property
+    def lost(self) -> int:
+        """How many of them newer ones were written over."""
+        return sum(ring.lost for ring in self.rings)
+
+
+def read_events(guest: Guest, module_name: str) -> Events:
+    """What a loaded module has recorded; final once its handler is another one.
+
+    Raises EvidenceError for anything but whole rings, GuestError where the module never recorded.
+    """
+    possible = guest.get(_POSSIBLE_CPUS).decode("ascii", errors="replace").strip()
+    found = re.fullmatch(r"0(?:-(\d{1,4}))?", possible)
+    last = int(found[1] or 0) if found else _MOST_CPUS
+    if last >= _MOST_CPUS:
+        raise EvidenceError(f"the guest's possible CPUs are {possible[:40]!r}")
+    paths = [_RINGS.format(module=module_name, number=number) for number in range(last + 1)]
+    return Events(tuple(parse_ring(guest.get(path), number) for number, path in enumerate(paths)))
+
+
+def parse_ring(content: bytes, cpu: int) -> Ring:
+    """A CPU's ring from the bytes that the module shows. Raises EvidenceError for anything but a whole one."""
+    if len(content) < _HEADER.size:
+        raise _not_a_ring(cpu, f"it has {len(content)} bytes")
+    magic, version, number, slots, event_size, word_size, written = _HEADER.unpack_from(content)
+    if (magic, version, number, event_size) != (_MAGIC, _VERSION, cpu, _EVENT.size) or word_size not in (4, 8):
+        raise _not_a_ring(cpu, f"it begins with {content[: _HEADER.size].hex(' ')}")
+    if not 0 < slots <= _MOST_SLOTS or slots & (slots - 1) or len(content) != _HEADER.size + slots * _EVENT.size:
+        raise _not_a_ring(cpu, f"it says that it has {slots} slots, and has {len(content)} bytes")
+    oldest = written % slots if written > slots else 0
+    left = min(written, slots)
+    if any(content[_HEADER.size + left * _EVENT.size :]):
+        raise _not_a_ring(cpu, f"it has more events than the {written} that it says were written")
+    found = list(_EVENT.iter_unpack(content[_HEADER.size : _HEADER.size + left * _EVENT.size]))
+    return Ring(tuple(_event(cpu, fields) for fields in found[oldest:] + found[:oldest]), written, word_size)
+
+
+def _event(cpu: int, fields: tuple[int, ...]) -> Event:
+    tsc, event, pid, *args = fields
+    try:
+        return Event(cpu, tsc, EventKind(event), pid, tuple(args))
+    except ValueError:
+        raise _not_a_ring(cpu, f"it has an event of the unknown kind {event}") from None
+
+
+def _not_a_ring(cpu: int, why: str) -> EvidenceError:
+    return EvidenceError(f"what the module recorded on CPU {cpu} cannot be read: {why}")
+
+
+def write_csv(events: Events, path: Path) -> None:
+    """Write every event that is left, CPU by CPU, the oldest first; arguments in hexadecimal."""
+    with path.open("w", newline="", encoding="ascii") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["cpu", "tsc", "event", "pid", *(f"arg{number}" for number in range(ARGUMENTS))])
+        for event in events:
+            row = [event.cpu, event.tsc, event.event.name.lower(), event.pid]
+            writer.writerow([*row, *(f"{argument:#x}" for argument in event.args)])
+
+
+def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePoint, symbols: Symbols) -> int:
+    """The number of events, after checking that every call left one and that each is what a call must leave.
+
+    Raises EvidenceError with what is wrong. Of a hook at every system call only the events of these calls count: the
+    program makes others as well, and so does whoever else is running.
+    """
+    expected = EventKind.of(kind)
+    if events.lost:
+        raise EvidenceError(f"{events.lost} of {events.written} events were overwritten before they were read")
+    for event in events:
+        if event.event is not expected:
+            raise _wrong(event, f"an event is of the kind {event.event.name}, not {expected.name}")
+    for ring in events.rings:
+        _check_order(ring)
+    if expected is EventKind.SYSCALL:
+        found = [event for event in events if (event.pid, event.args[0]) == (called.pid, called.number)]
+    else:
+        found = list(events)
+    for event in found:
+        if event.pid != called.pid:
+            raise _wrong(event, f"process {event.pid} was recorded, and process {called.pid} made the calls")
+    if len(found) != called.calls:
+        raise EvidenceError(f"{called.calls} calls were made and {len(found)} events recorded")
+    text = range(symbols.address("_stext"), symbols.address("_etext"))
+    word_size = events.word_size
+    for event in found:
+        _check_arguments(event, word_size, called, point, text)
+    if expected in (EventKind.KPROBE, EventKind.DJPROBE):
+        _check_sameness(found, word_size)
+    return len(found)
+
+
+def _check_order(ring: Ring) -> None:
+    for before, after in pairwise(ring.events):
+        if before.tsc >= after.tsc:
+            raise _wrong(after, f"an event follows one of TSC {before.tsc} on its CPU: they are out of order")
+
+
+def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, text: range) -> None:
+    """Compare with what is known beforehand; ``kmods/ring.h`` tells what the arguments of each kind are."""
+    passed = (called.time_value, called.time_zone)
+    known: tuple[int, ...] = (point.address,)
+    return_address: int | None = None
+    match event.event:
+        case EventKind.KPROBE | EventKind.DJPROBE:
+            return_address = 3 if word_size == 4 else 5
+        case EventKind.JPROBE:
+            known = (point.address, *passed, 0, 0, 0)
+        case EventKind.KRETPROBE:
+            known, return_address = (point.address, 0), 2
+        case EventKind.SYSCALL:
+            known = (called.number, *passed)
+        case EventKind.FTRACE:
+            return_address = 1
+    for number, (argument, right) in enumerate(zip(event.args, known, strict=False)):
+        if argument != right:
+            raise _wrong(event, f"argument {number} of an event is {argument:#x}, not {right:#x}")
+    if return_address is not None and event.args[return_address] not in text:
+        caller = event.args[return_address]
+        raise _wrong(event, f"the probed function was called from {caller:#x}, which is not in the kernel's text")
+
+
+def _check_sameness(events: Sequence[Event], word_size: int) -> None:
+    """Every call comes by the same way, so registers and stack are the same in every event.
+
+    The system call's function has its parameter, where the caller's registers are, on the stack on i386. On x86_64 it
+    is in a register that is not recorded, and the word above the return address is whatever was left there.
+    """
+    compared = range(ARGUMENTS) if word_size == 4 else (0, 1, 2, 3, 5)
+    for before, event in pairwise(events):
+        for number in compared:
+            if event.args[number] != before.args[number]:
+                found = f"{event.args[number]:#x}, and {before.args[number]:#x} in the one before"
+                raise _wrong(event, f"argument {number} of an event is {found}")
+
+
+def _wrong(event: Event, what: str) -> EvidenceError:
+    return EvidenceError(what, detail=[str(event)])

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Workers meet at the desk: all work is done in its thread, and all of them end together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import HostError, Interrupted, LabError
+from orchestrator.experiment.desk import Desk, Stopped
+from orchestrator.guest.guest import Guest
+
+
+class RecordingGuest(Guest):
+    """A guest that was never started, and remembers being ended."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def abort(self) -> None:
+        self.ended.set()
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_work_is_done_by_the_thread_that_serves(jobs: int) -> None:
+    desk = Desk(jobs)
+    threads: list[threading.Thread] = []
+
+    def worker() -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        desk.do(lambda: threads.append(threading.current_thread()))
+
+    desk.serve([worker] * 5)
+    assert threads == [threading.main_thread()] * 5
+
+
+def test_a_worker_goes_on_only_when_its_work_is_done() -> None:
+    desk = Desk(2)
+    stored: list[int] = []
+
+    def worker(first: int) -> Callable[[], None]:
+        def count() -> None:
+            for number in range(first, first + 100):
+                desk.do(partial(stored.append, number))
+                assert stored[-1] >= 0
+                assert number in stored
+
+        return count
+
+    desk.serve([worker(0), worker(1000)])
+    assert sorted(stored) == [*range(100), *range(1000, 1100)]
+
+
+def test_no_more_workers_than_jobs_are_under_way() -> None:
+    desk = Desk(2)
+    now, most = 0, 0
+    lock = threading.Lock()
+
+    def worker() -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with lock:
+            now -= 1
+
+    desk.serve([worker] * 7)
+    assert most == 2
+
+
+def test_an_error_of_the_work_is_the_workers_to_handle() -> None:
+    desk = Desk(1)
+    caught: list[str] = []
+
+    def refuse() -> None:
+        raise LabError("the disk is full")
+
+    def worker() -> None:
+        try:
+            desk.do(refuse)
+        except LabError as error:
+            caught.append(error.what)
+
+    desk.serve([worker])
+    assert caught == ["the disk is full"]
+
+
+def test_an_error_of_a_worker_ends_the_others_and_their_guests() -> None:
+    desk = Desk(2)
+    guest = RecordingGuest()
+    asked_again: list[type[BaseException]] = []
+
+    def fails() -> None:
+        while not desk.do(lambda: bool(desk._guests)):
+            time.sleep(0.01)
+        raise HostError("QEMU is not installed")
+
+    def waits_for_its_guest() -> None:
+        desk.watch(guest)
+        assert guest.ended.wait(10)
+        try:
+            desk.do(lambda: None)
+        except Stopped as stopped:
+            asked_again.append(type(stopped))
+            raise
+
+    def never_begins() -> None:
+        raise AssertionError("begun after the end")
+
+    with pytest.raises(HostError, match="QEMU is not installed"):
+        desk.serve([fails, waits_for_its_guest, never_begins])
+    assert asked_again == [Stopped]
+
+
+def test_an_interruption_ends_all() -> None:
+    desk = Desk(1)
+    guest = RecordingGuest()
+
+    def interrupt() -> None:
+        raise Interrupted(15)
+
+    def worker() -> None:
+        desk.watch(guest)
+        desk.do(interrupt)
+        raise AssertionError("went on after the end")
+
+    with pytest.raises(Interrupted):
+        desk.serve([worker])
+    assert guest.ended.is_set()
+
+
+def test_a_guest_that_comes_after_the_end_is_not_started(tmp_path: Path) -> None:
+    desk = Desk(1)
+    desk.serve([])
+    with pytest.raises(Stopped):
+        desk.watch(RecordingGuest())

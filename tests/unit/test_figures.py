@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a cell's measurements come to, on both clocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.benchmarks.gtodbench import Measurement
+from orchestrator.errors import EvidenceError
+from orchestrator.experiment.figures import exact_baseline, exact_figures, wall_figures
+
+
+def measured(value: float, samples: int = 1) -> Measurement:
+    """A measurement whose two clocks cannot be mistaken for each other."""
+    return Measurement((value * 2,) * samples, (value,) * samples, "sysenter", 5000, batches=3, disturbed=1)
+
+
+def test_exact_overhead_is_a_difference_of_counts() -> None:
+    figures = exact_figures(measured(500.0, 4), 960.0)
+    assert (figures.samples, figures.value, figures.overhead) == ((1000.0,) * 4, 1000.0, 40.0)
+    assert figures.interval == (40.0, 40.0)
+    assert (figures.verdict, figures.notes) == (None, ())
+    assert (figures.entry, figures.calls, figures.batches, figures.disturbed) == ("sysenter", 5000, 3, 1)
+
+
+def test_the_exact_baseline_has_no_overhead() -> None:
+    assert exact_baseline(measured(211.0)).overhead == 0.0
+
+
+def test_without_a_known_baseline_there_is_no_overhead() -> None:
+    figures = exact_figures(measured(500.0), None)
+    assert (figures.value, figures.overhead, figures.interval) == (1000.0, None, None)
+
+
+@pytest.mark.parametrize("baseline", [1000.0, 1001.0])
+def test_a_probe_that_costs_nothing_was_not_hit(baseline: float) -> None:
+    with pytest.raises(EvidenceError, match="it was not hit"):
+        exact_figures(measured(500.0), baseline)
+
+
+def test_wall_overhead_is_taken_against_the_neighbours() -> None:
+    # The host gets slower by 10 ns a round; the probe costs 300 throughout.
+    plain = [measured(1000.0 + 10 * number) for number in range(10)]
+    probed = [measured(1305.0 + 10 * number) for number in range(9)]
+    figures = wall_figures(plain, probed)
+    assert figures.overhead == 300.0
+    assert figures.interval == (300.0, 300.0)
+    assert figures.value == 1345.0
+    assert figures.samples == tuple(1305.0 + 10 * number for number in range(9))
+    assert figures.verdict is None
+    assert (figures.batches, figures.disturbed) == (27, 9)
+
+
+def test_no_verdict_where_the_drift_is_larger_than_the_effect() -> None:
+    plain = [measured(1000.0 + 100 * number) for number in range(10)]
+    probed = [measured(1350.0 + 100 * number) for number in range(9)]
+    figures = wall_figures(plain, probed)
+    assert figures.overhead == 300.0
+    assert figures.verdict == "none"
+    assert figures.notes == (
+        "no verdict: without the probe a call's time drifted by 700 ns meanwhile, and the probe's effect is 300 ns",
+    )
+
+
+def test_no_verdict_where_the_interval_has_both_signs() -> None:
+    plain = [measured(1000.0)] * 10
+    probed = [measured(1000.0 + difference) for difference in (-90, -80, -70, -5, 20, 50, 60, 70, 80)]
+    figures = wall_figures(plain, probed)
+    assert (figures.overhead, figures.interval, figures.verdict) == (20.0, (-80.0, 70.0), "none")
+    assert "lies between -80 and 70 ns" in figures.notes[0]
+
+
+def test_one_hiccup_of_the_host_is_no_drift() -> None:
+    # It falls on two differences; of the twelve that are the default, the interval leaves out two on either side.
+    plain = [measured(1000.0)] * 5 + [measured(90_000.0)] + [measured(1000.0)] * 7
+    figures = wall_figures(plain, [measured(1200.0)] * 12)
+    assert (figures.overhead, figures.verdict) == (200.0, None)
+
+
+def test_the_wall_baseline_is_a_median() -> None:
+    figures = wall_figures([measured(value) for value in (5.0, 1.0, 2.0, 900.0, 3.0)], [])
+    assert (figures.value, figures.overhead, figures.verdict) == (3.0, 0.0, None)
