@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
@@ -36,12 +37,10 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 class Surroundings:
     """What values are checked against besides the catalogue; a pydantic validation's context.
 
-    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named; relative paths
-    are looked for in ``folder`` and then in the working directory.
+    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named.
     """
 
     qemu_cpu_names: QemuCpuNames | None = None
-    folder: Path | None = None
 
 
 def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
@@ -65,12 +64,6 @@ def whole(low: int, high: int) -> BeforeValidator:
         return value
 
     return BeforeValidator(check)
-
-
-def whole_or_nothing(low: int, high: int) -> BeforeValidator:
-    """A whole number between these, or nothing."""
-    check = whole(low, high).func
-    return BeforeValidator(lambda value: None if value is None else check(value))  # type: ignore[call-arg]
 
 
 def truth(value: object) -> object:
@@ -120,7 +113,7 @@ def cpu(value: object, info: ValidationInfo) -> object:
     raise mismatch(value, f"allowed: {', '.join(cpus())}, or a CPU model of QEMU's own{question}")
 
 
-def kernel(value: object, info: ValidationInfo) -> object:
+def kernel(value: object) -> object:
     """A kernel of the catalogue, or the path (with a slash in it) of the user's own; paths become absolute."""
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a kernel's name")
@@ -128,14 +121,12 @@ def kernel(value: object, info: ValidationInfo) -> object:
         if value not in kernels():
             raise mismatch(value, f"{choices_sentence(value, kernels())}; or a path: {_PATHS}")
         return value
-    folder = info.context.folder if isinstance(info.context, Surroundings) else None
-    beside = (folder / Path(value).expanduser()) if folder is not None else None
-    path = beside if beside is not None and beside.exists() else Path(value).expanduser()
+    path = Path(os.path.expanduser(value)).absolute()  # noqa: PTH111 -- Path's raises where there is no such user
     try:
-        kernel_spec(str(path.absolute()))
+        kernel_spec(str(path))
     except ConfigError as error:
         raise wrong(error.what if not error.hint else f"{error.what} ({error.hint})") from None
-    return str(path.absolute())
+    return str(path)
 
 
 _PATHS = "./linux/build, a build tree of your own or an image in it"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, model_validator
 
 from orchestrator.catalog.benchmarks import Entry, benchmarks
 from orchestrator.catalog.cpus import cpu
@@ -14,7 +14,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler, probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.experiment import fields
-from orchestrator.experiment.fields import Entries, one_of, whole, whole_or_nothing
+from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.results.contract import Clock
 
@@ -59,7 +59,7 @@ class Benchmark(Strict):
 
     name: Annotated[str, one_of(benchmarks)]
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
-    repeats: Annotated[int | None, whole_or_nothing(1, 100)] = None
+    repeats: Annotated[int, whole(1, 100)] | None = None
     entry: Annotated[Entry, one_of(lambda: get_args(Entry))] = "auto"
 
 
@@ -67,6 +67,13 @@ def _mapping(value: object) -> object:
     if not isinstance(value, dict):
         raise mismatch(value, "expected a mapping of probe to kernel, such as {kretprobe: lab-i386-smp-preempt}")
     return value
+
+
+def _with_repeats(benchmark: Benchmark, info: ValidationInfo) -> Benchmark:
+    clock: Clock | None = info.data.get("clock")  # none where it is wrong itself
+    if benchmark.repeats is not None or clock is None:
+        return benchmark
+    return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS[clock]})
 
 
 class Matrix(Strict):
@@ -82,7 +89,7 @@ class Matrix(Strict):
     probes: Entries[Probe]
     kernel_for: Annotated[dict[Probe, Kernel], BeforeValidator(_mapping)] = {}
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
-    benchmark: Benchmark
+    benchmark: Annotated[Benchmark, AfterValidator(_with_repeats)]
     time_limit: Annotated[int, whole(1, 86_400)] = 120
 
     @property
@@ -92,9 +99,7 @@ class Matrix(Strict):
 
     def resolved(self) -> dict[str, Any]:
         """The matrix as plain values, every default written out."""
-        plain = self.model_dump(mode="json", include=set(Matrix.model_fields))
-        plain["benchmark"]["repeats"] = self.repeats
-        return plain
+        return self.model_dump(mode="json", include=set(Matrix.model_fields))
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:

@@ -74,7 +74,7 @@ def plan(experiment: AnyExperiment) -> Plan:
     A baseline is added where the file has none: an overhead is measured against one of the same boot.
     Raises ConfigError for more than MAX_CELLS cells, and for two kernels of one name.
     """
-    count = sum(_most_cells(matrix) for _, matrix in experiment.matrices)
+    count = sum(_count(matrix) for _, matrix in experiment.matrices)
     if count > MAX_CELLS:
         raise ConfigError(
             f"experiment '{experiment.name}' has {count} cells, baselines included; at most {MAX_CELLS} are allowed",
@@ -94,19 +94,23 @@ def plan(experiment: AnyExperiment) -> Plan:
     return planned
 
 
-def _most_cells(matrix: Matrix) -> int:
-    kernels = len(matrix.kernels) + len(matrix.kernel_for)
-    return len(matrix.machines) * kernels * len(matrix.handlers) * (len(matrix.probes) + 1)
+def _count(matrix: Matrix) -> int:
+    return len(matrix.machines) * len(matrix.handlers) * sum(map(len, _probes_on(matrix).values()))
+
+
+def _probes_on(matrix: Matrix) -> dict[str, list[str]]:
+    """Each kernel's probes, the baseline first: the table's kernels, then those that single probes have instead."""
+    everywhere = [probe for probe in matrix.probes if probe not in (BASELINE, *matrix.kernel_for)]
+    probes_on = {kernel: [BASELINE, *everywhere] for kernel in matrix.kernels}
+    for probe in matrix.probes:
+        if probe in matrix.kernel_for:
+            probes_on.setdefault(matrix.kernel_for[probe], [BASELINE]).append(probe)
+    return probes_on
 
 
 def _cells(table: str | None, matrix: Matrix) -> Iterator[Cell]:
-    """A table's cells: its kernels with the probes that have no kernel of their own, then those kernels."""
-    everywhere = [probe for probe in matrix.probes if probe not in (BASELINE, *matrix.kernel_for)]
-    probes_on: dict[str, list[str]] = {kernel: list(everywhere) for kernel in matrix.kernels}
-    for probe, kernel in matrix.kernel_for.items():
-        probes_on.setdefault(kernel, []).append(probe)
-    for machine, (kernel, probes) in product(matrix.machines, probes_on.items()):
-        for handler, probe in product(matrix.handlers, [BASELINE, *probes]):
+    for machine, (kernel, probes) in product(matrix.machines, _probes_on(matrix).items()):
+        for handler, probe in product(matrix.handlers, probes):
             yield _cell(table, matrix, machine, kernel, probe, handler)
 
 

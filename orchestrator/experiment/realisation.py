@@ -55,16 +55,16 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
         "number": benchmark.numbers[arch][cell.entry],
     }
     template, notes = kind.template, []
-    if template == "kretprobe" and _behind_nop(kernel, kind):
-        template = "kretprobe_behind_nop"
-        notes.append(
-            "the return is hooked by the module: register_kretprobe() refuses a place behind the function tracer's nop"
-        )
+    own_booster = _may_be_boosted(kind) and _boosts(kind) and not has_booster(kernel)
+    if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
+        template = "kretprobe_rethook"
+        why = "takes no booster of a module's" if own_booster else "refuses a place behind the function tracer's nop"
+        notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
     if _may_be_boosted(kind) and _single_steps(kind) and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
         why = "this kernel boosts kprobes" if has_booster(kernel) else "it could be optimised"
         notes.append(f"single-stepped because of a post-handler; without one {why}")
-    if _may_be_boosted(kind) and _boosts(kind) and not has_booster(kernel):
+    if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
     if kind.mechanism == "detour":

@@ -12,23 +12,23 @@ import yaml
 from pydantic import BeforeValidator, ValidationError
 
 from orchestrator.experiment import fields
+from orchestrator.experiment.defaults import TABLES, at_its_own_place, idle_overrides, with_defaults
 from orchestrator.experiment.fields import QemuCpuNames, Surroundings
+from orchestrator.experiment.kernel_paths import make_absolute
 from orchestrator.experiment.matrix import Benchmark, Machine, Matrix, Strict
 from orchestrator.experiment.overrides import Origins, apply_overrides
-from orchestrator.experiment.problems import Problem, config_error, mismatch, problems_of
-from orchestrator.experiment.source import Data, KeyPath, read_source
+from orchestrator.experiment.problems import config_error, problems_of, shown, wrong
+from orchestrator.experiment.source import KeyPath, read_source
 
 __all__ = ["Benchmark", "Experiment", "Machine", "TabledExperiment", "load_experiment"]
 
-MAX_TABLES = 100
-
-_TABLES = "tables"
+MAXTABLES = 100
 
 
 def _tables(value: object) -> object:
-    if not isinstance(value, dict) or not 1 <= len(value) <= MAX_TABLES:
-        found = f"{len(value)} tables" if isinstance(value, dict) else None
-        raise mismatch(found or value, f"expected a mapping of 1 to {MAX_TABLES} tables by name")
+    if not isinstance(value, dict) or not 1 <= len(value) <= MAXTABLES:
+        found = f"{len(value)} tables" if isinstance(value, dict) else shown(value)
+        raise wrong(f"found {found}; expected a mapping of 1 to {MAXTABLES} tables by name")
     return value
 
 
@@ -43,7 +43,7 @@ class _Headed(Strict):
         raise NotImplementedError
 
     def resolved_yaml(self) -> str:
-        """Return the experiment as YAML with every default written out; it loads as one with the same plan."""
+        """Return the experiment as YAML with every default written out; it loads as an equal experiment."""
         heading = self.model_dump(mode="json", include=set(_Headed.model_fields))
         plain = {**heading, **self._plain()}
         return yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)
@@ -76,7 +76,7 @@ class TabledExperiment(_Headed):
         return list(self.tables.items())
 
     def _plain(self) -> dict[str, Any]:
-        return {_TABLES: {name: matrix.resolved() for name, matrix in self.tables.items()}}
+        return {TABLES: {name: matrix.resolved() for name, matrix in self.tables.items()}}
 
 
 AnyExperiment = Experiment | TabledExperiment
@@ -93,67 +93,27 @@ def load_experiment(
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     data = apply_overrides(source.data, overrides, origins)
-    context = Surroundings(qemu_cpu_names, path.parent.absolute())
+    make_absolute(data, origins, path.parent.absolute())
+    context = Surroundings(qemu_cpu_names)
     try:
-        if isinstance(data, dict) and _TABLES in data:
-            return TabledExperiment.model_validate(_with_defaults(data), context=context)
+        if isinstance(data, dict) and TABLES in data:
+            idle = idle_overrides(data, origins)
+            if idle:
+                raise config_error(idle, origins, str(path))
+            return TabledExperiment.model_validate(with_defaults(data), context=context)
         return Experiment.model_validate(data, context=context)
     except ValidationError as error:
-        problems = [_at_its_own_place(problem, data) for problem in problems_of(error, _keys_at)]
+        problems = [at_its_own_place(problem, data) for problem in problems_of(error, _keys_at)]
         raise config_error(list(dict.fromkeys(problems)), origins, str(path)) from None
-
-
-def _with_defaults(data: dict[str, Data]) -> Data:
-    """Give each table the keys of a matrix that stand beside ``tables``; where both have a mapping, they are merged."""
-    defaults = {key: value for key, value in data.items() if key in Matrix.model_fields}
-    rest: dict[str, Data] = {key: value for key, value in data.items() if key not in defaults}
-    tables = data[_TABLES]
-    if isinstance(tables, dict):
-        rest[_TABLES] = {name: _merged(defaults, table) for name, table in tables.items()}
-    return rest
-
-
-def _merged(defaults: Data, own: Data) -> Data:
-    if not isinstance(defaults, dict) or not isinstance(own, dict):
-        return own
-    both = {key: _merged(value, own[key]) if key in own else value for key, value in defaults.items()}
-    return {**both, **{key: value for key, value in own.items() if key not in both}}
-
-
-def _at_its_own_place(problem: Problem, data: Data) -> Problem:
-    """A problem with what a table has from the defaults is told where that stands, once for all tables."""
-    return Problem(
-        _own_path(problem.path, data),
-        problem.sentence,
-        None if problem.other is None else _own_path(problem.other, data),
-    )
-
-
-def _own_path(path: KeyPath, data: Data) -> KeyPath:
-    if len(path) < 3 or path[0] != _TABLES:
-        return path
-    return path[2:] if not _holds(data, path) and _holds(data, path[2:]) else path
-
-
-def _holds(data: Data, path: KeyPath) -> bool:
-    inside = data
-    for step in path:
-        if isinstance(inside, dict) and step in inside:
-            inside = inside[str(step)]
-        elif isinstance(inside, list) and isinstance(step, int) and step < len(inside):
-            inside = inside[step]
-        else:
-            return False
-    return True
 
 
 def _keys_at(path: KeyPath) -> Sequence[str]:
     """The keys that may stand in the mapping at a path."""
     steps = tuple(step for step in path if isinstance(step, str))
-    if steps[:1] == (_TABLES,):
+    if steps[:1] == (TABLES,):
         steps = steps[2:]
         top = list(Matrix.model_fields)
     else:
-        top = [*_Headed.model_fields, *Matrix.model_fields, _TABLES]
+        top = [*_Headed.model_fields, *Matrix.model_fields, TABLES]
     below = {"machines": list(Machine.model_fields), "benchmark": list(Benchmark.model_fields)}
     return below.get(steps[0], top) if steps else top

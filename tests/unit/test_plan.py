@@ -74,7 +74,7 @@ def test_several_cpus_show_in_the_id() -> None:
 def test_the_number_of_cells_is_bounded() -> None:
     machines = [{"cpu": "athlon64", "memory": f"{64 + index}M"} for index in range(1000)]
     several = experiment(machines=machines, probes=list(probes()), kernels=["debian-686", "debian-amd64"])
-    with pytest.raises(ConfigError, match=rf"'x' has 34000 cells, baselines included; at most {MAX_CELLS} are allowed"):
+    with pytest.raises(ConfigError, match=rf"'x' has 32000 cells, baselines included; at most {MAX_CELLS} are allowed"):
         plan(several)
 
 

@@ -61,6 +61,7 @@ def test_what_stands_beside_the_tables_holds_for_all(tmp_path: Path) -> None:
 def test_the_resolved_experiment_loads_as_itself(tmp_path: Path) -> None:
     experiment = load(tmp_path)
     again = load(tmp_path, experiment.resolved_yaml())
+    assert again == experiment
     assert again.resolved_yaml() == experiment.resolved_yaml()
     assert again.digest() == experiment.digest()
     assert plan(again) == plan(experiment)
@@ -119,6 +120,57 @@ def test_an_error_names_its_own_place(tmp_path: Path, before: str, after: str, m
     said = complaint(tmp_path, TABLES.replace(before, after))
     assert message in said
     assert said.count(message) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("handlers=[noop]", ""),
+        ("machines=[{cpu: athlon64}]", ""),
+        ("benchmark.calls=3", ""),
+        ("benchmark={name: gtodbench, calls: 3}", ""),
+        ("reference=djprobe-2005/list4", "reference"),
+        ("kernels.0=debian-686-pae", "kernels"),
+        ("benchmark.entry=int80", "benchmark.entry"),
+    ],
+)
+def test_an_override_that_no_table_takes_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    own = "reference: djprobe-2005/list5, kernels: [debian-686], benchmark: {entry: auto}"
+    matrices = f"  one: {{{own}}}\n  two: {{{own}, machines: [{{cpu: athlon}}]}}\n"
+    text = (
+        TABLES[: TABLES.index("  one:")].replace("benchmark:", "reference: djprobe-2005/list6\nbenchmark:") + matrices
+    )
+    said = ""
+    try:
+        load(tmp_path, text, override)
+    except ConfigError as error:
+        said = str(error)
+    why = f"changes nothing, because every table has its own; set each table's, as in tables.one.{message}=..."
+    key = "kernels.0" if message == "kernels" else message
+    assert said == (f"--set {override}: {key}: {why}" if message else "")
+
+
+def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = (tmp_path / name for name in ("here", "there"))
+    for folder in (here, there):
+        tree = folder / "tree"
+        (tree / "arch/x86/boot").mkdir(parents=True)
+        (tree / "include/config").mkdir(parents=True)
+        (tree / "arch/x86/boot/bzImage").write_bytes(b"")
+        (tree / "include/config/kernel.release").write_text("6.1.0\n")
+        wanted = ("X86", "MODULES", "KPROBES", "SERIAL_8250_CONSOLE", "BLK_DEV_INITRD")
+        (tree / ".config").write_text("".join(f"CONFIG_{option}=y\n" for option in wanted))
+    monkeypatch.chdir(here)
+    text = TABLES.replace("kernels: [debian-686]", "kernels: [./tree]").replace("debian-686-pae", "./tree")
+    experiment = load(there, text, "tables.two.kernels=[./tree]")
+    assert isinstance(experiment, TabledExperiment)
+    one, two, three = experiment.tables.values()
+    assert (one.kernels, two.kernels) == ((str(there / "tree"),), (str(here / "tree"),))
+    assert three.kernel_for == {"jprobe": str(there / "tree")}
+    ids = [cell.id for cell in plan(experiment).cells]
+    assert all(str(tmp_path) not in name and "/own-tree-" in name for name in ids)
 
 
 def test_the_wall_clock_needs_samples_for_an_interval(tmp_path: Path) -> None:
