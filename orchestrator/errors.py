@@ -84,7 +84,9 @@ class GuestConnectionLost(GuestError):
 
 
 class GuestExit(GuestError):
-    """QEMU ended before the guest was asked to."""
+    """QEMU ended before the guest was asked to. ``status`` is its exit status, negative for a signal."""
+
+    status: int | None = None
 
 
 class CommandTimeout(GuestError):

@@ -65,8 +65,9 @@ class Guest:
     Used as a context manager it boots on entry and is killed on exit. A guest belongs to the thread that boots it.
     """
 
-    def __init__(self, machine: Machine, directory: Path, name: str = "guest") -> None:
+    def __init__(self, machine: Machine, directory: Path, name: str = "guest", *, terminal: str | None = None) -> None:
         self.machine = machine
+        self._terminal = terminal
         self.console = Console(directory / f"{name}.console")
         self.state = State.OFF
         self.command_line: tuple[str, ...] = ()
@@ -201,7 +202,7 @@ class Guest:
         ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
         monitor, agent = ours
         self._channel = FramedChannel(agent)
-        wiring = Wiring(theirs[0].fileno(), theirs[1].fileno(), self.console.path)
+        wiring = Wiring(theirs[0].fileno(), theirs[1].fileno(), self.console.path, self._terminal)
         self.command_line = tuple(qemu_command(self.machine, wiring))
         try:
             with self._messages.open("wb") as messages:
@@ -247,9 +248,11 @@ class Guest:
         said = self._messages.read_text(errors="replace").splitlines()[-10:] if self._messages.exists() else []
         how = f"status {status}" if status >= 0 else f"signal {-status}"
         hint = "" if status == 0 else "QEMU's own words come first above, then the console's last lines"
-        return GuestExit(
+        ended = GuestExit(
             f"QEMU ended ({how}) while {doing}", where=where, detail=[*said, *lines] or ["(it said nothing)"], hint=hint
         )
+        ended.status = status
+        return ended
 
     def _exit_status(self, patience: float) -> int | None:
         if self._process is None:

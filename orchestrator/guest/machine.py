@@ -35,11 +35,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Wiring:
-    """The host's ends of a guest: open sockets (descriptor numbers) and the console's log file."""
+    """The host's ends of a guest: open sockets (descriptor numbers) and the console's log file.
+
+    With a ``terminal`` (a device's name) the console is there as well, for a person.
+    """
 
     monitor: int | str
     agent: int | str
     console: Path | str
+    terminal: str | None = None
 
 
 def kernel_command_line(machine: Machine) -> str:
@@ -64,12 +68,19 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *_start(machine).qemu,
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
         *("-append", kernel_command_line(machine)),
-        *("-chardev", f"file,id=console,path={escape(str(wiring.console))}", "-serial", "chardev:console"),
+        *("-chardev", _console(wiring), "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={wiring.monitor}", "-mon", "chardev=monitor,mode=control"),
         *("-chardev", f"socket,id=agent,fd={wiring.agent}"),
         *("-device", "virtio-serial-pci-non-transitional,max_ports=2"),
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
     ]
+
+
+def _console(wiring: Wiring) -> str:
+    log = escape(str(wiring.console))
+    if wiring.terminal is None:
+        return f"file,id=console,path={log}"
+    return f"serial,id=console,path={escape(wiring.terminal)},logfile={log}"
 
 
 def escape(value: str) -> str:

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator shell``: the guest's console, for a person."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from orchestrator.cli import one_guest, options
+from orchestrator.cli.failures import expected_failures
+
+
+@expected_failures
+def shell(
+    kernel: one_guest.Kernel = "debian-686",
+    cpu: one_guest.Cpu = None,
+    smp: one_guest.Smp = 1,
+    memory: one_guest.Memory = 256,
+    accel: one_guest.AccelOption = one_guest.Accel.AUTO,
+    module: one_guest.Modules = None,
+    console: one_guest.ConsoleLog = None,
+    offline: options.Offline = False,
+) -> None:
+    """Boot a guest and give its console to the terminal. `exit` or Ctrl-] ends it."""
+    from orchestrator.errors import UsageError
+    from orchestrator.guest.terminal import ESCAPE_KEY, attend
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
+        )
+    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline)
+    machine = choice.machine()
+    print(f"booting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
+    with one_guest.console_folder(console) as directory:
+        attend(machine, directory, choice.load_modules)
+    print("\nthe guest has ended", file=sys.stderr)
+    raise typer.Exit(0)

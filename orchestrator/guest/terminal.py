@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest's serial console on a person's terminal.
+
+QEMU has the console's end on a pseudo-terminal of ours, whose other end pexpect copies from and to the person's. The
+agent starts the shell on the guest's own end, so nothing else of the guest differs from one that is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import threading
+import tty
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pexpect
+
+from orchestrator.errors import GuestExit
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
+from orchestrator.paths import data_dir
+
+ESCAPE_KEY = "Ctrl-]"
+
+_ESCAPE = b"\x1d"
+_BOOT_LIMIT = 120.0
+_ATTENDED_LIMIT = 20 * 86_400.0  # a person may take a while; poll() counts no more than 24 days
+_DYING_LIMIT = 10.0
+_PROGRAM = "/bin/console-shell"
+
+
+class _Terminal(pexpect.spawn):  # type: ignore[type-arg]
+    """Our end of the console. There is no child of pexpect's own: QEMU is the guest's."""
+
+    def __init__(self, descriptor: int, session: threading.Thread) -> None:
+        super().__init__(None)  # type: ignore[arg-type]  # which is how pexpect makes one without a child
+        self.ptyproc = SimpleNamespace(flag_eof=False)  # where pexpect notes that it has seen the end
+        self.child_fd = descriptor
+        self.closed = False
+        self._session = session
+        self._left = False
+
+    def isalive(self) -> bool:
+        """Whether anything can still come."""
+        return self._session.is_alive()
+
+    def converse(self) -> bool:
+        """Copy between the console and the person's terminal; True when it was the person who ended it."""
+        self.interact(escape_character=_ESCAPE.decode(), input_filter=self._watch)
+        return self._left
+
+    def _watch(self, typed: bytes) -> bytes:
+        # Nothing typed is the end of a terminal that was hung up, and as good as the escape key.
+        typed = typed or _ESCAPE
+        self._left = self._left or _ESCAPE in typed
+        return typed
+
+    def close(self, force: bool = True) -> None:
+        """Leave the descriptor to whoever made it."""
+        del force
+        self.closed = True
+        self.child_fd = -1
+
+
+class _Session(threading.Thread):
+    """The guest's life: booted, its shell started, ended when that ends."""
+
+    def __init__(self, guest: Guest, prepare: Callable[[Guest], None], token: str, their_end: int) -> None:
+        super().__init__(name="guest")
+        self._guest = guest
+        self._prepare = prepare
+        self._token = token
+        self._their_end = their_end
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Live; what went wrong is kept for the other thread."""
+        try:
+            try:
+                self._guest.boot(_BOOT_LIMIT)
+            finally:
+                # QEMU has it now, or never will; while we have it as well, its closing would not show.
+                os.close(self._their_end)
+            self._prepare(self._guest)
+            self._attend()
+        except BaseException as error:
+            self.error = error
+        finally:
+            # The other thread waits for the console's end.
+            self._guest.abort()
+
+    def _attend(self) -> None:
+        size = shutil.get_terminal_size()
+        environment = [f"ROWS={size.lines}", f"COLS={size.columns}", f"TERM={os.environ.get('TERM', 'vt100')}"]
+        self._guest.put(data_dir("images") / "guest" / "console-shell.sh", _PROGRAM, mode=0o755)
+        argv = ["env", *environment, _PROGRAM, self._token, self._guest.machine.cpu.name]
+        self._guest.run(argv, time_limit=_ATTENDED_LIMIT)
+
+
+def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) -> None:
+    """Boot a guest, let ``prepare`` do its work in it, and give its console to the terminal until either ends.
+
+    Returns when the shell ends, the guest resets itself, or the person leaves it. Raises GuestError otherwise.
+    """
+    ours, theirs = os.openpty()
+    tty.setraw(theirs)
+    token = secrets.token_hex(16)
+    guest = Guest(machine, directory, terminal=os.ttyname(theirs))
+    session = _Session(guest, prepare, token, theirs)
+    session.start()
+    try:
+        left = _converse(_Terminal(ours, session), token)
+        if not left:
+            # The console ends before QEMU does, and QEMU's own end tells why.
+            session.join(_DYING_LIMIT)
+    finally:
+        guest.abort()
+        session.join()
+        guest.kill()
+        os.close(ours)
+    if session.error is not None and not left and not _reset_itself(session.error, guest):
+        raise session.error
+
+
+def _converse(terminal: _Terminal, token: str) -> bool:
+    """Wait for the shell, and then for the person; True when it was the person who ended it."""
+    if terminal.expect_exact([token.encode(), pexpect.EOF], timeout=None) == 1:
+        return False
+    return terminal.converse()
+
+
+def _reset_itself(error: BaseException, guest: Guest) -> bool:
+    """Whether the guest was told to reset or power off, from within, in good order."""
+    return isinstance(error, GuestExit) and error.status == 0 and guest.console.trouble() is None

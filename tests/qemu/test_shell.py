@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a person get the guest's console, and the terminal back?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pexpect
+import pytest
+from command_line import CommandLine, qemus_in
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+PROMPT = "athlon:/ # "
+LIMIT = 60
+
+
+@contextmanager
+def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn]:  # type: ignore[type-arg]
+    """The command on a terminal of its own, its console's log below ``lab``."""
+    arguments = ["--kernel", "lab-i386-up", "--cpu", "athlon", "--accel", "tcg", "--console", str(lab / "logs")]
+    program = "from orchestrator.cli.main import main; main()"
+    person = pexpect.spawn(
+        sys.executable,
+        ["-P", "-c", program, "shell", *arguments, *options],
+        timeout=LIMIT,
+        dimensions=(33, 111),
+        env={**os.environ, "ORCHESTRATOR_LAB": str(lab), "TERM": "xterm-256color"},
+        encoding="utf-8",
+    )
+    try:
+        yield person
+    finally:
+        person.close(force=True)
+
+
+def test_a_person_works_on_the_console(tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        before = termios.tcgetattr(person.child_fd)
+        person.expect_exact(PROMPT)
+        assert len(qemus_in(tmp_path)) == 1
+        person.sendline("cd /proc; echo $TERM; stty size; grep 'model name' cpuinfo; tty")
+        person.expect(r"xterm-256color\r\n33 111\r\nmodel name\s*: AMD Athlon\(tm\) XP 2400\+\r\n/dev/ttyS0\r\n")
+        person.expect_exact("athlon:/proc # ")
+        # Job control and the interrupt key reach the guest, not the lab.
+        person.sendline("sleep 1000")
+        person.expect_exact("sleep 1000")
+        person.sendintr()
+        person.expect_exact("athlon:/proc # ")
+        person.sendline("exit")
+        person.expect_exact("the guest has ended")
+        person.expect(pexpect.EOF)
+        person.wait()
+        assert person.exitstatus == 0
+        assert termios.tcgetattr(person.child_fd) == before
+    assert qemus_in(tmp_path) == []
+    assert "sleep 1000" in (tmp_path / "logs" / "guest.console").read_text(errors="replace")
+
+
+def test_the_escape_key_leaves_at_once(tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        person.expect_exact(PROMPT)
+        person.sendline("while :; do :; done")
+        person.send(chr(29))
+        person.expect_exact("the guest has ended")
+        person.expect(pexpect.EOF)
+        person.wait()
+        assert person.exitstatus == 0
+    assert qemus_in(tmp_path) == []
+
+
+def test_a_guest_that_resets_itself_has_ended(tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        person.expect_exact(PROMPT)
+        person.sendline("reboot -f")
+        person.expect_exact("the guest has ended")
+        person.wait()
+        assert person.exitstatus == 0
+
+
+def test_a_panic_is_told(tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        person.expect_exact(PROMPT)
+        person.sendline("echo c > /proc/sysrq-trigger")
+        person.expect_exact("the guest's kernel panicked")
+        person.expect(pexpect.EOF)
+        person.wait()
+        assert person.exitstatus == 1
+    assert qemus_in(tmp_path) == []
+
+
+def test_a_killed_shell_leaves_no_guest(tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        person.expect_exact(PROMPT)
+        assert person.pid is not None
+        os.kill(person.pid, 9)
+        assert CommandLine(tmp_path).qemus_after(5.0) == []
+
+
+def test_without_a_terminal_there_is_no_shell(tmp_path: Path) -> None:
+    done = CommandLine(tmp_path).run("shell", "--kernel", "lab-i386-up")
+    assert done.returncode == 2
+    assert "a shell needs a terminal" in done.stderr
+    assert "orchestrator exec -- COMMAND" in done.stderr
