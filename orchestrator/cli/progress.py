@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from orchestrator.experiment.plan import Plan
-from orchestrator.report.table import number
+from orchestrator.report.figures import number
 from orchestrator.results.contract import CellRecord
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.failures import expected_failures
+
+if TYPE_CHECKING:
+    from orchestrator.results.contract import RunRecord
 
 
 class Format(StrEnum):
     """Forms of a report."""
 
     TABLE = "table"
+    MARKDOWN = "markdown"
+    CSV = "csv"
     JSON = "json"
 
 
@@ -23,23 +28,51 @@ class Format(StrEnum):
 def report(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.")] = "latest",
     form: Annotated[
-        Format, typer.Option("--format", help="table: for people; json: the result contract.")
+        Format,
+        typer.Option(
+            "--format",
+            help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract.",
+        ),
     ] = Format.TABLE,
+    charts: Annotated[
+        bool, typer.Option("--charts", help="Draw bar charts too, as PNG and SVG in the run's directory.")
+    ] = False,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
-    from rich.console import Console
-
     from orchestrator.experiment.runner import all_ok
     from orchestrator.paths import lab_dir
-    from orchestrator.report.json_report import render_json
-    from orchestrator.report.table import print_table
     from orchestrator.results.runs import find_run
 
     found = find_run(run, lab_dir())
-    if form is Format.JSON:
-        typer.echo(render_json(found.record), nl=False)
-    else:
-        print_table(found.record, Console())
+    _print(found.record, form)
+    if charts:
+        from orchestrator.report.charts import draw_charts
+
+        sys.stdout.flush()
+        for path in draw_charts(found.record, found.directory):
+            print(path, file=sys.stderr)
     if found.unfinished:
         print(f"{found.unfinished} cells of run {found.record.run} have no outcome yet", file=sys.stderr)
     raise typer.Exit(0 if all_ok(found.record) and not found.unfinished else 1)
+
+
+def _print(record: RunRecord, form: Format) -> None:
+    match form:
+        case Format.TABLE:
+            from rich.console import Console
+
+            from orchestrator.report.table import print_table
+
+            print_table(record, Console())
+        case Format.MARKDOWN:
+            from orchestrator.report.markdown import render_markdown
+
+            typer.echo(render_markdown(record), nl=False)
+        case Format.CSV:
+            from orchestrator.report.csv_report import render_csv
+
+            typer.echo(render_csv(record), nl=False)
+        case Format.JSON:
+            from orchestrator.report.json_report import render_json
+
+            typer.echo(render_json(record), nl=False)

@@ -122,7 +122,7 @@ def _show(record: RunRecord, entry: RunEntry, *, charts: bool) -> None:
     except HostError as error:  # the numbers are there all the same
         print(f"no charts: {error}", file=sys.stderr)
     else:
-        print(f"{len(drawn)} charts: {entry.directory / 'charts'}", file=sys.stderr)
+        print(f"charts: {entry.directory / 'charts'} ({len(drawn)} files)", file=sys.stderr)
 
 
 def _unfinished(store: Store, experiment: AnyExperiment, directory: Path | None) -> RunEntry:

@@ -38,6 +38,6 @@ def reference(cell: Cell) -> ReferenceValue | None:
     if cell.reference is None or column is None:
         return None
     table = reference_table(cell.reference)
-    if column not in table.samples:
+    if column not in table.columns:
         return None
     return ReferenceValue(table=table.id, value=table.average(column), overhead=table.overhead(column), unit=table.unit)

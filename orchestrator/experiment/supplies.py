@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module, build_modules, render
@@ -46,6 +46,7 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
     kernel = ready_kernel(workshop, kernel_spec(boot.kernel))
     timing: Timing = "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
     machine = machine_for(workshop, kernel, cpu(boot.cpu), smp=boot.smp, memory_mib=boot.memory_mib, timing=timing)
+    machine = replace(machine, keeps_time=boot.clock == "wall")
     targets: dict[str, Target | str] = {}
     realised: dict[str, Realisation] = {}
     for cell in boot.cells:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 GAP = "  "
-_WIDEST_HEADING = 18
+_HEADING_WIDTHS = (18, 12, 9)
+"""Where headings may be folded, widest first."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Grid:
-    """Columns under ``headings``, and ``blocks`` of rows with a rule above each."""
+    """Columns under ``headings``, and ``blocks`` of rows with a rule above each.
+
+    So many columns as ``together`` says are never parted.
+    """
 
     headings: Sequence[str]
     blocks: Sequence[Sequence[Row]]
+    together: int = 1
 
     def lines(self, width: int, rule: str) -> Iterator[Text]:
         """Set the grid in ``width`` characters, with rules made of the character ``rule``.
@@ -35,27 +40,17 @@ class Grid:
         Columns that do not fit follow below, under the same labels. One column is set however narrow it gets.
         """
         labels = max(len(row.label) for block in self.blocks for row in block)
-        for index, part in enumerate(self._parts(width - labels)):
+        # The widest headings that leave the grid in the fewest parts.
+        fitted = (_Fitted(self, fold, width - labels) for fold in _HEADING_WIDTHS)
+        fitting = min(fitted, key=lambda one: (one.overflows, len(one.parts)))
+        for index, part in enumerate(fitting.parts):
             if index:
                 yield Text()
-            yield from self._part(part, labels, rule)
+            yield from self._part(part, fitting, labels, rule)
 
-    def _parts(self, width: int) -> Iterator[list[int]]:
-        part: list[int] = []
-        used = 0
-        for column in range(len(self.headings)):
-            needed = len(GAP) + self._column_width(column)
-            if part and used + needed > width:
-                yield part
-                part, used = [], 0
-            part.append(column)
-            used += needed
-        if part:
-            yield part
-
-    def _part(self, columns: list[int], labels: int, rule: str) -> Iterator[Text]:
-        widths = [self._column_width(column) for column in columns]
-        headings = [_folded(self.headings[column]) for column in columns]
+    def _part(self, columns: Sequence[int], fitted: _Fitted, labels: int, rule: str) -> Iterator[Text]:
+        widths = [fitted.widths[column] for column in columns]
+        headings = [fitted.headings[column] for column in columns]
         height = max(len(heading) for heading in headings)
         for line in range(height):
             # A short heading stands directly above its figures.
@@ -66,13 +61,28 @@ class Grid:
             for row in block:
                 yield _line(row.label, [row.cells[column] for column in columns], labels, widths, row.style)
 
-    def _column_width(self, column: int) -> int:
-        texts = [row.cells[column] for block in self.blocks for row in block] + _folded(self.headings[column])
-        return max(len(text) for text in texts)
 
+class _Fitted:
+    """A grid with its headings folded to ``fold`` characters, parted into lines of ``width`` behind the labels."""
 
-def _folded(heading: str) -> list[str]:
-    return textwrap.wrap(heading, _WIDEST_HEADING)
+    def __init__(self, grid: Grid, fold: int, width: int) -> None:
+        self.headings = [textwrap.wrap(heading, fold) for heading in grid.headings]
+        self.widths = [
+            max(len(text) for text in [*heading, *(row.cells[column] for block in grid.blocks for row in block)])
+            for column, heading in enumerate(self.headings)
+        ]
+        self.parts: list[list[int]] = []
+        self.overflows = False
+        used = width
+        for start in range(0, len(self.widths), grid.together):
+            columns = range(start, min(start + grid.together, len(self.widths)))
+            needed = sum(len(GAP) + self.widths[column] for column in columns)
+            self.overflows |= needed > width
+            if not self.parts or used + needed > width:
+                self.parts.append([])
+                used = 0
+            self.parts[-1].extend(columns)
+            used += needed
 
 
 def _line(label: str, cells: Sequence[str], labels: int, widths: Sequence[int], style: str) -> Text:

@@ -173,7 +173,7 @@ def test_exec_loads_modules_runs_a_command_and_exits_as_it_does(tmp_path: Path) 
         ("machines.0.cpu=pentum4", ["machines.0.cpu: found 'pentum4'", "did you mean 'pentium4'?"]),
         ("probes=[none, djprob]", ["probes.1: found 'djprob'", "did you mean 'djprobe'?"]),
         ("kernels=[debian-868]", ["kernels.0: found 'debian-868'", "did you mean 'debian-686'?"]),
-        ("clock=wall", ["clock: found 'wall'; allowed: instructions"]),
+        ("clock=sundial", ["clock: found 'sundial'; allowed: instructions, wall"]),
         ("kernels=[debian-amd64]", ["kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"]),
     ],
 )

@@ -62,6 +62,7 @@ def test_it_is_built_as_its_fragments_say(bench: Bench) -> None:
         "optprobes": "yes",
         "ftrace": "no",
         "preemption": "none",
+        "hook": "no",
         "HZ": "100",
         "SMP": "no",
     }

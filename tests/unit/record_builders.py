@@ -7,9 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_table
 from orchestrator.results.contract import CellRecord, RunRecord
-from orchestrator.results.statistics import mean
+from orchestrator.results.statistics import mean, median
 
 RUN_ID = "20261121-014502-quickstart-1f3a"
 LIST5 = "djprobe-2005/list5"
@@ -50,7 +51,7 @@ def reference(probe: str, table: str = LIST5) -> dict[str, Any]:
     return {"table": table, "value": value, "overhead": overhead, "unit": published.unit}
 
 
-def fields(probe: str, **changes: Any) -> dict[str, Any]:
+def fields(probe: str, /, **changes: Any) -> dict[str, Any]:
     """Build the fields of a valid cell of the quickstart, then apply ``changes``."""
     count = COUNTS[probe]
     overhead = count - COUNTS["none"]
@@ -75,12 +76,12 @@ def fields(probe: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def cell(probe: str, **changes: Any) -> CellRecord:
+def cell(probe: str, /, **changes: Any) -> CellRecord:
     """Build a valid cell of the quickstart."""
     return CellRecord.model_validate(fields(probe, **changes))
 
 
-def failed(probe: str, reason: str, **changes: Any) -> CellRecord:
+def failed(probe: str, reason: str, /, **changes: Any) -> CellRecord:
     """Build a cell of the quickstart that failed."""
     nothing: dict[str, Any] = {"samples": [], "value": None, "overhead": None, "interval": None, "evidence": None}
     return cell(probe, **{**nothing, "status": "failed", "reason": reason, **changes})
@@ -89,6 +90,178 @@ def failed(probe: str, reason: str, **changes: Any) -> CellRecord:
 def run(*cells: CellRecord) -> RunRecord:
     """Build a run of these cells."""
     return RunRecord(run=RUN_ID, experiment="quickstart", cells=cells)
+
+
+MAIL_COUNTS = {
+    "x86-32": {
+        "none": 362.0,
+        "kprobe": 1002.0,
+        "kprobe-boosted": 695.0,
+        "kprobe-optimized": 459.0,
+        "kretprobe": 1260.0,
+        "kretprobe-boosted": 930.0,
+        "kretprobe-optimized": 704.0,
+        "kprobe-detour": 690.0,
+        "kprobe-fallback": 1010.0,
+    },
+    "x86-64": {
+        "none": 352.0,
+        "kprobe": 884.0,
+        "kprobe-boosted": 610.0,
+        "kprobe-optimized": 451.0,
+        "kretprobe": 1093.0,
+        "kretprobe-boosted": 821.0,
+        "kretprobe-optimized": 662.0,
+        "kprobe-detour": 605.0,
+        "kprobe-fallback": 890.0,
+    },
+}
+RECORDED = {"none": 380.0, "kprobe": 1090.0, "jprobe": 1725.0, "djprobe": 509.0, "hook": 452.0}
+CPUS = {"list4": "pentium4", "list5": "pentium4", "list6": "athlon64", "list7": "pentium-m"}
+ONE_OF_SMP = "an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)"
+STEPPED = "single-stepped because of a post-handler; without one this kernel boosts kprobes"
+
+
+def any_evidence(probe: str, **changes: Any) -> dict[str, Any]:
+    """Build the evidence of any kind of probe, as the catalogue says it must be."""
+    kind = probes()[probe]
+    if probe == "none":
+        return evidence("none", **changes)
+    first_byte = {"int3": "cc", "detour": "cc"}.get(kind.mechanism, "e9")
+    return {
+        **evidence("djprobe"),
+        "mechanism": kind.mechanism,
+        "probe_bytes": f"{first_byte}44240453",
+        "hits": 1000,
+        "calls": 1000,
+        "int3": 1000 * kind.int3_per_hit,
+        "detour": "0xcbbc0000-0xcbbc0040" if kind.mechanism in ("jump", "jmp", "detour") else None,
+        **changes,
+    }
+
+
+def published(probe: str, table: str) -> dict[str, Any] | None:
+    """Build the published figures for a probe, None where there are none."""
+    kind, document = probes()[probe], reference_table(table)
+    if kind.column is None or kind.column not in document.columns:
+        return None
+    return {
+        "table": table,
+        "value": document.average(kind.column),
+        "overhead": document.overhead(kind.column),
+        "unit": document.unit,
+    }
+
+
+def table_cell(table: str, probe: str, count: float, baseline: float, **changes: Any) -> CellRecord:
+    """Build an exact cell of the experiment's table that is compared with the published one ``table``."""
+    name = table.rpartition("/")[2]
+    kernel = changes.get("kernel", "lab-i386-up")
+    return CellRecord.model_validate(
+        {
+            **fields("none"),
+            "id": f"{name}/{kernel}/{probe}",
+            "table": name,
+            "probe": probe,
+            "kernel": kernel,
+            "samples": [count] * 4,
+            "value": count,
+            "overhead": count - baseline,
+            "interval": [count - baseline] * 2,
+            "parameters": {"kernel_release": f"6.1.176-{kernel.removeprefix('lab-')}", "accelerator": "tcg"},
+            "evidence": any_evidence(probe),
+            "reference": published(probe, table),
+            **changes,
+        }
+    )
+
+
+def noop_list(name: str) -> list[CellRecord]:
+    """Build a list without recording of the 2005 document."""
+    more: dict[str, Any] = {"cpu": CPUS[name]}
+    if name == "list4":
+        more |= {"kernel": "lab-i386-smp", "notes": [ONE_OF_SMP]}
+    counts = {**COUNTS, "kprobe": 1049.0}
+    return [
+        table_cell(f"djprobe-2005/{name}", probe, count, counts["none"], **{**more, **_stepped(probe, more)})
+        for probe, count in counts.items()
+    ]
+
+
+def _stepped(probe: str, more: dict[str, Any]) -> dict[str, Any]:
+    return {"notes": [*more.get("notes", []), STEPPED]} if probe == "kprobe" else {}
+
+
+def recording_list(name: str) -> list[CellRecord]:
+    """Build a list with recording of the 2005 document."""
+    return [
+        table_cell(
+            f"djprobe-2005/{name}",
+            probe,
+            count,
+            RECORDED["none"],
+            cpu={"list13": "athlon64", "list14": "pentium-m"}.get(name, "pentium4"),
+            kernel="lab-i386-smp-hook" if name == "list11" else "lab-i386-up-hook",
+            handler="record",
+            evidence=any_evidence(probe, recorded=None if probe == "none" else 1000),
+        )
+        for probe, count in RECORDED.items()
+    ]
+
+
+def mail_table(name: str) -> list[CellRecord]:
+    """Build a table of the 2009 mail: the plain kretprobe is of another kernel, with its own baseline."""
+    home = "lab-i386-smp" if name == "x86-32" else "lab-x86_64-smp"
+    counts = MAIL_COUNTS[name]
+    sizes = {"probe_bytes_plain": 96, "probe_bytes_extra": 215}
+    common: dict[str, Any] = {"cpu": "xeon-e5410", "notes": [ONE_OF_SMP]}
+    table = f"jump-optimization-2009/{name}"
+    built = []
+    for probe, count in counts.items():
+        more = {**common, "kernel": home}
+        if probe == "kprobe-optimized":
+            more["parameters"] = {"accelerator": "tcg", **sizes}
+        if probe != "kretprobe":
+            built.append(table_cell(table, probe, count, counts["none"], **{**more, **_stepped(probe, more)}))
+    other = counts["none"] + 9
+    for probe, count in {"none": other, "kretprobe": counts["kretprobe"]}.items():
+        built.append(table_cell(table, probe, count, other, **{**common, "kernel": f"{home}-preempt"}))
+    return built
+
+
+def wall_list(accelerator: str = "tcg") -> list[CellRecord]:
+    """Build a list by the wall clock, where drift hides what a djprobe costs."""
+    drift = "no verdict: without the probe a call's time drifted by 96 ns meanwhile, and the probe's effect is 41 ns"
+    samples = {
+        "none": [1402.125, 1388.5, 1420.0, 1397.75, 1405.5, 1399.25],
+        "kprobe": [3921.5, 3902.0, 3977.25, 3940.875, 3915.0, 3933.5],
+        "djprobe": [1431.5, 1480.25, 1437.0, 1449.75, 1429.25, 1444.5],
+    }
+    overheads: dict[str, Any] = {
+        "none": (0.0, [0.0, 0.0]),
+        "kprobe": (2527.25, [2499.5, 2571.0]),
+        "djprobe": (41.25, [-12.5, 88.0]),
+    }
+    return [
+        table_cell(
+            "djprobe-2005/list4",
+            probe,
+            0.0,
+            0.0,
+            kernel="lab-i386-smp",
+            smp=2,
+            clock="wall",
+            unit="ns",
+            samples=taken,
+            value=median(taken),
+            overhead=overheads[probe][0],
+            interval=overheads[probe][1],
+            parameters={"kernel_release": "6.1.176-i386-smp", "accelerator": accelerator},
+            verdict="none" if probe == "djprobe" else None,
+            notes=[drift] if probe == "djprobe" else [],
+        )
+        for probe, taken in samples.items()
+    ]
 
 
 _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)

@@ -24,7 +24,7 @@ from orchestrator.cli.main import app
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 COMMANDS = ["", "run", "report", "doctor", "list", "exec", "kmod", "kmod render", "kmod build", "cache", "cache show"]
-COMMANDS += ["kernel", "kernel build", "kernel list"]
+COMMANDS += ["shell", "kernel", "kernel build", "kernel list"]
 QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 
 

@@ -149,3 +149,19 @@ def test_a_kernel_with_its_drivers_built_in_starts_without_a_bios(built_in: bool
     machine = replace(MACHINE, drivers_built_in=built_in, smp=smp, timing="tcg")
     assert ("qboot.rom" in qemu_command(machine, WIRING)) is quick
     assert ("acpi=off" in kernel_command_line(machine).split()) is quick
+    timed = replace(machine, keeps_time=True)
+    assert "acpi=off" not in kernel_command_line(timed).split()
+
+
+@pytest.mark.parametrize(("smp_kernel", "smp", "kept"), [(True, 1, True), (True, 2, False), (False, 1, False)])
+def test_an_smp_kernel_keeps_its_lock_prefixes_on_one_cpu(smp_kernel: bool, smp: int, kept: bool) -> None:
+    timing: Timing = "instructions" if smp == 1 else "tcg"
+    machine = replace(MACHINE, smp_kernel=smp_kernel, smp=smp, timing=timing)
+    assert ("noreplace-smp" in kernel_command_line(machine).split()) is kept
+
+
+def test_a_terminal_has_the_console_beside_its_log() -> None:
+    wired = replace(WIRING, terminal="/dev/pts/7,x")
+    assert values(qemu_command(MACHINE, wired), "-chardev")[0].startswith(
+        "serial,id=console,path=/dev/pts/7,,x,logfile="
+    )

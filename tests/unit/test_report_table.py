@@ -4,15 +4,30 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_builders import COUNTS, cell, cells, evidence, failed, reference, run
+from record_builders import (
+    COUNTS,
+    cell,
+    cells,
+    evidence,
+    failed,
+    mail_table,
+    noop_list,
+    recording_list,
+    reference,
+    run,
+    table_cell,
+    wall_list,
+)
 from rich.console import Console
 
-from orchestrator.report.table import number, print_table
+from orchestrator.report.figures import number
+from orchestrator.report.table import print_table
 from orchestrator.results.contract import CellRecord, RunRecord
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -41,6 +56,23 @@ RUNS: dict[str, RunRecord] = {
         cell("kprobe", id="athlon/kprobe", cpu="athlon", kernel="debian-amd64", smp=2),
     ),
     "empty": run(),
+    "lists": run(*noop_list("list4"), *noop_list("list7"), *recording_list("list12")),
+    "mail": run(*mail_table("x86-32"), *mail_table("x86-64")),
+    "mail_with_failures": run(
+        *(one for one in mail_table("x86-32") if one.probe in ("none", "kprobe", "kprobe-optimized")),
+        failed(
+            "djprobe",
+            "this kernel always boosts a kretprobe",
+            id="x86-32/kretprobe",
+            status="unsupported",
+            table="x86-32",
+            cpu="xeon-e5410",
+            kernel="lab-i386-smp",
+            probe="kretprobe",
+        ),
+    ),
+    "wall": run(*wall_list()),
+    "wall_by_kvm": run(*wall_list("kvm")),
 }
 
 
@@ -58,6 +90,35 @@ def test_table_is_as_in_the_golden_file(name: str) -> None:
     text = printed(RUNS[name])
     assert text == (GOLDEN / f"table_{name}.txt").read_text("utf-8")
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_wide_terminal_gets_both_halves_of_the_mail_in_one_table() -> None:
+    text = printed(RUNS["mail"], width=130)
+    row = next(line for line in text.splitlines() if line.startswith("kprobe+optimized"))
+    assert row.split() == ["kprobe+optimized", "97", "0.05", "1.00", "1.00", "99", "0.07", "1.00", "1.00"]
+
+
+def test_probes_on_a_kernel_of_their_own_stay_in_the_table() -> None:
+    text = printed(run(*mail_table("x86-32")))
+    assert text.count("kretprobe+booster  ") >= 1
+    assert "x86-32 kretprobe: measured on lab-i386-smp-preempt, against that kernel's\n    own baseline of 371" in text
+
+
+def test_kernels_that_share_probes_have_tables_of_their_own() -> None:
+    two = [
+        table_cell("djprobe-2005/list5", probe, COUNTS[probe], COUNTS["none"], kernel=kernel)
+        for kernel in ("lab-i386-up", "lab-i386-smp")
+        for probe in ("none", "djprobe")
+    ]
+    text = printed(run(*two))
+    assert text.count("\noverhead(instructions)") == 2
+
+
+def test_a_note_of_every_cell_is_printed_once_and_without_marks() -> None:
+    note = "an SMP kernel on one virtual CPU"
+    text = printed(run(*(cell(probe, notes=[note]) for probe in COUNTS)))
+    assert text.count(note) == 1
+    assert "[1]" not in text
 
 
 def test_a_narrow_ascii_output_gets_the_table_in_parts() -> None:
@@ -78,6 +139,22 @@ def test_a_ratio_needs_a_djprobe_that_costs_something() -> None:
     free = run(cell("none"), cell("kprobe"), cell("djprobe", samples=[409.0], value=409.0, overhead=0.0, interval=None))
     ratios = next(line for line in printed(free).splitlines() if line.startswith("ratio"))
     assert ratios.split() == ["ratio", "to", "djprobe", "-", "-", "-"]
+
+
+def test_no_ratio_where_drift_hides_an_effect() -> None:
+    lines = printed(run(*wall_list())).splitlines()
+    assert next(line for line in lines if line.startswith("ratio")).split()[3:] == ["-", "none", "none"]
+
+
+def test_nanoseconds_have_one_decimal_at_most() -> None:
+    samples = [line for line in printed(run(*wall_list())).splitlines() if line.startswith("gtodbench")]
+    assert len(samples) == 6
+    assert not re.search(r"\.\d\d", "".join(samples))
+
+
+@pytest.mark.parametrize(("accelerator", "indication"), [("tcg", True), ("kvm", False)])
+def test_nanoseconds_of_an_emulator_are_an_indication(accelerator: str, indication: bool) -> None:
+    assert ("an indication only" in printed(run(*wall_list(accelerator)))) is indication
 
 
 def test_a_reference_this_version_does_not_know_is_named() -> None:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the documents claim, as comparisons that can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from orchestrator.catalog.data import Fact, read
+
+
+class _Claim(Fact):
+    """A claim of a document (``document``) about its ``tables``; ``why`` explains, by clock, where it does not hold."""
+
+    id: str
+    document: str
+    tables: list[str]
+    sentence: str
+    why: dict[Literal["instructions", "wall"], str]
+
+
+class RatioClaim(_Claim):
+    """The overhead of each probe in ``of`` is so many times that of ``to``; no bound is None."""
+
+    kind: Literal["ratio"]
+    of: list[str]
+    to: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+class TrapsClaim(_Claim):
+    """A hit takes so many breakpoint traps; ``single_step`` are those a single step takes today and did not then."""
+
+    kind: Literal["traps"]
+    int3_per_hit: dict[str, int]
+    single_step: int
+
+
+class SizeClaim(_Claim):
+    """A probe takes so many times the memory of one that is not optimised."""
+
+    kind: Literal["size"]
+    of: str
+    at_least: float
+    at_most: float
+
+
+class MechanismClaim(_Claim):
+    """A probe's point is reached by this mechanism, with so many breakpoint traps a hit."""
+
+    kind: Literal["mechanism"]
+    probe: str
+    mechanism: str
+    int3_per_hit: int
+
+
+Claim = RatioClaim | TrapsClaim | SizeClaim | MechanismClaim
+
+
+@lru_cache(maxsize=1)
+def claims() -> Mapping[str, Claim]:
+    """Return every claim by id, in the documents' order."""
+    model: TypeAdapter[Claim] = TypeAdapter(Annotated[Claim, Field(discriminator="kind")])
+    entries = read("claims.yaml")
+    found = {}
+    for name, fields in entries.items():
+        if not isinstance(fields, dict):
+            raise TypeError(f"claim {name} is no mapping")
+        found[name] = model.validate_python({"id": name, **fields})
+    return MappingProxyType(found)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How a bar chart is drawn with matplotlib. Imported only when one is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from orchestrator.report.bars import Bar, Panes, Series
+
+_DPI = 100
+_HEIGHT = 5.0  # inches
+_WIDTH = 10.0  # 1000 pixels
+_SUBTITLE_WIDTH = 110  # characters
+_INCHES_PER_LABEL = 0.6
+_MEASURED = ("#0072B2", "#56B4E9")
+_PUBLISHED = ("#D55E00", "#E69F00")
+"""Blues and oranges of Okabe and Ito's palette, which colour-blind readers tell apart."""
+
+
+def save(chart: Panes, folder: Path, name: str) -> list[Path]:
+    """Draw ``chart`` into ``folder/name.png`` and ``folder/name.svg``, and return these paths.
+
+    No display is needed, and the user's own settings of matplotlib are not asked.
+    """
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rc("axes.spines", top=False, right=False)
+        mpl.rc("text", parse_math=False)
+        mpl.rc("svg", hashsalt="orchestrator")  # equal charts, equal files
+        drawn = _drawn(chart)
+        drawn.savefig(paths[0], dpi=_DPI, metadata={"Software": None})
+        drawn.savefig(paths[1], metadata={"Date": None, "Creator": None})
+    return paths
+
+
+def _drawn(chart: Panes) -> Figure:
+    wanted = 1 + len(chart.panes) * len(chart.labels) * _INCHES_PER_LABEL
+    figure = Figure(figsize=(max(_WIDTH, wanted), _HEIGHT), layout="constrained")
+    lines = textwrap.wrap(chart.subtitle, _SUBTITLE_WIDTH)
+    # The title's empty lines keep the room that the subtitle stands in.
+    figure.suptitle(chart.title + "\n" * len(lines), fontsize=13, fontweight="bold")
+    figure.text(0.5, 0.935, "\n".join(lines), ha="center", va="top", fontsize=9, color="#444444")
+    axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]
+    for index, (axis, (unit, series)) in enumerate(zip(axes, chart.panes, strict=True)):
+        _pane(axis, unit, chart.labels, series, _PUBLISHED if index else _MEASURED)
+    return figure
+
+
+def _pane(axis: Axes, unit: str, labels: Sequence[str], series: Sequence[Series], colours: Sequence[str]) -> None:
+    width = 0.8 / len(series)
+    size = 9 if len(series) == 1 else 8
+    for number, one in enumerate(series):
+        places = [index + (number - (len(series) - 1) / 2) * width for index in range(len(labels))]
+        heights = [0.0 if bar.value is None else bar.value for bar in one.bars]
+        axis.bar(places, heights, width, color=colours[number % len(colours)], label=one.name)
+        for place, bar in zip(places, one.bars, strict=True):
+            _text(axis, place, bar, size)
+    axis.set_xticks(range(len(labels)), labels, fontsize=size)
+    axis.tick_params(axis="x", length=0)
+    axis.set_title(unit, loc="left", fontsize=10)
+    axis.margins(y=0.12)
+    # Bars stand on zero, also where one of them points down.
+    axis.spines["bottom"].set_visible(False)
+    axis.axhline(0, color="black", linewidth=0.8, clip_on=False)
+    if len(series) > 1:
+        axis.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.99), ncols=len(series), borderaxespad=0)
+
+
+def _text(axis: Axes, place: float, bar: Bar, size: int) -> None:
+    """Write the bar's text at its end, clear of its interval."""
+    value = bar.value or 0.0
+    low, high = bar.bounds or (value, value)
+    if bar.bounds:
+        # A median may lie outside an interval that was made of other figures.
+        lengths = [[max(value - low, 0.0)], [max(high - value, 0.0)]]
+        axis.errorbar(place, value, lengths, color="#333333", capsize=3, linewidth=1)
+    down = value < 0
+    axis.annotate(
+        bar.text,
+        (place, min(value, low) if down else max(value, high)),
+        xytext=(0, -3 if down else 3),
+        textcoords="offset points",
+        ha="center",
+        va="top" if down else "bottom",
+        fontsize=size,
+    )

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is printed as proof that each number measured what it is named after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from orchestrator.report.figures import number
+from orchestrator.results.contract import CellRecord, Evidence
+
+_SHOWN_BYTES = 5  # as long as a jump
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One cell's: what it is called, how the probe point was reached, its live bytes, and what was checked."""
+
+    name: str
+    mechanism: str
+    live: str
+    facts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ProofList:
+    """The proofs of the cells measured at one place."""
+
+    place: str
+    proofs: Sequence[Proof]
+
+
+def proof_lists(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> list[ProofList]:
+    """Return the evidence of all cells that are ok, in their order; ``name`` is what the table calls a cell."""
+    proved = [(cell, cell.evidence) for cell in cells if cell.status == "ok" and cell.evidence]
+    lists = []
+    for (symbol, clocksource), group in groupby(proved, lambda pair: (pair[1].symbol, pair[1].clocksource)):
+        proofs = [Proof(name(cell), evidence.mechanism, _live(evidence), _facts(evidence)) for cell, evidence in group]
+        lists.append(ProofList(f"Evidence at {symbol} (clocksource {clocksource})", proofs))
+    return lists
+
+
+def traps_per_hit(cell: CellRecord) -> float | None:
+    """Return the breakpoint traps that a hit took; None where nothing was hit or nobody counted them."""
+    evidence = cell.evidence
+    if cell.status != "ok" or evidence is None or evidence.int3 is None or not evidence.hits:
+        return None
+    return evidence.int3 / evidence.hits
+
+
+def _live(evidence: Evidence) -> str:
+    return bytes.fromhex(evidence.probe_bytes)[:_SHOWN_BYTES].hex(" ")
+
+
+def _facts(evidence: Evidence) -> list[str]:
+    if evidence.mechanism == "none":
+        return [f"no probe, {evidence.calls} calls"]
+    facts = [f"{evidence.hits} hits = {evidence.calls} calls"]
+    if evidence.recorded is not None:
+        facts.append(f"{evidence.recorded} events read back")
+    if evidence.int3:
+        facts.append(f"{number(evidence.int3 / evidence.hits)} int3 a hit")
+    facts.append("bytes restored")
+    if evidence.detour:
+        facts.append(f"detour {evidence.detour}")
+    if evidence.disturbed:
+        facts.append(f"disturbed batches repeated: {evidence.disturbed}")
+    return facts

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which notes stand below a table, and which mark leads to each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.results.contract import CellRecord
+
+
+@dataclass(frozen=True)
+class Footnote:
+    """A note; ``text`` may have several lines. Without ``mark`` it concerns every number of the table."""
+
+    mark: int | None
+    text: str
+    failure: bool = False
+
+
+class Footnotes:
+    """The notes of a table's cells, numbered in the cells' order; the same sentence is printed once.
+
+    ``name`` is what the table calls a cell, ``remark`` what the table itself has to say of one.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[CellRecord],
+        name: Callable[[CellRecord], str],
+        remark: Callable[[CellRecord], str | None],
+    ) -> None:
+        self._marks: dict[str, list[int]] = {cell.id: [] for cell in cells}
+        self._notes: list[Footnote] = []
+        concerned: dict[str, list[CellRecord]] = {}
+        for cell in cells:
+            own = remark(cell)
+            for sentence in [*([own] if own else []), *cell.notes]:
+                concerned.setdefault(sentence, []).append(cell)
+        valid = [cell for cell in cells if cell.status == "ok"]
+        for sentence, group in concerned.items():
+            if len(group) >= len(valid) > 1:
+                self._notes.append(Footnote(None, f"All: {sentence}"))
+        for cell in cells:
+            if cell.reason is not None:
+                self._add([cell], f"{name(cell)} {cell.status}: {cell.reason}", failure=True)
+            for sentence in [sentence for sentence, group in concerned.items() if group[0] is cell]:
+                group = concerned[sentence]
+                if not len(group) >= len(valid) > 1:
+                    names = ", ".join(dict.fromkeys(name(one) for one in group))
+                    self._add(group, f"{names}: {sentence}", failure=False)
+
+    def all(self) -> Sequence[Footnote]:
+        """Every note: those that concern the whole table first."""
+        return self._notes
+
+    def marks(self, cell: CellRecord) -> str:
+        """The marks of a cell's notes, with a blank before each: `` [1] [2]``, or nothing."""
+        return "".join(f" [{mark}]" for mark in self._marks[cell.id])
+
+    def _add(self, cells: Sequence[CellRecord], text: str, *, failure: bool) -> None:
+        mark = sum(note.mark is not None for note in self._notes) + 1
+        for cell in cells:
+            self._marks[cell.id].append(mark)
+        self._notes.append(Footnote(mark, text, failure))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A run as GitHub-flavoured Markdown: the same tables, notes and claims as on a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from orchestrator.report.claims import Assessment, assess
+from orchestrator.report.claims_layout import Statement, statements
+from orchestrator.report.evidence import ProofList
+from orchestrator.report.footnotes import Footnote
+from orchestrator.report.grid import Grid
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.sheets import sheets
+from orchestrator.report.table import NO_CELLS
+from orchestrator.results.contract import RunRecord
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}
+"""An empty comment parts what would otherwise call a person or an issue."""
+_LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
+
+
+def render_markdown(run: RunRecord) -> str:
+    """Return the run's tables and claims. Whatever a guest said appears as text: no markup, link or mention."""
+    parts = [f"# {escaped(run.experiment)}\n\nRun `{run.run}`."]
+    if not run.cells:
+        parts.append(NO_CELLS)
+    for sheet in sheets(run):
+        parts += _sheet(sheet)
+    for assessment in assess(run):
+        parts += _claims(assessment)
+    return "\n\n".join(parts) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Return ``text`` as one line of Markdown that shows exactly it, within a paragraph, heading or table."""
+    line = " ".join(text.splitlines())
+    line = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
+    line = re.sub("[&<>@#]", lambda found: _ENTITIES[found[0]], line)
+    return _LINKS.sub(lambda found: found[0].replace(":", "&#58;").replace(".", "&#46;"), line)
+
+
+def _paragraph(*lines: str) -> str:
+    """Set lines below each other. What begins a list or a rule elsewhere is text here."""
+    return "  \n".join(re.sub(r"^(\s*\d*)([-+=.)])", r"\1\\\2", escaped(line)) for line in lines)
+
+
+def _sheet(sheet: Sheet) -> Iterator[str]:
+    yield f"## {escaped(sheet.title)}"
+    yield _paragraph(*sheet.facts)
+    yield _grid(sheet.grid)
+    yield _paragraph(*sheet.sentences)
+    for footnote in sheet.footnotes:
+        yield _footnote(footnote)
+    for proofs in sheet.proofs:
+        yield _evidence(proofs)
+
+
+def _grid(grid: Grid) -> str:
+    blank = [""] * len(grid.headings)
+    rows = [["", *grid.headings], ["---", *("---:" for _ in grid.headings)]]
+    for index, block in enumerate(grid.blocks):
+        if index:
+            rows.append(["", *blank])
+        for row in block:
+            bold = "**" if row.style == "bold" else ""
+            rows.append([f"{bold}{escaped(row.label)}{bold}", *(escaped(cell) for cell in row.cells)])
+    rows[0] = [escaped(text) for text in rows[0]]
+    return "\n".join(map(_table_row, rows))
+
+
+def _table_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.strip() for cell in cells) + " |"
+
+
+def _footnote(footnote: Footnote) -> str:
+    first, *others = footnote.text.splitlines()
+    mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
+    return mark + _paragraph(first) + ("\n\n" + _quoted(others) if others else "")
+
+
+def _quoted(lines: Sequence[str]) -> str:
+    """Set the lines as they are; the fence is longer than any in them."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *lines, fence])
+
+
+def _evidence(proofs: ProofList) -> str:
+    rows = [["probe", "mechanism", "bytes at the probe point", "checked"], ["---"] * 4]
+    rows += [
+        [escaped(proof.name), escaped(proof.mechanism), f"`{proof.live}`", escaped(", ".join(proof.facts))]
+        for proof in proofs.proofs
+    ]
+    return f"### {escaped(proofs.place)}\n\n" + "\n".join(map(_table_row, rows))
+
+
+def _claims(assessment: Assessment) -> Iterator[str]:
+    yield f"## {escaped(assessment.title)}"
+    for statement in statements(assessment):
+        yield from _statement(statement)
+
+
+def _statement(statement: Statement) -> Iterator[str]:
+    yield f"**{statement.verdict.capitalize()}**: {escaped(statement.sentence)}"
+    if statement.grid is not None:
+        yield _grid(statement.grid)
+    if statement.remarks:
+        yield _paragraph(*statement.remarks)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What was published for a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.catalog.probes import probes
+from orchestrator.catalog.reference import reference_tables
+from orchestrator.results.contract import CellRecord
+
+
+@dataclass(frozen=True)
+class Published:
+    """A column of a published table, in the table's unit. ``average`` is None where only the overhead was printed."""
+
+    samples: Sequence[float] = ()
+    average: float | None = None
+    overhead: float | None = None
+
+
+def published(cell: CellRecord, table_id: str) -> Published:
+    """Return what the table ``table_id`` has for the cell: nothing, if it has no such column.
+
+    Of a cell without a number the catalogue tells it, and of a table that this version does not know the record does.
+    """
+    table = reference_tables().get(table_id)
+    if table is None:
+        told = cell.reference if cell.reference and cell.reference.table == table_id else None
+        return Published(average=told.value, overhead=told.overhead) if told else Published()
+    kind = probes().get(cell.probe)
+    column = kind.column if kind else None
+    if column is None or column not in table.columns:
+        return Published()
+    return Published(table.samples.get(column, ()), table.average(column), table.overhead(column))
+
+
+def published_unit(cells: Sequence[CellRecord], table_id: str) -> str:
+    """Return the unit of the table ``table_id``, which one of the cells is compared with."""
+    return next(cell.reference.unit for cell in cells if cell.reference and cell.reference.table == table_id)
+
+
+def source(table_id: str) -> str:
+    """Return the sentence that says where published figures come from."""
+    table = reference_tables().get(table_id)
+    if table is None:  # a run of another version of this program
+        return f"Published: {table_id}."
+    return f"Published: {table.title} ({table.id}); linux-{table.kernel}, {table.processor}."

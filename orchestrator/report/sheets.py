@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which tables a run is printed as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrator.report.list_layout import list_sheet
+from orchestrator.report.mail_layout import fits_mail, mail_sheet
+from orchestrator.report.panels import Panel, panels
+from orchestrator.report.sheet import Sheet
+from orchestrator.results.contract import RunRecord
+
+
+def sheets(run: RunRecord) -> list[Sheet]:
+    """Return the run's tables in its order, each in the layout of the document it is compared with."""
+    return [mail_sheet(group) if fits_mail(group[0]) else list_sheet(group[0]) for group in grouped(panels(run))]
+
+
+def grouped(all_panels: Iterable[Panel]) -> list[list[Panel]]:
+    """Return the panels that are printed together: each alone, but for those that share a mail's table."""
+    groups: list[list[Panel]] = []
+    for panel in all_panels:
+        fitting = next((group for group in groups if _belongs(panel, group)), None)
+        if fitting is None:
+            groups.append([panel])
+        else:
+            fitting.append(panel)
+    return groups
+
+
+def _belongs(panel: Panel, group: list[Panel]) -> bool:
+    if not (fits_mail(panel) and all(fits_mail(other) for other in group)):
+        return False
+    if any(panel.references == other.references for other in group):
+        return False
+    return _shared(panel) == _shared(group[0])
+
+
+def _shared(panel: Panel) -> tuple[object, ...]:
+    """What the halves of one table have in common."""
+    first = panel.first
+    document = panel.reference.document_id if panel.reference else None
+    return (document, first.smp, first.benchmark, first.metric, first.handler, first.clock)

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a run says of the documents' claims; the formulas are tried on the published figures, where the claims hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from record_builders import (
+    COUNTS,
+    any_evidence,
+    cell,
+    failed,
+    mail_table,
+    noop_list,
+    published,
+    recording_list,
+    run,
+    table_cell,
+    wall_list,
+)
+
+from orchestrator.catalog.claims import MechanismClaim, RatioClaim, SizeClaim, TrapsClaim, claims
+from orchestrator.catalog.probes import probes
+from orchestrator.catalog.reference import reference_table, reference_tables
+from orchestrator.report.claims import Assessment, Outcome, Verdict, assess
+from orchestrator.report.claims_layout import statements
+from orchestrator.report.comparisons import compare
+from orchestrator.report.facts import Facts, published_facts
+from orchestrator.results.contract import CellRecord
+
+LIST5 = "djprobe-2005/list5"
+
+
+def outcomes(*cells: CellRecord) -> dict[str, Outcome]:
+    """The claims of the only document and clock that these cells have."""
+    (assessment,) = assess(run(*cells))
+    return {outcome.claim.id: outcome for outcome in assessment.outcomes}
+
+
+def changed(one: CellRecord, **changes: Any) -> CellRecord:
+    """The cell with other fields."""
+    return CellRecord.model_validate({**one.model_dump(), **changes})
+
+
+@pytest.mark.parametrize("name", claims())
+def test_a_claim_holds_for_the_figures_it_was_made_of(name: str) -> None:
+    claim = claims()[name]
+    judged = [
+        comparison.holds
+        for table in claim.tables
+        for comparison in compare(claim, published_facts(reference_table(f"{claim.document}/{table}")))
+        if comparison.judged
+    ]
+    # How a probe point is reached was told, not printed as a figure.
+    assert judged == [None if isinstance(claim, MechanismClaim) else True] * len(judged)
+    assert judged
+
+
+def test_claims_are_of_known_tables_and_probes() -> None:
+    for claim in claims().values():
+        assert {f"{claim.document}/{table}" for table in claim.tables} <= set(reference_tables())
+        assert set(claim.why) == {"instructions", "wall"}
+        match claim:
+            case RatioClaim():
+                assert {*claim.of, claim.to} <= set(probes())
+                assert (claim.at_least, claim.at_most) != (None, None)
+            case TrapsClaim():
+                assert set(claim.int3_per_hit) <= set(probes())
+            case SizeClaim():
+                assert claim.of in probes()
+            case MechanismClaim():
+                assert probes()[claim.probe].mechanism == claim.mechanism
+                assert probes()[claim.probe].int3_per_hit == claim.int3_per_hit
+
+
+def test_every_document_has_claims() -> None:
+    assert {claim.document for claim in claims().values()} == {t.document_id for t in reference_tables().values()}
+
+
+def test_claims_of_lists_without_recording() -> None:
+    found = outcomes(*(one for name in ("list4", "list5", "list6", "list7") for one in noop_list(name)))
+    assert {name: outcome.verdict for name, outcome in found.items()} == {
+        "light-without-recording": Verdict.HOLDS,
+        "thirty-times-on-pentium-4": Verdict.FAILS,
+        "int3-per-hit": Verdict.FAILS,
+        "jprobe-cheaper-than-kprobe": Verdict.FAILS,
+        "light-when-recording": Verdict.UNKNOWN,
+        "order-of-the-static-hook": Verdict.UNKNOWN,
+        "kprobe-based-tracer": Verdict.UNKNOWN,
+    }
+    light = found["light-without-recording"]
+    assert [column.name for column in light.columns] == ["list4", "list5", "list6", "list7"]
+    assert [one.text for one in light.columns[1].measured] == ["12.08", "24.15"]
+    assert [one.text for one in light.columns[1].published] == ["33.60", "52.17"]
+    assert light.undecided == []
+
+
+def test_claims_of_lists_with_recording() -> None:
+    found = outcomes(*recording_list("list12"))
+    assert found["light-when-recording"].verdict is Verdict.FAILS  # 710 / 129
+    assert found["order-of-the-static-hook"].verdict is Verdict.HOLDS
+    assert found["kprobe-based-tracer"].verdict is Verdict.HOLDS
+    assert found["kprobe-based-tracer"].undecided == ["list11", "list13", "list14"]
+
+
+def test_traps_are_told_with_and_without_the_single_step() -> None:
+    (column,) = outcomes(*noop_list("list5"))["int3-per-hit"].columns
+    assert [(one.label, one.text, one.holds) for one in column.measured] == [
+        ("kprobe: int3 a hit", "2", False),
+        ("kprobe: less the single step's", "1", None),
+        ("jprobe: int3 a hit", "3", False),
+        ("jprobe: less the single step's", "2", None),
+    ]
+    assert [one.text for one in column.published] == ["1", "-", "2", "-"]
+
+
+def test_claims_of_the_mail() -> None:
+    found = outcomes(*mail_table("x86-32"), *mail_table("x86-64"))
+    assert {outcome.verdict for outcome in found.values()} == {Verdict.HOLDS}
+    bigger = found["optimised-is-bigger"].columns[0]
+    assert [one.text for one in bigger.measured] == ["3.24", "215"]
+    assert [one.text for one in bigger.published] == ["3.00", "145"]
+    assert [one.text for one in found["hit-before-optimisation"].columns[0].measured] == ["detour, 1 int3"]
+
+
+@pytest.mark.parametrize(("extra", "verdict"), [(95, Verdict.FAILS), (96, Verdict.HOLDS), (337, Verdict.FAILS)])
+def test_size_has_two_bounds(extra: int, verdict: Verdict) -> None:
+    sizes = {"probe_bytes_plain": 96, "probe_bytes_extra": extra}
+    cells = [changed(one, parameters=sizes) if one.probe == "kprobe-optimized" else one for one in mail_table("x86-32")]
+    assert outcomes(*cells)["optimised-is-bigger"].verdict is verdict
+
+
+def test_a_size_that_was_not_told_is_not_judged() -> None:
+    cells = [changed(one, parameters={"probe_bytes_plain": "96"}) for one in mail_table("x86-32")]
+    assert outcomes(*cells)["optimised-is-bigger"].verdict is Verdict.UNKNOWN
+
+
+def test_another_mechanism_refutes_a_claim() -> None:
+    optimised = any_evidence("kprobe-optimized")
+    cells = [changed(one, evidence=optimised) if one.probe == "kprobe-detour" else one for one in mail_table("x86-32")]
+    outcome = outcomes(*cells)["hit-before-optimisation"]
+    assert outcome.verdict is Verdict.FAILS
+    assert outcome.columns[0].measured[0].text == "jump, 0 int3"
+
+
+def test_traps_that_nobody_counted_are_not_judged() -> None:
+    cells = [changed(one, evidence={**any_evidence(one.probe), "int3": None}) for one in noop_list("list5")]
+    assert outcomes(*cells)["int3-per-hit"].verdict is Verdict.UNKNOWN
+
+
+def test_a_failed_cell_leaves_a_claim_open() -> None:
+    cells = [one for one in noop_list("list5") if one.probe != "jprobe"]
+    cells.append(failed("jprobe", "no", table="list5", kernel="lab-i386-up", id="list5/jprobe"))
+    outcome = outcomes(*cells)["light-without-recording"]
+    assert outcome.verdict is Verdict.HOLDS
+    assert outcome.undecided == ["list4", "list5", "list6", "list7"]
+
+
+def test_what_drift_hides_is_no_figure() -> None:
+    (assessment,) = assess(run(*wall_list()))
+    assert assessment.title.endswith("by the wall clock, an indication only")
+    light = assessment.outcomes[0]
+    assert light.verdict is Verdict.UNKNOWN
+    assert [one.text for one in light.columns[0].measured] == ["none", "-"]
+
+
+def test_clocks_and_documents_are_assessed_apart() -> None:
+    assessments = assess(run(*noop_list("list5"), *wall_list(), *mail_table("x86-64")))
+    assert [len(assessment.outcomes) for assessment in assessments] == [7, 7, 4]
+    assert len({assessment.title for assessment in assessments}) == 3
+
+
+def test_a_run_beside_no_document_says_nothing_of_claims() -> None:
+    assert assess(run(*(cell(probe) for probe in COUNTS))) == []
+
+
+def test_one_table_on_two_kernels_has_two_columns() -> None:
+    two = [
+        table_cell(LIST5, probe, COUNTS[probe], COUNTS["none"], kernel=kernel)
+        for kernel in ("lab-i386-up", "lab-i386-smp")
+        for probe in COUNTS
+    ]
+    columns = outcomes(*two)["light-without-recording"].columns
+    assert [column.name for column in columns] == ["list5 pentium4 lab-i386-up", "list5 pentium4 lab-i386-smp"]
+
+
+def test_why_is_said_only_where_a_claim_does_not_hold() -> None:
+    (assessment,) = assess(run(*noop_list("list5")))
+    for statement, outcome in zip(statements(assessment), assessment.outcomes, strict=True):
+        explained = outcome.claim.why["instructions"] in statement.remarks
+        assert explained is (statement.verdict is Verdict.FAILS)
+        assert (statement.grid is None) is (outcome.columns == [])
+
+
+def test_a_figure_below_zero_is_explained() -> None:
+    (assessment,) = assess(run(*noop_list("list7")))
+    assert any("(< 0): " in remark for remark in statements(assessment)[0].remarks)
+
+
+def test_published_figures_follow_the_record_builders() -> None:
+    assert published("hook", "djprobe-2005/list12") is not None
+    assert published("tracepoint", "djprobe-2005/list12") is None
+
+
+_COSTS = st.floats(min_value=-1e6, max_value=1e6)
+
+
+@given(_COSTS, st.floats(min_value=1e-3, max_value=1e6), st.floats(min_value=0.1, max_value=100))
+def test_a_ratio_is_judged_as_it_is_printed(value: float, base: float, bound: float) -> None:
+    claim = RatioClaim.model_validate(
+        {
+            "id": "any",
+            "document": "any",
+            "tables": [],
+            "sentence": "any",
+            "why": {},
+            "kind": "ratio",
+            "of": ["kprobe"],
+            "to": "djprobe",
+            "at_least": bound,
+        }
+    )
+    (comparison,) = compare(claim, Facts({"kprobe": value, "djprobe": base}, {}, {}, {}))
+    assert comparison.text == f"{value / base:.2f}"
+    if abs(value / base - bound) > 1e-6 * bound:
+        assert comparison.holds is (value / base > bound)
+
+
+def test_assessments_name_their_document() -> None:
+    (assessment,) = assess(run(*mail_table("x86-32")))
+    assert isinstance(assessment, Assessment)
+    assert "kprobes: support jump optimization on x86" in assessment.title

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Markdown as GitHub renders it: golden files, and that a guest's words stay words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from record_builders import cells, failed, run
+from test_report_table import RUNS
+
+from orchestrator.report.markdown import escaped, render_markdown
+from orchestrator.results.contract import CellRecord
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+@pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty"])
+def test_markdown_is_as_in_the_golden_file(name: str) -> None:
+    assert render_markdown(RUNS[name]) == (GOLDEN / f"markdown_{name}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", "a\\|b"),
+        ("<script>&amp;", "&lt;script&gt;&amp;amp;"),
+        ("*_`~[x](y)", "\\*\\_\\`\\~\\[x\\](y)"),
+        ("@nobody broke #12", "@<!-- -->nobody broke #<!-- -->12"),
+        ("see https://example.org and WWW.example.org", "see https&#58;//example.org and WWW&#46;example.org"),
+        ("two\nlines", "two lines"),
+        ("12.08", "12.08"),
+    ],
+)
+def test_markup_is_shown_as_text(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+def test_a_guests_lines_cannot_leave_their_fence() -> None:
+    text = render_markdown(run(failed("kprobe", "it broke\n```\n# no heading\n````")))
+    assert "\n`````text\n```\n# no heading\n````\n`````\n" in text
+
+
+def test_a_reason_cannot_begin_a_list_or_a_rule() -> None:
+    text = render_markdown(run(failed("none", "- item"), failed("kprobe", "1. item", id="another")))
+    assert not re.search(r"^\s*(-|\d+\.) ", text, re.MULTILINE)
+
+
+@given(st.lists(cells(), max_size=4, unique_by=lambda drawn: drawn.id))
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(drawn: list[CellRecord]) -> None:
+    columns = None
+    fenced = False
+    for line in render_markdown(run(*drawn)).split("\n"):
+        fenced ^= line.startswith("```")
+        if fenced or not line.startswith("| "):
+            columns = None
+            continue
+        count = len(re.findall(r"(?<!\\)\|", line))
+        assert columns in (None, count)
+        columns = count
