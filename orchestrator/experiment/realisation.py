@@ -62,7 +62,7 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
         notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
     if _may_be_boosted(kind) and _single_steps(kind) and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
-        why = "this kernel boosts kprobes" if has_booster(kernel) else "it could be optimised"
+        why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
         notes.append(f"single-stepped because of a post-handler; without one {why}")
     if own_booster:
         values["own_booster"] = 1

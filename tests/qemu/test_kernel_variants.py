@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is each variant of the lab's kernels what its name says, and a build tree of one's own as good?"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from elftools.elf.elffile import ELFFile
+
+from orchestrator.artifacts.kernel_config import features
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernel, kernels
+from orchestrator.experiment.machines import machine_for
+from orchestrator.guest.guest import Guest
+
+pytestmark = pytest.mark.qemu
+
+BUILT = [name for name, spec in kernels().items() if spec.source is not None]
+IN_CACHE = [pytest.param(name, marks=pytest.mark.kernels(name)) for name in BUILT]
+
+
+@pytest.mark.parametrize("name", IN_CACHE)
+def test_a_variant_is_what_its_name_says(workshop: Workshop, tmp_path: Path, name: str) -> None:
+    spec = kernels()[name]
+    built = ready_kernel(workshop, spec)
+    can = features(built.config)
+    assert can == {
+        "booster": "no" if name.endswith("-preempt") else "yes",
+        "optprobes": "yes",
+        "ftrace": "yes" if name.endswith("-ftrace") else "no",
+        "preemption": "full" if name.endswith("-preempt") else "none",
+        "hook": "yes" if name.endswith("-hook") else "no",
+        "HZ": "100",
+        "SMP": "yes" if "-smp" in name else "no",
+    }
+    model = cpu("xeon-e5410" if spec.needs_long_mode else "pentium-m")
+    machine = machine_for(workshop, built, model, smp=1, memory_mib=256, timing="instructions")
+    with Guest(machine, tmp_path) as guest:
+        assert guest.succeed(["uname", "-r"]).text.strip() == built.release
+        symbols = guest.get("/proc/kallsyms").decode()
+        assert (" lab_syscall_hook\n" in symbols) == name.endswith("-hook")
+
+
+@pytest.mark.kernels("lab-i386-smp")
+@pytest.mark.parametrize(("told", "prefix"), [(True, 0xF0), (False, 0x3E)])
+def test_lock_prefixes_are_kept_because_the_kernel_is_told(
+    workshop: Workshop, tmp_path: Path, told: bool, prefix: int
+) -> None:
+    """Without the parameter the same kernel on one CPU overwrites them with another prefix that does nothing."""
+    built = ready_kernel(workshop, kernels()["lab-i386-smp"])
+    machine = machine_for(workshop, built, cpu("pentium4"), smp=1, memory_mib=256, timing="instructions")
+    with Guest(replace(machine, smp_kernel=told), tmp_path) as guest:
+        prefixes = {guest.read_memory(address, 1)[0] for address in lock_prefixes(built.headers / "vmlinux")[:200:10]}
+    freed = 0xCC  # what the kernel fills the text with that it needed for booting only
+    assert prefixes - {freed} == {prefix}
+
+
+def lock_prefixes(vmlinux: Path) -> list[int]:
+    """The addresses of the kernel's lock prefixes: a table of distances, each from its own place."""
+    with vmlinux.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".smp_locks")
+        assert section is not None
+        places = range(section["sh_addr"], section["sh_addr"] + section["sh_size"], 4)
+        distances = [entry for (entry,) in struct.iter_unpack("<i", section.data())]
+    return [place + distance for place, distance in zip(places, distances, strict=True)]
+
+
+def test_a_build_tree_of_one_s_own_is_booted_and_probed(workshop: Workshop, tmp_path: Path) -> None:
+    tree = tmp_path / "my-linux"
+    tree.symlink_to(ready_kernel(workshop, kernels()["lab-i386-up"]).headers)
+    command = CommandLine(tmp_path / "lab")
+    file = tmp_path / "own.yaml"
+    file.write_text(
+        "name: own\nkernels: [./my-linux]\nmachines: [{cpu: pentium4}]\nprobes: [none, kprobe, djprobe]\n"
+        "benchmark: {name: gtodbench, calls: 500, repeats: 2}\n"
+    )
+    run = command.run("run", file)
+    assert run.returncode == 0, run.stdout + run.stderr
+    cells = command.cells()
+    name = kernel(str(tree)).name
+    assert {cell.kernel for cell in cells.values()} == {name}
+    assert {probe: cell.evidence.hits for probe, cell in cells.items() if cell.evidence} == {
+        "none": 0,
+        "kprobe": 1000,
+        "djprobe": 1000,
+    }
+    built = command.run("kmod", "build", "kprobe", "--kernel", tree, "--out", tmp_path)
+    assert built.returncode == 0, built.stderr
+    image = tree / "arch/x86/boot/bzImage"
+    done = command.run("exec", "--kernel", image, "--module", tmp_path / "lab_kprobe.ko", "--", "cat", "/proc/modules")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "lab_kprobe")
+    nowhere = command.run("exec", "--kernel", "./nowhere", "--", "true")
+    assert (nowhere.returncode, "there is no such kernel image or build tree" in nowhere.stderr) == (2, True)
