@@ -3,28 +3,36 @@
 
 An artifact is a directory ``<kind>/<key>`` with a ``manifest.json``. It is built beside its place and renamed
 into it, under a lock of its own, so that two processes wanting the same artifact build it once and a process killed in
-the middle leaves nothing that anyone would use.
+the middle leaves nothing that anyone would use. What a process has got from here stays until that process ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from orchestrator.artifacts.usage import claim, hold, last_use
 from orchestrator.errors import HostError, LabError
+
+ENVIRONMENT_STAMP = "lab-complete"
+"""The file that stands for a Python environment that the lab's start script has made in the cache."""
 
 _MANIFEST = "manifest.json"
 _UNFINISHED = ".building"
+_PLACE = re.compile(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?")
 _LOCK_LIMIT = 3600.0
 """Seconds to wait for another process that builds the same artifact; kernels take several minutes."""
 
@@ -38,6 +46,16 @@ class Artifact:
     path: Path
     label: str
     inputs: Mapping[str, object]
+
+    @property
+    def used(self) -> float:
+        """When it was last used, to the day, in seconds since the epoch."""
+        return last_use(self.stamp)
+
+    @property
+    def stamp(self) -> Path:
+        """The file that stands for it (see ``usage``)."""
+        return self.path / _MANIFEST
 
     def size(self) -> int:
         """Bytes on disk."""
@@ -55,10 +73,11 @@ class Cache:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
     def get(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
         """The artifact of these inputs, if it is complete."""
-        return self._read(self.root / kind / digest(inputs))
+        return self._use(self.root / kind / digest(inputs))
 
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         """The artifact of these inputs; ``build`` fills an empty folder with it when it is not there yet."""
@@ -66,30 +85,112 @@ class Cache:
         if found is not None:
             return found
         place = self.root / kind / digest(inputs)
-        with self.lock(f"{kind}-{place.name}"):
-            found = self._read(place)
+        with self.lock(self.build_lock(place)):
+            found = self._use(place)
             return found if found is not None else self._build(place, inputs, label, build)
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold a lock between processes; the system releases it when its holder dies."""
-        lock = FileLock(self.root / "locks" / f"{name}.lock")
-        with _disk_errors(self.root):
-            Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            try:
-                lock.acquire(timeout=_LOCK_LIMIT)
-            except Timeout:
-                raise LabError(f"another process has held {lock.lock_file} for an hour") from None
-            try:
-                yield
-            finally:
-                lock.release()
+        with self._lock(name, _LOCK_LIMIT) as locked:
+            if not locked:
+                raise LabError(f"another process has held {self.lock_file(name)} for an hour")
+            yield
+
+    def lock_file(self, name: str) -> Path:
+        """The file of a lock, whether it is there or not."""
+        return self._locks / f"{name}.lock"
+
+    def try_lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
+        """Hold a lock if that is possible at once; the context says whether it was."""
+        return self._lock(name, 0)
+
+    def remove_locks(self, names: Iterable[str]) -> int:
+        """Remove the files of locks that nobody holds, and return their number; none while anybody waits for one."""
+        removed = 0
+        with claim(self._locks) as alone:
+            for name in names if alone else ():
+                file = self.lock_file(name)
+                with claim(file) as free:
+                    if free:
+                        file.unlink()
+                        removed += 1
+        return removed
 
     def artifacts(self) -> Iterator[Artifact]:
         """All complete artifacts, by kind and label."""
         places = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
         found = (self._read(place) for place in places if place.suffix != _UNFINISHED)
         yield from sorted((a for a in found if a is not None), key=lambda a: (a.kind, a.label, a.key))
+
+    def contents(self, kind: str) -> Iterator[tuple[Path, Artifact | None]]:
+        """The folders of a kind: complete artifacts, and what is being built or was left by a builder that died."""
+        folder = self.root / kind
+        for place in sorted(folder.iterdir()) if is_real_folder(folder) else ():
+            if _PLACE.fullmatch(place.name) and is_real_folder(place):
+                yield place, self._complete(place)
+
+    def build_lock(self, place: Path) -> str:
+        """The name of the lock that is held while what belongs into a folder, or into the one beside it, is built."""
+        return f"{place.parent.name}-{place.name.removesuffix(_UNFINISHED)}"
+
+    def remove(self, artifact: Artifact, unused_since: float) -> bool:
+        """Remove an artifact; False where somebody builds or uses it, or has used it since then (epoch seconds)."""
+        place = self.root / artifact.kind / artifact.key
+        unfinished = place.with_name(place.name + _UNFINISHED)
+        with self.try_lock(self.build_lock(place)) as locked:
+            if not locked or not is_real_folder(place):
+                return False
+            with claim(artifact.stamp) as unused:
+                if not unused or artifact.used > unused_since:
+                    return False
+                # Under that name it is nobody's, however far its removal comes.
+                if unfinished.exists():
+                    shutil.rmtree(unfinished)
+                place.rename(unfinished)
+            shutil.rmtree(unfinished)
+        return True
+
+    def remove_leftover(self, place: Path) -> bool:
+        """Remove what a builder left; False where one is at work, or has finished meanwhile."""
+        with self.try_lock(self.build_lock(place)) as locked:
+            if not locked or not is_real_folder(place) or self._complete(place) is not None:
+                return False
+            shutil.rmtree(place)
+        return True
+
+    @property
+    def _locks(self) -> Path:
+        return self.root / "locks"
+
+    @contextlib.contextmanager
+    def _lock(self, name: str, patience: float) -> Iterator[bool]:
+        lock = FileLock(self.lock_file(name))
+        with _disk_errors(self.root):
+            self._locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Between opening a lock's file and having its lock, the file must not be removed.
+            gate = os.open(self._locks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(gate, fcntl.LOCK_SH)
+                lock.acquire(timeout=patience)
+            except Timeout:
+                pass
+            finally:
+                os.close(gate)
+            try:
+                yield lock.is_locked
+            finally:
+                lock.release()
+
+    def _use(self, place: Path) -> Artifact | None:
+        found = self._read(place)
+        return found if found is not None and hold(place / _MANIFEST) else None
+
+    def _complete(self, place: Path) -> Artifact | None:
+        try:
+            return self._read(place) if place.suffix != _UNFINISHED else None
+        except LabError:
+            return None
 
     def _build(self, place: Path, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         unfinished = place.with_name(place.name + _UNFINISHED)
@@ -109,7 +210,7 @@ class Cache:
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
-        artifact = self._read(place)
+        artifact = self._use(place)
         assert artifact is not None
         return artifact
 
@@ -123,6 +224,11 @@ class Cache:
             raise LabError(
                 f"the cache entry {place} cannot be read ({error})", hint=f"remove it and run again: rm -r '{place}'"
             ) from None
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether it is a folder, and not a link to one: what is elsewhere is not the cache's."""
+    return path.is_dir() and not path.is_symlink()
 
 
 @contextlib.contextmanager

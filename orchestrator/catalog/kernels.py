@@ -124,5 +124,6 @@ def kernel(name: str) -> KernelSpec:
         return KernelSpec.model_validate(describe(name))
     spec = kernels().get(name)
     if spec is None:
-        raise ConfigError(f"{unknown('kernel', name, kernels())}, or the path of a build tree")
+        hint = "a kernel of your own is named by its build tree's path, with a slash in it"
+        raise ConfigError(unknown("kernel", name, kernels()), hint=hint)
     return spec

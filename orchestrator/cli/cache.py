@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator cache``: what was fetched and built, and how much room it takes."""
+"""``orchestrator cache``: what was fetched and built, how much room it takes, and making some."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
 
+if TYPE_CHECKING:
+    from orchestrator.artifacts.pieces import Kind
+
 app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
 
-
-@app.callback()
-def _group() -> None:
-    """Keep `show` a command of its own although it is the only one."""
+_DAY = 86_400
 
 
 @app.command("show")
@@ -29,3 +33,68 @@ def show() -> None:
         rows = ([a.kind, a.label, a.key, f"{megabytes:.1f}"] for a, megabytes in sizes)
         print_columns(["kind", "what", "key", "MB"], rows)
     typer.echo(f"{sum(megabytes for _, megabytes in sizes):.1f} MB in {cache.root}")
+
+
+@app.command("prune")
+@expected_failures
+def prune(
+    kinds: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KIND...]",
+            help="Only these kinds: kernels, modules, kernel-source, environments, ...",
+            autocompletion=completion.cache_kinds,
+        ),
+    ] = None,
+    keep_days: Annotated[int, typer.Option(min=0, metavar="N", help="Keep what was used in the last N days.")] = 30,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all that is not in use just now.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed; remove nothing.")] = False,
+) -> None:
+    """Remove what has not been used for a while, and what was left unfinished. It is made anew when it is needed."""
+    import time
+
+    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.pieces import Kind, pieces
+    from orchestrator.artifacts.pruning import ALL, fates, freed
+    from orchestrator.paths import cache_dir
+
+    wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
+    cache = Cache(cache_dir())
+    unused_since = ALL if everything else time.time() - keep_days * _DAY
+    found = pieces(cache)
+    decided = fates(found, unused_since, wanted)
+    leaving = [fate.piece for fate in decided if not fate.stays]
+    rows = []
+    total, gone = 0.0, 0
+    for piece, size in zip(leaving, freed(leaving), strict=True):
+        goes = not piece.in_use() if dry_run else piece.remove(unused_since)
+        total += size / 1e6 if goes else 0.0
+        gone += goes
+        what = ("would go" if dry_run else "removed") if goes else "kept: in use"
+        rows.append([what, piece.kind, piece.label, f"{size / 1e6:.1f}", _date(piece.used)])
+    rows += [
+        [f"kept: {fate.stays}", fate.piece.kind, fate.piece.label, "", _date(fate.piece.used)]
+        for fate in decided
+        if fate.stays
+    ]
+    if rows:
+        print_columns(["", "kind", "what", "MB", "last used"], rows)
+    verb = "would be freed" if dry_run else "freed"
+    typer.echo(f"{total:.1f} MB {verb} in {cache.root}; {len(found) - gone} of {len(found)} things stay")
+
+
+def _kind(name: str) -> Kind:
+    from orchestrator.artifacts.pieces import Kind
+    from orchestrator.catalog.spelling import unknown
+    from orchestrator.errors import UsageError
+
+    names: Iterable[str] = [kind.value for kind in Kind]
+    if name not in names:
+        raise UsageError(unknown("kind", name, list(names)))
+    return Kind(name)
+
+
+def _date(used: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.localtime(used)) if used else "never"

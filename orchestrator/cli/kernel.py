@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import completion, options
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
 
@@ -17,7 +17,12 @@ app = typer.Typer(help="Kernels: build them, see what they can do.", no_args_is_
 @app.command("build")
 @expected_failures
 def build(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Kernels; see: orchestrator kernel list.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="Kernels; see: orchestrator kernel list.", autocompletion=completion.kernels
+        ),
+    ],
     offline: options.Offline = False,
 ) -> None:
     """Build kernels from source (or fetch Debian's), and print where each one's image is."""
@@ -33,24 +38,37 @@ def build(
 
 @app.command("list")
 @expected_failures
-def show() -> None:
+def show(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME...]",
+            help="Only these, or build trees of your own by their paths.",
+            autocompletion=completion.kernels,
+        ),
+    ] = None,
+) -> None:
     """List the kernels; of those that are in the cache, what their own configuration says they can do."""
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.kernel_config import features
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.artifacts.workshop import Workshop
+    from orchestrator.catalog.kernels import kernel as kernel_spec
     from orchestrator.catalog.kernels import kernels
     from orchestrator.errors import HostError
     from orchestrator.paths import cache_dir
 
     workshop = Workshop(Cache(cache_dir()), offline=True)
-    names = list(features({}))
+    specs = [kernel_spec(name) for name in names] if names else kernels().values()
+    abilities = list(features({}))
     rows = []
-    for spec in kernels().values():
+    for spec in specs:
         try:
             kernel = ready_kernel(workshop, spec)
             can = features(kernel.config)
-            rows.append([spec.name, kernel.release, *(can[name] for name in names)])
+            rows.append([spec.name, kernel.release, *(can[ability] for ability in abilities)])
         except HostError:
-            rows.append([spec.name, "not here yet", *("" for _ in names)])
-    print_columns(["kernel", "release", *names], rows)
+            if spec.tree is not None:
+                raise
+            rows.append([spec.name, "not here yet", *("" for _ in abilities)])
+    print_columns(["kernel", "release", *abilities], rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import options
+from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=True)
 
-Template = Annotated[str, typer.Argument(help="A module of kmods/modules.yaml, such as kprobe or djprobe.")]
+Template = Annotated[
+    str,
+    typer.Argument(
+        help="A module of kmods/modules.yaml, such as kprobe or djprobe.", autocompletion=completion.templates
+    ),
+]
 
 
 @app.command("render")

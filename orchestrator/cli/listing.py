@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,6 +15,9 @@ import typer
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
 
+Value = str | int | datetime | Sequence[str] | None
+Rows = Iterable[Sequence[Value]]
+
 
 class Subject(StrEnum):
     """What can be listed."""
@@ -19,62 +25,128 @@ class Subject(StrEnum):
     CPUS = "cpus"
     KERNELS = "kernels"
     PROBES = "probes"
+    HANDLERS = "handlers"
     BENCHMARKS = "benchmarks"
+    CLOCKS = "clocks"
+    REFERENCES = "references"
     RUNS = "runs"
 
 
+_MORE = {
+    Subject.CPUS: "... and any model of QEMU's own, by QEMU's name",
+    Subject.KERNELS: "... and any build tree of your own, by its path",
+}
+
+
 @expected_failures
-def show(what: Annotated[Subject, typer.Argument(help="What to list.")]) -> None:
-    """List CPU models, kernels, probes, benchmarks or runs."""
-    print_columns(*_LISTS[what]())
+def show(
+    what: Annotated[Subject, typer.Argument(help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
+) -> None:
+    """List what an experiment can name, the published tables, or this lab's runs."""
+    names, rows = _LISTS[what]()
+    if as_json:
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=_json_value, indent=1))
+        return
+    print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
+    if what in _MORE:
+        typer.echo(_MORE[what])
 
 
-def _cpus() -> tuple[list[str], Iterable[list[str]]]:
+def _text(value: Value) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return f"{value.astimezone():%Y-%m-%d %H:%M}"
+        case str() | int():
+            return str(value)
+        case _:
+            return ", ".join(value)
+
+
+def _json_value(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{value!r} has no place in a list")
+
+
+def _cpus() -> tuple[Sequence[str], Rows]:
     from orchestrator.catalog.cpus import cpus
 
-    rows = ([c.name, c.title, "32 and 64 bit" if c.long_mode else "32 bit"] for c in cpus().values())
-    return ["name", "CPU", "modes"], [*rows, ["...", "any model of QEMU's own, by QEMU's name", ""]]
+    return ("name", "title", "modes"), (
+        (c.name, c.title, ["32 bit", "64 bit"] if c.long_mode else ["32 bit"]) for c in cpus().values()
+    )
 
 
-def _kernels() -> tuple[list[str], Iterable[list[str]]]:
+def _kernels() -> tuple[Sequence[str], Rows]:
     from orchestrator.catalog.kernels import kernels
 
-    return ["name", "kernel", "architecture", "origin"], (
-        [k.name, k.title, k.arch, k.origin] for k in kernels().values()
+    return ("name", "title", "architecture", "origin"), (
+        (k.name, k.title, k.arch, k.origin) for k in kernels().values()
     )
 
 
-def _probes() -> tuple[list[str], Iterable[list[str]]]:
+def _probes() -> tuple[Sequence[str], Rows]:
     from orchestrator.catalog.probes import probes
 
-    return ["name", "probe", "mechanism", "int3 a hit"], (
-        [p.name, p.title, p.mechanism, str(p.int3_per_hit)] for p in probes().values()
+    return ("name", "title", "mechanism", "int3_per_hit", "published_as"), (
+        (p.name, p.title, p.mechanism, p.int3_per_hit, p.column) for p in probes().values()
     )
 
 
-def _benchmarks() -> tuple[list[str], Iterable[list[str]]]:
+def _handlers() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.vocabulary import vocabulary
+
+    return ("name", "what_a_hit_does"), vocabulary().handlers.items()
+
+
+def _benchmarks() -> tuple[Sequence[str], Rows]:
     from orchestrator.catalog.benchmarks import benchmarks
 
-    return ["name", "benchmark", "system call entries"], (
-        [b.name, b.title, ", ".join(b.entries)] for b in benchmarks().values()
+    return ("name", "title", "system_call_entries"), ((b.name, b.title, b.entries) for b in benchmarks().values())
+
+
+def _clocks() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.vocabulary import vocabulary
+
+    return ("name", "counts"), vocabulary().clocks.items()
+
+
+def _references() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.reference import reference_tables
+
+    return ("id", "title", "cpu", "handler", "unit", "columns"), (
+        (t.id, t.title, t.cpu, t.handler, t.unit, t.columns) for t in reference_tables().values()
     )
 
 
-def _runs() -> tuple[list[str], Iterable[list[str]]]:
+def _runs() -> tuple[Sequence[str], Rows]:
     from orchestrator.paths import lab_dir
     from orchestrator.results.store import FILE_NAME, Store
 
-    header = ["run", "experiment", "status", "directory"]
+    names = ("run", "experiment", "started", "status", "ok", "failed", "other", "open", "directory")
     if not (lab_dir() / FILE_NAME).exists():
-        return header, []
+        return names, []
+    rows: list[Sequence[Value]] = []
     with Store.open(lab_dir()) as store:
-        return header, [[r.id, r.experiment, r.status, str(r.directory)] for r in store.runs()]
+        counts = store.cell_counts()
+        for run in store.runs():
+            cells = counts.get(run.id, Counter())
+            other = cells["skipped"] + cells["unsupported"]
+            outcomes = (cells["ok"], cells["failed"], other, cells["planned"])
+            started = datetime.fromisoformat(run.started)
+            rows.append((run.id, run.experiment, started, run.status, *outcomes, str(run.directory)))
+    return names, rows
 
 
-_LISTS = {
+_LISTS: Mapping[Subject, Callable[[], tuple[Sequence[str], Rows]]] = {
     Subject.CPUS: _cpus,
     Subject.KERNELS: _kernels,
     Subject.PROBES: _probes,
+    Subject.HANDLERS: _handlers,
     Subject.BENCHMARKS: _benchmarks,
+    Subject.CLOCKS: _clocks,
+    Subject.REFERENCES: _references,
     Subject.RUNS: _runs,
 }

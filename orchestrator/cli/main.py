@@ -13,7 +13,6 @@ app = typer.Typer(
     name="orchestrator",
     help="A lab for the cost of kernel probes: QEMU guests with named CPUs, real modules, proved numbers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

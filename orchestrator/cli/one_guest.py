@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli import completion
+
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.machine import Machine, Timing
@@ -27,9 +29,16 @@ class Accel(StrEnum):
 
 
 Kernel = Annotated[
-    str, typer.Option(help="Kernel name (orchestrator list kernels), or the path of a build tree of your own.")
+    str,
+    typer.Option(
+        help="Kernel name (orchestrator list kernels), or the path of a build tree of your own.",
+        autocompletion=completion.kernels,
+    ),
 ]
-Cpu = Annotated[str | None, typer.Option(help="CPU model; default: pentium4, or xeon-e5410 for 64 bit.")]
+Cpu = Annotated[
+    str | None,
+    typer.Option(help="CPU model; default: pentium4, or xeon-e5410 for 64 bit.", autocompletion=completion.cpus),
+]
 Smp = Annotated[int, typer.Option(min=1, max=16, help="Virtual CPUs.")]
 Memory = Annotated[int, typer.Option(min=64, max=4096, help="Memory in MiB.")]
 AccelOption = Annotated[Accel, typer.Option(help="auto: KVM where it is really fast; instructions: exact clock.")]

@@ -8,7 +8,11 @@ from typing import Annotated
 
 import typer
 
-Kernel = Annotated[str, typer.Option(help="Kernel name; see: orchestrator list kernels.")]
+from orchestrator.cli import completion
+
+Kernel = Annotated[
+    str, typer.Option(help="Kernel name; see: orchestrator list kernels.", autocompletion=completion.kernels)
+]
 Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in the cache.")]
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
 Symbol = Annotated[str | None, typer.Option(help="Function to probe; default: the benchmark's, gettimeofday.")]

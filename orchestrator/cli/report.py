@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ class Format(StrEnum):
 
 @expected_failures
 def report(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.")] = "latest",
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=completion.runs),
+    ] = "latest",
     form: Annotated[
         Format,
         typer.Option(

@@ -15,6 +15,7 @@ import tty
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pexpect
 
@@ -22,6 +23,11 @@ from orchestrator.errors import GuestExit
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.paths import data_dir
+
+if TYPE_CHECKING:
+    _Spawn = pexpect.spawn[bytes]
+else:
+    _Spawn = pexpect.spawn  # no generic class when it runs
 
 ESCAPE_KEY = "Ctrl-]"
 
@@ -32,11 +38,11 @@ _DYING_LIMIT = 10.0
 _PROGRAM = "/bin/console-shell"
 
 
-class _Terminal(pexpect.spawn):  # type: ignore[type-arg]
+class _Terminal(_Spawn):
     """Our end of the console. There is no child of pexpect's own: QEMU is the guest's."""
 
     def __init__(self, descriptor: int, session: threading.Thread) -> None:
-        super().__init__(None)  # type: ignore[arg-type]  # which is how pexpect makes one without a child
+        super().__init__(cast(str, None))  # without a child, in pexpect's own way
         self.ptyproc = SimpleNamespace(flag_eof=False)  # where pexpect notes that it has seen the end
         self.child_fd = descriptor
         self.closed = False

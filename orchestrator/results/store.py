@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -177,6 +178,13 @@ class Store:
     def runs(self) -> list[RunEntry]:
         """Return every run, the newest first."""
         return [_entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
+
+    def cell_counts(self) -> Mapping[str, Counter[str]]:
+        """Return how many cells of each run, by its id, have each status; "planned" are those without an outcome."""
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for row in self._rows("SELECT run, status, count(*) AS cells FROM cells GROUP BY run, status"):
+            counts[row["run"]][row["status"]] = row["cells"]
+        return counts
 
     def latest(self, experiment: str | None = None, *, unfinished: bool = False) -> RunEntry | None:
         """Return the newest run, of one experiment or of any.

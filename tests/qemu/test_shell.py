@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import termios
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ LIMIT = 60
 
 
 @contextmanager
-def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn]:  # type: ignore[type-arg]
+def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn[str]]:
     """The command on a terminal of its own, its console's log below ``lab``."""
     arguments = ["--kernel", "lab-i386-up", "--cpu", "athlon", "--accel", "tcg", "--console", str(lab / "logs")]
     program = "from orchestrator.cli.main import main; main()"
@@ -37,6 +38,17 @@ def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn]:  # type: ignore[
         yield person
     finally:
         person.close(force=True)
+
+
+def qemu_of(person: pexpect.spawn[str]) -> int:
+    """The process number of the QEMU that the command has started."""
+    (qemu,) = (
+        int(child)
+        for children in Path(f"/proc/{person.pid}/task").glob("*/children")
+        for child in children.read_text().split()
+        if Path(f"/proc/{child}/comm").read_text().startswith("qemu-system")
+    )
+    return qemu
 
 
 def test_a_person_works_on_the_console(tmp_path: Path) -> None:
@@ -74,10 +86,11 @@ def test_the_escape_key_leaves_at_once(tmp_path: Path) -> None:
     assert qemus_in(tmp_path) == []
 
 
-def test_a_guest_that_resets_itself_has_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["reboot -f", "poweroff", "halt"])
+def test_a_guest_that_ends_itself_has_ended(command: str, tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
-        person.sendline("reboot -f")
+        person.sendline(command)
         person.expect_exact("the guest has ended")
         person.wait()
         assert person.exitstatus == 0
@@ -94,12 +107,32 @@ def test_a_panic_is_told(tmp_path: Path) -> None:
     assert qemus_in(tmp_path) == []
 
 
+def test_a_qemu_that_dies_is_told(tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        before = termios.tcgetattr(person.child_fd)
+        person.expect_exact(PROMPT)
+        os.kill(qemu_of(person), signal.SIGKILL)
+        person.expect_exact("guest.console: QEMU ended (signal 9)")
+        person.expect(pexpect.EOF)
+        person.wait()
+        assert person.exitstatus == 1
+        assert termios.tcgetattr(person.child_fd) == before
+
+
 def test_a_killed_shell_leaves_no_guest(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
         assert person.pid is not None
-        os.kill(person.pid, 9)
+        os.kill(person.pid, signal.SIGKILL)
         assert CommandLine(tmp_path).qemus_after(5.0) == []
+
+
+def test_a_terminal_that_goes_takes_the_guest_along(tmp_path: Path) -> None:
+    with shell(tmp_path) as person:
+        person.expect_exact(PROMPT)
+        with Path("/dev/null").open() as nothing:
+            os.dup2(nothing.fileno(), person.child_fd)
+        assert CommandLine(tmp_path).qemus_after(10.0) == []
 
 
 def test_without_a_terminal_there_is_no_shell(tmp_path: Path) -> None:

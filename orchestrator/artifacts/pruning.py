@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What of the cache may go, and what must stay and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from stat import S_ISDIR
+
+from orchestrator.artifacts.pieces import Kind, Piece, status
+
+ALL = inf
+"""A time after which nothing was used: all that is not in use may go."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What is to become of a piece: it goes, unless there is a reason why it stays."""
+
+    piece: Piece
+    stays: str = ""
+
+
+def fates(found: Sequence[Piece], unused_since: float, kinds: Iterable[Kind]) -> list[Fate]:
+    """Decide on the pieces of ``kinds`` that were not used since then (epoch seconds, or ``ALL``).
+
+    What a staying artifact was made from stays as well, unless it is ``ALL`` that are to go.
+    """
+    wanted = frozenset(kinds)
+    staying = [piece for piece in found if piece.kind not in wanted or piece.used > unused_since]
+    needed_by = {} if unused_since == ALL else _needs(found, staying)
+    old = (piece for piece in found if piece.kind in wanted and piece.used <= unused_since)
+    return [Fate(piece, _need(piece, needed_by)) for piece in old]
+
+
+def freed(leaving: Iterable[Piece]) -> list[int]:
+    """The bytes on disk that each of these pieces frees when they go in this order."""
+    links: Counter[tuple[int, int]] = Counter()
+    return [_weight(piece, links) for piece in leaving]
+
+
+def _weight(piece: Piece, links: Counter[tuple[int, int]]) -> int:
+    weight = 0
+    for path in piece.files():
+        facts = status(path)
+        if facts is None:
+            continue
+        if facts.st_nlink > 1 and not S_ISDIR(facts.st_mode):
+            # Patched kernel sources share their files with the plain one: the last to go frees them.
+            links[facts.st_dev, facts.st_ino] += 1
+            if links[facts.st_dev, facts.st_ino] < facts.st_nlink:
+                continue
+        weight += facts.st_blocks * 512
+    return weight
+
+
+def _need(piece: Piece, needed_by: dict[str, Piece]) -> str:
+    if piece.artifact is None or piece.artifact.key not in needed_by:
+        return ""
+    by = needed_by[piece.artifact.key]
+    return f"needed by {by.kind} {by.label}"
+
+
+def _needs(found: Iterable[Piece], staying: Iterable[Piece]) -> dict[str, Piece]:
+    """Keys of what the staying artifacts were made from, and of what that was made from, each with one that needs it.
+
+    An artifact's inputs hold the keys of the artifacts that went into it.
+    """
+    by_key = {piece.artifact.key: piece for piece in found if piece.artifact is not None}
+    needed_by: dict[str, Piece] = {}
+    left = list(staying)
+    while left:
+        piece = left.pop()
+        for word in _words(piece.artifact.inputs) if piece.artifact is not None else ():
+            if word in by_key and word not in needed_by:
+                needed_by[word] = piece
+                left.append(by_key[word])
+    return needed_by
+
+
+def _words(value: object) -> Iterator[str]:
+    """All the strings in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _words(part)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whether something in the cache is in use, and when it last was.
+
+A file stands for each thing. Who uses the thing holds a shared lock on that file until the process ends, and whoever
+wants to remove it needs the lock for itself. The file's modification time is the time of the last use, to the day.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+DAY = 86_400.0
+"""Seconds; a use is noted once in that time."""
+
+_held: dict[Path, int] = {}
+
+
+def hold(file: Path) -> bool:
+    """Use the thing until this process ends; False where it is gone. Waits for nobody but its remover."""
+    descriptor = _held.get(file)
+    if descriptor is not None and _is(file, descriptor):
+        _note_use(descriptor)
+        return True
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with suppress(OSError):  # a file system without locks: nothing is known of its users then
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    if not _is(file, descriptor):
+        os.close(descriptor)
+        return False
+    _held[file] = descriptor
+    _note_use(descriptor)
+    return True
+
+
+@contextmanager
+def claim(file: Path) -> Iterator[bool]:
+    """Have the thing for oneself meanwhile; False, at once, where somebody uses it or it is gone."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield _is(file, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def in_use(file: Path) -> bool:
+    """Whether somebody uses the thing just now."""
+    with claim(file) as free:
+        return not free and file.exists()
+
+
+def last_use(file: Path) -> float:
+    """Seconds since the epoch; of something that is gone, the epoch."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _is(file: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _note_use(descriptor: int) -> None:
+    if time.time() - os.fstat(descriptor).st_mtime > DAY:
+        with suppress(OSError):  # somebody else's cache, or one that only reads
+            os.utime(descriptor)

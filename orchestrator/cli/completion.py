@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a shell offers for the beginning of a word; it begins a program each time, so nothing is loaded in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def kernels(incomplete: str) -> list[str]:
+    """Kernels of the catalogue."""
+    from orchestrator.catalog.kernels import kernels
+
+    return _beginning(incomplete, kernels())
+
+
+def cpus(incomplete: str) -> list[str]:
+    """CPU models of the catalogue."""
+    from orchestrator.catalog.cpus import cpus
+
+    return _beginning(incomplete, cpus())
+
+
+def templates(incomplete: str) -> list[str]:
+    """Probe modules."""
+    from orchestrator.artifacts.modules import recipes
+
+    return _beginning(incomplete, recipes())
+
+
+def cache_kinds(incomplete: str) -> list[str]:
+    """Kinds of things in the cache."""
+    from orchestrator.artifacts.pieces import Kind
+
+    return _beginning(incomplete, Kind)
+
+
+def runs(incomplete: str) -> list[str]:
+    """Runs of this lab, the newest first; none where they cannot be read."""
+    from orchestrator.errors import LabError
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.store import FILE_NAME, Store
+
+    try:
+        if not (lab_dir() / FILE_NAME).exists():
+            return []
+        with Store.open(lab_dir()) as store:
+            return _beginning(incomplete, ["latest", *(entry.id for entry in store.runs())])
+    except (LabError, OSError):
+        return []
+
+
+def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
+    return [str(word) for word in words if word.startswith(incomplete)]
