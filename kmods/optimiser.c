@@ -6,14 +6,20 @@
 #include "ksym.h"
 #include "optimiser.h"
 
-bool optimiser_hold(void)
-{
-	struct delayed_work *work = (struct delayed_work *)ksym_lookup("optimizing_work");
+static struct delayed_work *work;
 
+bool optimiser_settle(void)
+{
+	work = (struct delayed_work *)ksym_lookup("optimizing_work");
 	if (!work)
 		return false;
-	cancel_delayed_work_sync(work);
+	flush_delayed_work(work);
 	return true;
+}
+
+void optimiser_hold(void)
+{
+	cancel_delayed_work_sync(work);
 }
 
 size_t kprobe_bytes(void)

@@ -6,12 +6,19 @@
 #include <linux/types.h>
 
 /*
- * Takes back the optimiser's next pass: a kprobe that waits to be optimised
- * keeps its int3, and a hit runs its detour. Somebody else's kprobe may start
- * the optimiser again. False where this kernel does not tell where its work is
- * (without CONFIG_KALLSYMS_ALL). May sleep.
+ * Has the optimiser finish what it was asked for, so that no pass from before
+ * meets the kprobe that is registered next. False where this kernel does not
+ * tell where the optimiser's work is (without CONFIG_KALLSYMS_ALL). May sleep.
  */
-bool optimiser_hold(void);
+bool optimiser_settle(void);
+
+/*
+ * Takes back the pass that registering a kprobe has asked for, which begins five
+ * ticks later: the kprobe keeps its int3, and a hit runs its detour. Called
+ * after optimiser_settle(), with nothing that takes time in between but the
+ * registration. Somebody else's kprobe may start the optimiser again. May sleep.
+ */
+void optimiser_hold(void);
 
 /* Bytes of a kprobe and the copy of its instruction. */
 size_t kprobe_bytes(void);

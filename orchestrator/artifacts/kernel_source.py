@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Artifact
@@ -23,7 +23,7 @@ _UNPACK_LIMIT = 900.0
 def kernel_source(workshop: Workshop, package: str, patches: Sequence[str] = ()) -> Artifact:
     """The source of a ``linux-source`` package in ``linux/``, with patches of ``images/patches`` applied in order.
 
-    Raises HostError when it cannot be had, BuildError for a patch that does not apply.
+    Raises HostError when it cannot be had, BuildError for a patch that does not apply. Offline, nothing is unpacked.
     """
     archive = unpacked_packages(workshop, package, "x86_64", lambda apt: [apt.show(package, "all")])
 
@@ -36,7 +36,7 @@ def kernel_source(workshop: Workshop, package: str, patches: Sequence[str] = ())
         if finished.status != 0:
             raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
 
-    pristine = workshop.cache.obtain(_KIND, {"package": archive.key}, package, unpack)
+    pristine = _obtain(workshop, {"package": archive.key}, package, unpack)
     if not patches:
         return pristine
     files = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
@@ -54,7 +54,15 @@ def kernel_source(workshop: Workshop, package: str, patches: Sequence[str] = ())
                 raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
 
     inputs = {"package": archive.key, "patches": {name: file.read_text() for name, file in files.items()}}
-    return workshop.cache.obtain(_KIND, inputs, f"{package} with {', '.join(patches)}", patch)
+    return _obtain(workshop, inputs, f"{package} with {', '.join(patches)}", patch)
+
+
+def _obtain(workshop: Workshop, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
+    found = workshop.cache.get(_KIND, inputs)
+    if found is not None:
+        return found
+    workshop.need_network(f"the source {label}")  # who only asks what is there is not to wait for gigabytes
+    return workshop.cache.obtain(_KIND, inputs, label, make)
 
 
 def sources_of_same_package(workshop: Workshop, source: Artifact) -> set[str]:

@@ -29,8 +29,11 @@ def is_path(name: str) -> bool:
 
 
 def find_tree(name: str) -> tuple[Path, Path]:
-    """The build tree and the image that a path means. Raises ConfigError, with what is missing."""
-    path = Path(name).expanduser().absolute()
+    """The build tree and the image that a path means. Raises ConfigError with what is missing, and OSError."""
+    try:
+        path = Path(name).expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError(f"found {name!r}; there is no such user") from None
     if path.is_dir():
         tree, image = path, path / IMAGE
     elif path.is_file():
@@ -49,8 +52,12 @@ def find_tree(name: str) -> tuple[Path, Path]:
 
 def describe(name: str) -> dict[str, object]:
     """A KernelSpec's fields for the kernel at a path. Raises ConfigError where it cannot be a guest's."""
-    tree, image = find_tree(name)
-    config = read_config(tree / ".config")
+    try:
+        tree, image = find_tree(name)
+        config = read_config(tree / ".config")
+        image = bootable(tree, image, config)
+    except OSError as error:
+        raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
     lacking = [f"{option} ({why})" for option, why in _NEEDED.items() if config.get(option) != "y"]
     if "CONFIG_X86" not in config:
         raise ConfigError(f"found {name!r}; it is not a kernel for x86")
@@ -67,6 +74,23 @@ def describe(name: str) -> dict[str, object]:
         "needs_pae": long_mode or config.get("CONFIG_X86_PAE") == "y",
         "entry_offset": entry_offset(config, "x86_64" if long_mode else "i386"),
     }
+
+
+def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
+    """What QEMU can load of ``image``: it starts a vmlinux by its PVH entry only, which few kernels have.
+
+    Without one its compressed form is taken, where that was made after it. Raises ConfigError, OSError.
+    """
+    if image.name != "vmlinux" or config.get("CONFIG_PVH") == "y":
+        return image
+    compressed = tree / IMAGE
+    if not compressed.is_file() or compressed.stat().st_mtime < image.stat().st_mtime:
+        raise ConfigError(
+            f"found {str(image)!r}; it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} "
+            "is older or not there",
+            hint="build it first: make bzImage modules",
+        )
+    return compressed
 
 
 def entry_offset(config: Mapping[str, str], arch: Literal["i386", "x86_64"]) -> int:

@@ -81,7 +81,9 @@ class Attachment:
             # That it is not optimised says something only after the optimiser could have.
             self._guest.succeed(["sleep", _OPTIMISER_TURN])
         seen = _wait_for(
-            self._kind, self.observe, lambda seen: check_armed(self._kind, self.point, seen, "after loading")
+            self.observe,
+            lambda seen: check_armed(self._kind, self.point, seen, "after loading"),
+            _OPTIMISER_LIMIT if self._kind.mechanism == "jump" else 0.0,
         )
         if int(self.parameter("address"), 16) != self.point.address:
             raise EvidenceError(f"the module's probe is at {self.parameter('address')}, not at {self.point.name}")
@@ -143,20 +145,22 @@ def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
     except LabError as error:
         # What failed is the news; whether unloading works as well is not. A guest in trouble is not asked.
         if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed):
-                guest.succeed(["rmmod", module.name])
+            with contextlib.suppress(CommandFailed, EvidenceError):
+                _unload(guest, kind, module, point)
         raise
     if armed_by_host:
         _arm(guest, module, on=False)
         check_untouched(point, _observe(guest, kind, module, point), "after disarming")
-        guest.succeed(["rmmod", module.name])
-        check_untouched(point, observe(guest, point, kind.site), "after unloading")
-        return
+    _unload(guest, kind, module, point)
+
+
+def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
+    """Unload the module and see the original bytes back: who probes next is to find nothing of this one."""
     guest.succeed(["rmmod", module.name])
     _wait_for(
-        kind,
         lambda: observe(guest, point, kind.site),
         lambda seen: check_untouched(point, seen, "after unloading"),
+        _OPTIMISER_LIMIT if kind.optimisation else 0.0,
     )
 
 
@@ -191,15 +195,15 @@ def _parameter_file(module: Module, name: str) -> str:
     return f"/sys/module/{module.name}/parameters/{name}"
 
 
-def _wait_for(kind: ProbeKind, look: Callable[[], Observation], check: Callable[[Observation], None]) -> Observation:
-    """Look until the check passes: at once, but for the kernel's optimiser, which takes its time."""
-    deadline = time.monotonic() + _OPTIMISER_LIMIT
+def _wait_for(look: Callable[[], Observation], check: Callable[[Observation], None], limit: float) -> Observation:
+    """Look until the check passes, once at least, for ``limit`` host seconds."""
+    deadline = time.monotonic() + limit
     while True:
         seen = look()
         try:
             check(seen)
         except EvidenceError:
-            if kind.mechanism != "jump" or time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 raise
         else:
             return seen

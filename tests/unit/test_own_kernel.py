@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,21 @@ def test_a_tree_is_named_by_its_folder_or_its_image(tmp_path: Path, image: str) 
     assert spec.name.startswith("own-my-linux-")
     assert (spec.arch, spec.tree, spec.image) == ("i386", tree, tree / "arch/x86/boot/bzImage")
     assert (spec.needs_pae, spec.entry_offset, spec.packages, spec.source) == (False, 0, None, None)
+
+
+def test_a_vmlinux_that_qemu_cannot_start_stands_for_its_compressed_form(tmp_path: Path) -> None:
+    tree = build_tree(tmp_path / "tree")
+    vmlinux, compressed = tree / "vmlinux", tree / "arch/x86/boot/bzImage"
+    vmlinux.write_bytes(b"an ELF file")
+    os.utime(vmlinux, (1, 1))
+    assert kernel(str(vmlinux)) == kernel(str(tree))
+    os.utime(compressed, (0, 0))
+    with pytest.raises(ConfigError, match="only a bzImage of it can boot") as refused:
+        kernel(str(vmlinux))
+    assert "make bzImage" in refused.value.hint
+    with (tree / ".config").open("a") as config:
+        config.write("CONFIG_PVH=y\n")
+    assert kernel(str(vmlinux)).image == vmlinux
 
 
 def test_two_trees_of_one_name_are_two_kernels(tmp_path: Path) -> None:
@@ -87,6 +103,10 @@ def test_a_tree_that_is_not_whole_says_what_is_missing(tmp_path: Path, missing: 
 def test_names_and_paths_that_mean_nothing_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such kernel image or build tree"):
         kernel(str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="there is no such user"):
+        kernel("~nobody-of-that-name/linux")
+    with pytest.raises(ConfigError, match="it cannot be read: File name too long"):
+        kernel(f"./{'x' * 300}")
     with pytest.raises(ConfigError, match="did you mean 'lab-i386-up-hook'"):
         kernel("lab-i386-up-hok")
     assert all("/" not in name for name in kernels())

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Has every kernel of the lab's own each kind of probe that it can have, in full, and a reason for each that it cannot?
+
+Kernels that nobody has built yet are skipped. What Debian's have is in ``test_probes.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kernels import KernelSpec, kernels
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError
+from orchestrator.experiment.bench import Bench
+from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.proof import COUNTED_CALLS
+from orchestrator.experiment.schema import Benchmark, Experiment, Machine
+from orchestrator.experiment.supplies import Target, gather
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import attached
+from orchestrator.probes.evidence import KPROBES_LIST, check_same
+from orchestrator.probes.point import find_hook, find_point, find_static_branch
+from orchestrator.results.contract import CellRecord
+
+ON_THE_TRACER = {
+    "kprobe-ftrace": "CONFIG_KPROBES_ON_FTRACE",
+    "kretprobe-ftrace": "CONFIG_KPROBES_ON_FTRACE",
+    "ftrace": "CONFIG_DYNAMIC_FTRACE",
+}
+PREEMPTIBLE = "lab-i386-smp-preempt"
+HOOKED = "lab-i386-up-hook"
+
+
+def on(name: str) -> tuple[pytest.MarkDecorator, pytest.MarkDecorator]:
+    return pytest.mark.kernels(name), pytest.mark.guest(kernel=name, timing="instructions")
+
+
+LAB_KERNELS = [pytest.param(spec, id=name, marks=on(name)) for name, spec in kernels().items() if spec.source]
+
+
+def all_probes(kernel: KernelSpec) -> Boot:
+    experiment = Experiment(
+        name="all-probes",
+        kernels=(kernel.name,),
+        machines=(Machine(cpu="xeon-e5410" if kernel.needs_long_mode else "pentium4"),),
+        probes=tuple(probes()),
+        handlers=("noop", "record"),
+        benchmark=Benchmark(name="gtodbench", calls=200, repeats=2),
+    )
+    (boot,) = plan(experiment).boots
+    return boot
+
+
+@pytest.mark.parametrize("kernel", LAB_KERNELS)
+def test_every_kind_with_and_without_recording(bench: Bench, workshop: Workshop, kernel: KernelSpec) -> None:
+    boot = all_probes(kernel)
+    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    records = {(cell.probe, cell.handler): measure_cell(ready, cell, 0.0) for cell in boot.cells}
+    for (probe, handler), record in records.items():
+        reason = why_not(kernel.name, probe)
+        if reason is not None:
+            assert (record.status, reason in (record.reason or "")) == ("unsupported", True), (probe, record.reason)
+        elif probe != "none":
+            check_proof(kernel, probe, handler, record)
+            plain, recording = records[probe, "noop"].value, records[probe, "record"].value
+            assert plain is not None
+            assert recording is not None
+            assert plain < recording
+    assert bench.guest.get(KPROBES_LIST) == b""
+    assert "lab_" not in bench.guest.get("/proc/modules").decode()
+    bench.guest.check_console()
+
+
+def why_not(kernel: str, probe: str) -> str | None:
+    """What of the reason must be said where the kernel, by its name, cannot have a kind."""
+    if probe in ON_THE_TRACER and not kernel.endswith("-ftrace"):
+        return f"built without {ON_THE_TRACER[probe]}"
+    if probe == "hook" and not kernel.endswith("-hook"):
+        return "built without CONFIG_LAB_SYSCALL_HOOK"
+    if probe == "kretprobe" and not kernel.endswith(("-ftrace", "-preempt")):
+        return "this kernel always boosts a kretprobe; take a preemptible one, such as lab-"
+    return None
+
+
+def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord) -> None:
+    kind, evidence = probes()[probe], record.evidence
+    assert record.status == "ok", (probe, record.reason)
+    assert evidence is not None
+    assert evidence.mechanism == kind.mechanism
+    assert evidence.hits == evidence.calls == COUNTED_CALLS
+    assert evidence.int3 == COUNTED_CALLS * kind.int3_per_hit, probe
+    assert evidence.recorded == (COUNTED_CALLS if handler == "record" else None)
+    assert evidence.restored
+    assert evidence.probe_bytes != evidence.original_bytes
+    if kind.site == "kprobe":
+        behind_the_nop = kernel.name.endswith("-ftrace") and not probe.endswith("-ftrace")
+        assert evidence.symbol.endswith("_gettimeofday+0x5" if behind_the_nop else "_gettimeofday")
+    if kind.template in ("kprobe", "kretprobe"):
+        # "3 times bigger; 145 bytes more on x86-32", the documents say; today's templates are of the same order.
+        plain, extra = record.parameters["probe_bytes_plain"], record.parameters["probe_bytes_extra"]
+        assert isinstance(plain, int)
+        assert isinstance(extra, int)
+        assert 64 < plain < extra + 64 < 1024
+    assert len(set(record.samples)) == 1
+
+
+@pytest.mark.kernels(PREEMPTIBLE)
+@pytest.mark.guest(kernel=PREEMPTIBLE, timing="instructions", fresh=True)
+def test_the_optimiser_is_held_back_on_a_busy_guest(bench: Bench, workshop: Workshop) -> None:
+    """Where the loading task can be preempted, whatever it waits for meanwhile may take longer than the optimiser."""
+    guest, kind = bench.guest, probes()["kprobe-detour"]
+    target, module = target_of(workshop, PREEMPTIBLE, kind.name)
+    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    keep_busy(guest)
+    for _ in range(10):
+        with attached(guest, kind, module, point) as attachment:
+            assert attachment.wait_until_armed().live[0] == 0xCC
+
+
+def keep_busy(guest: Guest) -> None:
+    """Three programs that call the probed function without end."""
+    guest.succeed(["sh", "-c", "for i in 1 2 3; do (while :; do gtodbench -c 20000; done) > /dev/null 2>&1 & done"])
+
+
+@pytest.mark.kernels(HOOKED)
+@pytest.mark.guest(kernel=HOOKED, timing="instructions")
+@pytest.mark.parametrize("probe", ["hook", "tracepoint"])
+def test_a_hook_or_tracepoint_in_use_is_found_out(bench: Bench, workshop: Workshop, probe: str) -> None:
+    """Somebody else's handler would be timed as well."""
+    guest, kind = bench.guest, probes()[probe]
+    target, module = target_of(workshop, HOOKED, probe)
+    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    find, complaint = {
+        "hook": (find_hook, r"^the hook at 0x[0-9a-f]+ is in use: it holds "),
+        "tracepoint": (find_static_branch, r"^there is no nop at 0x[0-9a-f]+, where the tracepoint's static branch"),
+    }[probe]
+    with attached(guest, kind, module, point) as attachment:
+        attachment.wait_until_armed()
+        place = attachment.point
+        with pytest.raises(EvidenceError, match=complaint):
+            find(guest, place.address)
+    assert find(guest, place.address) == place
+
+
+@pytest.mark.kernels(HOOKED)
+@pytest.mark.guest(kernel=HOOKED, timing="instructions")
+@pytest.mark.parametrize("probe", ["hook", "tracepoint"])
+def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
+    bench: Bench, workshop: Workshop, probe: str
+) -> None:
+    guest, kind = bench.guest, probes()[probe]
+    target, module = target_of(workshop, HOOKED, probe)
+    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    with attached(guest, kind, module, point) as attachment:
+        armed = attachment.wait_until_armed()
+        guest.put(b"0", f"/sys/module/{module.name}/parameters/armed")
+        with pytest.raises(EvidenceError, match=f"^meanwhile, {attachment.point.name} changed from "):
+            check_same(kind, armed, attachment.observe(), attachment.point, "meanwhile")
+        with pytest.raises(EvidenceError, match=r"^after loading, "):
+            attachment.wait_until_armed()
+
+
+def target_of(workshop: Workshop, kernel: str, probe: str) -> tuple[Target, Module]:
+    boot = all_probes(kernels()[kernel])
+    (cell,) = (cell for cell in boot.cells if (cell.probe, cell.handler) == (probe, "noop"))
+    target = gather(workshop, boot).targets[cell.id]
+    assert isinstance(target, Target)
+    assert isinstance(target.module, Module)
+    return target, target.module

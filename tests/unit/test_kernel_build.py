@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a kernel built once, from what a similar one left, out of a patched copy of its source; and are failures told?
+
+The kernel here is a toy with two files; make, the compiler and patch are the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts import kernel_source as source_of
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.compiler import compiler_version
+from orchestrator.artifacts.kernel_build import built_kernel
+from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.errors import BuildError, HostError
+
+PACKAGE = "linux-source-toy"
+CHOSEN = {"name": PACKAGE, "architecture": "all", "version": "1-1", "sha256": "a" * 64, "depends": ""}
+MAKEFILE = """\
+allnoconfig:
+\tcp $(O)/all.config $(O)/.config
+\tln -sfn $(CURDIR) $(O)/source
+bzImage modules: $(O)/entry.o $(O)/idle.o
+$(O)/%.o: %.c
+\t@echo '  CC      $*.o'
+\t$(CC) -I$(CURDIR) -c $< -o $@
+\t@echo 'cmd_$@ := $(CC) -c $(CURDIR)/$<' > $(O)/.$*.o.cmd
+"""
+PATCH = """\
+Another number
+
+--- a/entry.c
++++ b/entry.c
+@@ -1,1 +1,1 @@
+-int entry(void) { return 1; }
++int entry(void) { return 2; }
+"""
+BROKEN = PATCH.replace("return 2", "return nonsense")
+STALE = PATCH.replace("return 1", "return 7")
+
+
+class Listener:
+    """What a person was told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture
+def told() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, told: Listener, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """A cache with the toy's package, as if it had been fetched, and patches for it."""
+    tree = tmp_path / "tree" / PACKAGE
+    tree.mkdir(parents=True)
+    (tree / "Makefile").write_text(MAKEFILE)
+    (tree / "entry.c").write_text("int entry(void) { return 1; }\n")
+    (tree / "idle.c").write_text("int idle(void) { return 0; }\n")
+    patches = tmp_path / "images/patches"
+    patches.mkdir(parents=True)
+    for name, text in {"number": PATCH, "broken": BROKEN, "stale": STALE}.items():
+        (patches / f"{name}.patch").write_text(text)
+    monkeypatch.setattr(source_of, "data_dir", lambda name: tmp_path / name)
+    cache = Cache(tmp_path / "cache")
+    (cache.root / "pins").mkdir(parents=True)
+    (cache.root / "pins" / f"{PACKAGE}.json").write_text(json.dumps([CHOSEN]))
+
+    def fetch(folder: Path) -> None:
+        (folder / "usr/src").mkdir(parents=True)
+        with tarfile.open(folder / f"usr/src/{PACKAGE}.tar.xz", "w:xz") as archive:
+            archive.add(tree, arcname=PACKAGE)
+
+    inputs = {"packages": {f"{PACKAGE}:all": [CHOSEN["version"], CHOSEN["sha256"]]}}
+    cache.obtain("debian", inputs, PACKAGE, fetch)
+    return Workshop(cache, say=told)
+
+
+def toy(*patches: str, fragments: tuple[str, ...] = ("nopreempt",)) -> KernelSpec:
+    return KernelSpec(
+        name="toy" + "".join(f"-{patch}" for patch in patches),
+        title="a toy",
+        arch="i386",
+        source=PACKAGE,
+        fragments=list(fragments),
+        patches=list(patches),
+        entry_offset=0,
+    )
+
+
+def test_a_patched_source_is_a_copy_that_leaves_the_plain_one_alone(workshop: Workshop) -> None:
+    plain = kernel_source(workshop, PACKAGE).path / "linux"
+    patched = kernel_source(workshop, PACKAGE, ["number"]).path / "linux"
+    assert (plain / "entry.c").read_text() == "int entry(void) { return 1; }\n"
+    assert (patched / "entry.c").read_text() == "int entry(void) { return 2; }\n"
+    assert (patched / "idle.c").samefile(plain / "idle.c")  # no disk, and the same time
+    assert kernel_source(workshop, PACKAGE, ["number"]).path / "linux" == patched
+
+
+def test_a_patch_that_does_not_apply_is_told_in_its_own_words(workshop: Workshop) -> None:
+    with pytest.raises(BuildError, match=r"stale\.patch does not apply to linux-source-toy") as refused:
+        kernel_source(workshop, PACKAGE, ["stale"])
+    assert any("Hunk #1 FAILED" in line for line in refused.value.detail)
+    assert workshop.cache.get("kernel-source", {"package": "none"}) is None
+    assert [a.label for a in workshop.cache.artifacts() if a.kind == "kernel-source"] == [PACKAGE]
+
+
+def test_a_kernel_is_built_once_and_a_variant_from_what_it_left(workshop: Workshop, told: Listener) -> None:
+    plain = built_kernel(workshop, toy())
+    assert told.lines[-1] == "building toy: 0.4 GB, some 10 minutes of one CPU"
+    told.lines.clear()
+    assert built_kernel(workshop, toy()) == plain
+    assert told.lines == []
+    hooked = built_kernel(workshop, toy("number"))
+    assert told.lines == [
+        "building toy-number from what toy left: 0.4 GB, between half a minute and 10 minutes of one CPU"
+    ]
+    assert hooked.key != plain.key
+    changed = {
+        name: (hooked.path / "build" / name).stat().st_mtime_ns != (plain.path / "build" / name).stat().st_mtime_ns
+        for name in ("entry.o", "idle.o")
+    }
+    assert changed == {"entry.o": True, "idle.o": False}
+    assert (hooked.path / "build/source").readlink() == kernel_source(workshop, PACKAGE, ["number"]).path / "linux"
+
+
+@pytest.mark.parametrize(("first", "second"), [((), ("number",)), (("number",), ())])
+def test_what_was_compiled_after_the_other_source_was_made_is_not_taken_for_it(
+    workshop: Workshop, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    for patches in (first, second):
+        kernel_source(workshop, PACKAGE, patches)
+    made = [(built_kernel(workshop, toy(*patches)).path / "build/entry.o").read_bytes() for patches in (first, second)]
+    assert made[0] != made[1]
+
+
+def test_what_differs_in_anything_that_counts_is_another_kernel(workshop: Workshop) -> None:
+    keys = {
+        built_kernel(workshop, spec).key
+        for spec in (toy(), toy("number"), toy(fragments=("nopreempt", "noftrace")), toy(fragments=("preempt",)))
+    }
+    assert len(keys) == 4
+    recorded = {str(a.inputs["compiler"]) for a in workshop.cache.artifacts() if a.kind == "kernels"}
+    assert recorded == {compiler_version()}
+
+
+def test_a_broken_build_shows_the_compiler_s_words_and_leaves_nothing(workshop: Workshop) -> None:
+    with pytest.raises(BuildError, match="toy-broken does not build") as refused:
+        built_kernel(workshop, toy("broken"))
+    assert any("entry.c" in line and "nonsense" in line and "error" in line for line in refused.value.detail)
+    assert [a for a in workshop.cache.artifacts() if a.kind == "kernels"] == []
+
+
+def test_offline_neither_unpacks_nor_builds(workshop: Workshop, told: Listener) -> None:
+    offline = Workshop(workshop.cache, offline=True, say=told)
+    with pytest.raises(HostError, match="the source linux-source-toy is not in the cache"):
+        built_kernel(offline, toy())
+    kernel_source(workshop, PACKAGE)
+    with pytest.raises(HostError, match="toy is not in the cache"):
+        built_kernel(offline, toy())
+    plain = built_kernel(workshop, toy())
+    assert built_kernel(offline, toy()) == plain
+    with pytest.raises(HostError, match="the source linux-source-toy with number is not in the cache"):
+        built_kernel(offline, toy("number"))
