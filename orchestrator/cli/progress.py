@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from orchestrator.experiment.plan import Plan
-from orchestrator.report.figures import number
+from orchestrator.report.figures import figure
 from orchestrator.results.contract import CellRecord
 
 
@@ -66,8 +66,10 @@ def outcome(record: CellRecord) -> str:
     """One line on how a cell ended."""
     if record.value is None:
         return f"{record.status}: {(record.reason or '').splitlines()[0]}"
-    more = f" (overhead {number(record.overhead)})" if record.overhead else ""
-    return f"{number(record.value)} {record.unit} per call{more}"
+    more = f" (overhead {figure(record.overhead, record.unit)})" if record.overhead else ""
+    if record.verdict is not None:
+        more += ", no verdict"
+    return f"{figure(record.value, record.unit)} {record.unit} per call{more}"
 
 
 @contextmanager
