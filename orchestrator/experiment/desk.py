@@ -8,14 +8,20 @@ until it is done, so an outcome is stored before the worker's next cell begins, 
 from __future__ import annotations
 
 import queue
+import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import FrameType
 from typing import Any, TypeVar
 
 from orchestrator.guest.guest import Guest
 
 T = TypeVar("T")
+
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
@@ -60,7 +66,7 @@ class Desk:
 
     def serve(self, workers: Sequence[Callable[[], None]]) -> None:
         """Run all workers to their ends. The first error of one, or an interruption here, ends all and is raised."""
-        with ThreadPoolExecutor(max_workers=self._jobs, thread_name_prefix="boot") as pool:
+        with self._signals_as_work(), ThreadPoolExecutor(self._jobs, thread_name_prefix="boot") as pool:
             futures: list[Future[None]] = []
             try:
                 for worker in workers:
@@ -70,6 +76,27 @@ class Desk:
                 self._serve_until_done(futures)
             finally:
                 self._stop(futures)
+
+    @contextmanager
+    def _signals_as_work(self) -> Iterator[None]:
+        """Let a signal wait for its turn at the desk.
+
+        One that raised wherever this thread happens to be could lose a piece of work, or leave a lock held that a
+        worker needs: then nothing would ever end.
+        """
+        handlers = {number: signal.getsignal(number) for number in _INTERRUPTIONS}
+        raising = {number: handler for number, handler in handlers.items() if callable(handler)}
+
+        def defer(number: int, frame: FrameType | None) -> None:
+            self._work.put(partial(raising[signal.Signals(number)], number, frame))
+
+        for number in raising:
+            signal.signal(number, defer)
+        try:
+            yield
+        finally:
+            for number, handler in raising.items():
+                signal.signal(number, handler)
 
     def _noticed(self, future: Future[None]) -> None:
         del future
@@ -102,5 +129,6 @@ class Desk:
             except queue.Empty:
                 continue
             if work is not None:
-                work()
+                with suppress(KeyboardInterrupt):  # it is ending already
+                    work()
         wait(futures)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -133,6 +135,32 @@ def test_an_interruption_ends_all() -> None:
     with pytest.raises(Interrupted):
         desk.serve([worker])
     assert guest.ended.is_set()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.0005, 0.001, 0.002, 0.005, 0.01])
+def test_no_moment_is_a_bad_one_for_an_interruption(delay: float) -> None:
+    """A real signal, while work is put, taken up, done and answered as fast as it goes."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        for _ in range(30):
+            desk = Desk(3)
+            sender = threading.Timer(0.02 + delay, os.kill, (os.getpid(), signal.SIGTERM))
+
+            def worker(desk: Desk = desk) -> None:
+                while True:
+                    desk.do(lambda: None)
+
+            sender.start()
+            with pytest.raises(Interrupted):
+                desk.serve([worker] * 3)
+            sender.join()
+        assert signal.getsignal(signal.SIGTERM) is interrupt
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_guest_that_comes_after_the_end_is_not_started(tmp_path: Path) -> None:
