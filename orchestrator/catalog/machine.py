@@ -24,6 +24,7 @@ class MachineFacts(Fact):
     smp_kernel_on_one_cpu: list[str]
     standard: Settings
     quick: Settings
+    host_time: Settings
     instructions: Settings
 
 

@@ -54,7 +54,7 @@ class Wiring:
 def kernel_command_line(machine: Machine) -> str:
     """What the guest's kernel is told."""
     facts = machine_facts()
-    clock = facts.instructions.kernel_parameters if machine.timing == "instructions" else []
+    clock = _clock(machine).kernel_parameters
     start = _start(machine).kernel_parameters
     alone = facts.smp_kernel_on_one_cpu if machine.smp_kernel and machine.smp == 1 else []
     return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *machine.extra_parameters])
@@ -63,13 +63,12 @@ def kernel_command_line(machine: Machine) -> str:
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
     """The whole QEMU command line, one list element for each argument."""
     facts = machine_facts()
-    clock = facts.instructions.qemu if machine.timing == "instructions" else ["-rtc", "base=utc"]
     return [
         *(QEMU, "-machine", facts.type, *facts.options),
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
         *("-accel", _accelerator(machine)),
         *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
-        *clock,
+        *_clock(machine).qemu,
         *_start(machine).qemu,
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
         *("-append", kernel_command_line(machine)),
@@ -91,6 +90,11 @@ def _console(wiring: Wiring) -> str:
 def escape(value: str) -> str:
     """A value inside one of QEMU's comma-separated options; a comma is doubled."""
     return value.replace(",", ",,")
+
+
+def _clock(machine: Machine) -> Settings:
+    facts = machine_facts()
+    return facts.instructions if machine.timing == "instructions" else facts.host_time
 
 
 def _start(machine: Machine) -> Settings:

@@ -59,6 +59,8 @@ def test_the_other_clocks_count_nothing(timing: Timing, accelerator: str) -> Non
     assert value(command, "-rtc") == "base=utc"
     assert "-icount" not in command
     assert "tsc_early_khz" not in kernel_command_line(machine)
+    assert value(command, "-rtc") == "base=utc"
+    assert "pmtmr=0x608" in kernel_command_line(machine).split()
 
 
 @pytest.mark.parametrize(
