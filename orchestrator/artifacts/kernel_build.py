@@ -27,7 +27,7 @@ CPU_MINUTES = 10
 
 _CONFIGURE_LIMIT = 300.0
 _BUILD_LIMIT = 4 * 3600.0
-_AWKWARD = re.compile(r"[\s:]")
+_AWKWARD = re.compile(r"[\s:#$]")
 _STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
 _REPORT_SECONDS = 15.0
 
@@ -59,7 +59,7 @@ def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
 def _check_host(cache: Path) -> None:
     if _AWKWARD.search(str(cache)):
         raise HostError(
-            f"a kernel cannot be built below {cache}: its build system takes no spaces or colons in a path",
+            f"a kernel cannot be built below {cache}: its build system takes no spaces, colons, # or $ in a path",
             hint="set ORCHESTRATOR_CACHE to another folder",
         )
     missing = [need for need in load_requirements("kernel-packages.txt") if need.location() is None]
@@ -78,7 +78,8 @@ def _build(workshop: Workshop, spec: KernelSpec, origin: Artifact, wanted: str, 
         time_needed = f"between half a minute and {CPU_MINUTES} minutes of one CPU"
         workshop.say(f"building {spec.name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
         shutil.copytree(similar.path / "build", build, symlinks=True)
-        relocate(build, origin.path.parent / str(similar.inputs["source"]) / "linux", source)
+        made_in = similar.path.with_suffix(folder.suffix) / "build"  # under the name of an unfinished artifact
+        relocate(build, made_in, origin.path.parent / str(similar.inputs["source"]) / "linux", source)
     else:
         workshop.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
         build.mkdir()
@@ -132,7 +133,7 @@ class _Progress:
     def line(self, text: str) -> None:
         if _STEP.match(text):
             self._steps += 1
-        if time.monotonic() - self._said > _REPORT_SECONDS:
+        if text.strip() and time.monotonic() - self._said > _REPORT_SECONDS:
             self._said = time.monotonic()
             self._workshop.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A copy of a kernel's build tree made to belong to another source tree, so that only what differs is built again.
+"""A copy of a kernel's build tree made to belong to another source, so that only what differs is built again.
 
-Kbuild compares the command that made an object, and the names of what it was made from, with those of today; both hold
-the source's absolute path. Whether a file has changed it sees by the times alone, and they say nothing of another tree:
-an object may well be younger than a file that it was not made from. So what came from a file that differs is taken out.
+Kbuild compares the command that made an object, and the names of what it was made from, with those of today. Both hold
+the source's absolute path, and those of objtool, after which every object is made again, the build tree's own.
+Whether a file has changed it sees by the times alone, and they say nothing of another tree: an object may well be
+younger than a file that it was not made from. So what came from a file that differs is taken out.
 """
 
 from __future__ import annotations
@@ -19,20 +20,17 @@ _MADE = re.compile(r"\.(?P<name>.+)\.cmd")
 _WORD = re.compile(rb"[^\s:;\"'\\()]+")
 
 
-def relocate(build: Path, before: Path, now: Path) -> None:
-    """Let a build tree that was made from the source ``before`` go on with the source ``now``.
+def relocate(build: Path, made_in: Path, before: Path, now: Path) -> None:
+    """Let ``build``, a copy of what was made in ``made_in`` from the source ``before``, go on with the source ``now``.
 
     The two sources share the files that are the same in both, by hard links.
     """
-    if before == now:
-        return
-    old, new = f"{before}/".encode(), f"{now}/".encode()
-    differing = {new + path.encode() for path in _differing(before, now)}
+    differing = {os.fsencode(now / path) for path in _differing(before, now)} if before != now else set()
     for file in [*build.rglob("*.cmd"), *build.rglob("*.d"), build / "Makefile"]:
         if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST:
             continue
         content = file.read_bytes()
-        changed = content.replace(old, new).replace(old[:-1] + b"\n", new[:-1] + b"\n")
+        changed = _moved(_moved(content, made_in, build), before, now)
         if changed != content:
             file.write_bytes(changed)
         made = _MADE.fullmatch(file.name)
@@ -42,6 +40,12 @@ def relocate(build: Path, before: Path, now: Path) -> None:
     if link.is_symlink():
         link.unlink()
         link.symlink_to(now)
+
+
+def _moved(content: bytes, before: Path, now: Path) -> bytes:
+    for end in (b"/", b"\n"):
+        content = content.replace(os.fsencode(before) + end, os.fsencode(now) + end)
+    return content
 
 
 def _differing(before: Path, now: Path) -> set[str]:

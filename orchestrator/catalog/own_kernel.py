@@ -15,8 +15,14 @@ from orchestrator.errors import ConfigError
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
 
+_AWKWARD = re.compile(r"[\s:#$]")
+"""Characters that the kernel's build system cannot have in a path."""
+
 _NEEDED = {
     "CONFIG_MODULES": "probes are modules",
+    "CONFIG_MODULE_UNLOAD": "they are taken out again",
+    "CONFIG_KALLSYMS": "probe points are found by their symbols",
+    "CONFIG_DEBUG_FS": "the kernel's list of kprobes is there",
     "CONFIG_KPROBES": "probes are kprobes, or find their way by one",
     "CONFIG_SERIAL_8250_CONSOLE": "the console is a serial port",
     "CONFIG_BLK_DEV_INITRD": "all programs come in an initramfs",
@@ -41,6 +47,10 @@ def find_tree(name: str) -> tuple[Path, Path]:
         image = path
     else:
         raise ConfigError(f"found {name!r}; there is no such kernel image or build tree")
+    if _AWKWARD.search(str(tree)):
+        raise ConfigError(
+            f"found {name!r}; modules cannot be built for it: the path of {tree} has a space or one of :#$"
+        )
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
             raise ConfigError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.benchmarks.gtodbench import NoSuchEntryError
-from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.experiment.bench import Bench, bench
 from orchestrator.experiment.desk import Desk
 from orchestrator.experiment.measurement import measure_cell
@@ -76,6 +76,10 @@ class BootWorker:
             record = without_number(self.supplies, cell, "unsupported", str(error))
         except HostError:
             raise
+        except BuildError as error:
+            # The guest has not been touched.
+            self.book.end(without_number(self.supplies, cell, "failed", str(error)))
+            return True
         except LabError as error:
             record = without_number(self.supplies, cell, "failed", str(error))
         self.book.end(record)

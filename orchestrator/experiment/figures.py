@@ -41,7 +41,8 @@ def exact_figures(measured: Measurement, baseline: float | None) -> Figures:
     """
     value = mean(measured.samples)
     if baseline is None:
-        return _figures([measured], measured.samples, value, None, None, None, ())
+        lacking = "no overhead: the cell without a probe has no number to compare with"
+        return _figures([measured], measured.samples, value, None, None, None, (lacking,))
     overhead = value - baseline
     if overhead <= 0:
         # Hits are counted in a pass of their own; on the exact clock a probe that was hit in the timed one shows there.
@@ -72,7 +73,7 @@ def wall_figures(plain: Sequence[Measurement], probed: Sequence[Measurement]) ->
             f"no verdict: without the probe a call's time drifted by {drift:.0f} ns meanwhile, "
             f"and the probe's effect is {overhead:.0f} ns"
         )
-    elif interval[0] <= 0 <= interval[1]:
+    elif interval[0] <= 0:
         notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} ns")
     verdict: Literal["none"] | None = "none" if notes else None
     return _figures(probed, samples, median(samples), overhead, interval, verdict, tuple(notes))

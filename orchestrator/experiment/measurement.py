@@ -103,7 +103,7 @@ def _wall(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     for number in rounds:
         with _armed(work) as armed:
             probed.append(_timed_between(work, armed))
-            if number == 0:
+            if number in (rounds[0], rounds[-1]):
                 proof = _proved(work, armed, events)
         plain.append(_timed(work))
     return wall_figures(plain, probed), proof

@@ -68,6 +68,7 @@ class Guest:
     def __init__(self, machine: Machine, directory: Path, name: str = "guest", *, terminal: str | None = None) -> None:
         self.machine = machine
         self._terminal = terminal
+        self._aborted = False
         self.console = Console(directory / f"{name}.console")
         self.state = State.OFF
         self.command_line: tuple[str, ...] = ()
@@ -180,6 +181,7 @@ class Guest:
 
     def abort(self) -> None:
         """End QEMU from another thread than the guest's own, which finds its connection lost and cleans up."""
+        self._aborted = True  # also what is only about to start
         process = self._process
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -210,6 +212,8 @@ class Guest:
         finally:
             for end in theirs:
                 end.close()
+        if self._aborted:
+            self.abort()
         self._monitor = Monitor(monitor)
 
     @contextlib.contextmanager

@@ -45,6 +45,8 @@ def test_a_variant_is_what_its_name_says(workshop: Workshop, tmp_path: Path, nam
         assert guest.succeed(["uname", "-r"]).text.strip() == built.release
         symbols = guest.get("/proc/kallsyms").decode()
         assert (" lab_syscall_hook\n" in symbols) == name.endswith("-hook")
+        before, after = (guest.succeed(["sh", "-c", f"sleep {s}; cat /proc/uptime"]).text.split()[0] for s in (0, 3))
+        assert float(after) - float(before) >= 3  # a 32-bit program asks for time in 32 bits
 
 
 @pytest.mark.kernels("lab-i386-smp")

@@ -14,7 +14,18 @@ from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.errors import ConfigError, HostError
 
-NEEDED = ["X86", "MODULES", "KPROBES", "SERIAL_8250_CONSOLE", "BLK_DEV_INITRD", "VIRTIO_PCI", "VIRTIO_CONSOLE"]
+NEEDED = [
+    "X86",
+    "MODULES",
+    "MODULE_UNLOAD",
+    "KALLSYMS",
+    "DEBUG_FS",
+    "KPROBES",
+    "SERIAL_8250_CONSOLE",
+    "BLK_DEV_INITRD",
+    "VIRTIO_PCI",
+    "VIRTIO_CONSOLE",
+]
 
 
 def build_tree(folder: Path, *options: str, without: str = "") -> Path:
@@ -30,7 +41,7 @@ def build_tree(folder: Path, *options: str, without: str = "") -> Path:
 
 @pytest.mark.parametrize("image", [".", "arch/x86/boot/bzImage"])
 def test_a_tree_is_named_by_its_folder_or_its_image(tmp_path: Path, image: str) -> None:
-    tree = build_tree(tmp_path / "my linux")
+    tree = build_tree(tmp_path / "my-linux")
     spec = kernel(str(tree / image))
     assert spec == kernel(str(tree))
     assert spec.name.startswith("own-my-linux-")
@@ -80,6 +91,7 @@ def test_what_it_is_follows_from_its_configuration(
     [
         ("MODULES", "it was built without CONFIG_MODULES (probes are modules)"),
         ("KPROBES", "it was built without CONFIG_KPROBES"),
+        ("DEBUG_FS", "it was built without CONFIG_DEBUG_FS"),
         ("X86", "it is not a kernel for x86"),
     ],
 )
@@ -98,6 +110,11 @@ def test_a_tree_that_is_not_whole_says_what_is_missing(tmp_path: Path, missing: 
         kernel(str(tree))
     assert missing in refused.value.what
     assert "make bzImage modules" in refused.value.hint
+
+
+def test_a_path_that_make_cannot_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="modules cannot be built for it"):
+        kernel(str(build_tree(tmp_path / "my linux")))
 
 
 def test_names_and_paths_that_mean_nothing_are_told_apart(tmp_path: Path) -> None:

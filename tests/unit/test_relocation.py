@@ -15,6 +15,8 @@ def test_a_build_tree_belongs_to_its_new_source(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     command = build / "kernel/.fork.o.cmd"
     command.write_text(f"cmd := gcc -I{old}/include {old}/kernel/fork.c\ndeps := {old}-other/x.h\n")
+    own_path = build / "kernel/.tool.o.cmd"
+    own_path.write_text(f"cmd_{tmp_path}/elsewhere/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n")
     (build / "Makefile").write_text(f"include {old}/Makefile\n")
     (build / "include").mkdir()
     (build / "include/auto.conf.cmd").write_text(f"root = {old}\n")
@@ -23,9 +25,10 @@ def test_a_build_tree_belongs_to_its_new_source(tmp_path: Path) -> None:
     os.utime(binary, (1, 1))
     (build / "source").symlink_to(old)
 
-    relocate(build, old, new)
+    relocate(build, tmp_path / "elsewhere", old, new)
 
     assert command.read_text() == f"cmd := gcc -I{new}/include {new}/kernel/fork.c\ndeps := {old}-other/x.h\n"
+    assert own_path.read_text() == f"cmd_{build}/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n"
     assert (build / "Makefile").read_text() == f"include {new}/Makefile\n"
     assert (build / "include/auto.conf.cmd").read_text() == f"root = {new}\n"
     assert (build / "source").readlink() == new
@@ -48,7 +51,7 @@ def test_what_came_from_a_file_that_differs_is_made_again(tmp_path: Path) -> Non
     (build / "auto.conf").touch()
     (build / "auto.conf.cmd").write_text(f"deps := {old}/kernel/changed.c\n")
 
-    relocate(build, old, new)
+    relocate(build, tmp_path / "elsewhere", old, new)
 
     left = {file.name for file in build.rglob("*") if file.is_file() and file.suffix != ".cmd"}
     assert left == {"same.o", "changed.c.o", "auto.conf"}
@@ -58,5 +61,5 @@ def test_the_same_source_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "x.cmd"
     file.write_text(f"cmd := {tmp_path}/a.c\n")
     os.utime(file, (1, 1))
-    relocate(tmp_path, tmp_path, tmp_path)
+    relocate(tmp_path, tmp_path, tmp_path, tmp_path)
     assert file.stat().st_mtime == 1
