@@ -60,8 +60,8 @@ def test_a_person_works_on_the_console(tmp_path: Path) -> None:
         person.expect(r"xterm-256color\r\n33 111\r\nmodel name\s*: AMD Athlon\(tm\) XP 2400\+\r\n/dev/ttyS0\r\n")
         person.expect_exact("athlon:/proc # ")
         # Job control and the interrupt key reach the guest, not the lab.
-        person.sendline("sleep 1000")
-        person.expect_exact("sleep 1000")
+        person.sendline("sh -c \"echo be''gun; exec sleep 1000\"")
+        person.expect_exact("begun\r\n")
         person.sendintr()
         person.expect_exact("athlon:/proc # ")
         person.sendline("exit")
