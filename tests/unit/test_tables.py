@@ -160,7 +160,16 @@ def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
         (tree / "include/config").mkdir(parents=True)
         (tree / "arch/x86/boot/bzImage").write_bytes(b"")
         (tree / "include/config/kernel.release").write_text("6.1.0\n")
-        wanted = ("X86", "MODULES", "KPROBES", "SERIAL_8250_CONSOLE", "BLK_DEV_INITRD")
+        wanted = (
+            "X86",
+            "MODULES",
+            "MODULE_UNLOAD",
+            "KALLSYMS",
+            "DEBUG_FS",
+            "KPROBES",
+            "SERIAL_8250_CONSOLE",
+            "BLK_DEV_INITRD",
+        )
         (tree / ".config").write_text("".join(f"CONFIG_{option}=y\n" for option in wanted))
     monkeypatch.chdir(here)
     text = TABLES.replace("kernels: [debian-686]", "kernels: [./tree]").replace("debian-686-pae", "./tree")
