@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from orchestrator.errors import HostError
+
+_AWKWARD = re.compile(r"[\s:#$]")
 
 
 def _xdg(variable: str, fallback: str) -> Path:
@@ -38,3 +41,8 @@ def data_dir(name: str) -> Path:
     package = Path(__file__).resolve().parent
     installed = package / "data" / name
     return installed if installed.is_dir() else package.parent / name
+
+
+def kbuild_takes(path: Path) -> bool:
+    """Whether the kernel's build system can work with a path: it has no spaces, colons, ``#`` or ``$`` in it."""
+    return not _AWKWARD.search(str(path))

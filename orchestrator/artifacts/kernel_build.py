@@ -19,6 +19,7 @@ from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
 from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
+from orchestrator.paths import kbuild_takes
 from orchestrator.process import Finished, run
 
 BUILD_GB = 0.4
@@ -27,7 +28,6 @@ CPU_MINUTES = 10
 
 _CONFIGURE_LIMIT = 300.0
 _BUILD_LIMIT = 4 * 3600.0
-_AWKWARD = re.compile(r"[\s:#$]")
 _STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
 _REPORT_SECONDS = 15.0
 
@@ -57,7 +57,7 @@ def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
 
 
 def _check_host(cache: Path) -> None:
-    if _AWKWARD.search(str(cache)):
+    if not kbuild_takes(cache):
         raise HostError(
             f"a kernel cannot be built below {cache}: its build system takes no spaces, colons, # or $ in a path",
             hint="set ORCHESTRATOR_CACHE to another folder",

@@ -24,14 +24,12 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import BuildError, UsageError
-from orchestrator.paths import data_dir
+from orchestrator.paths import data_dir, kbuild_takes
 from orchestrator.process import run
 
 _BUILD_LIMIT = 300.0
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
 _LARGEST = 1 << 31
-_AWKWARD = re.compile(r"[\s:#$]")
-"""Characters that the kernel's build system cannot have in a path."""
 
 Value = str | int
 
@@ -183,7 +181,7 @@ def _check(key: str, value: Value) -> None:
 def _scratch() -> Iterator[Path]:
     """A folder with a path that the kernel's build system can have, removed at the end."""
     standard = tempfile.gettempdir()
-    parent = standard if not _AWKWARD.search(standard) else "/tmp"  # noqa: S108 - mkdtemp makes it private
+    parent = standard if kbuild_takes(Path(standard)) else "/tmp"  # noqa: S108 - mkdtemp makes it private
     with tempfile.TemporaryDirectory(prefix="orchestrator-", dir=parent) as name:
         yield Path(name)
 
@@ -191,7 +189,7 @@ def _scratch() -> Iterator[Path]:
 @contextlib.contextmanager
 def _plain_path(kernel: Kernel) -> Iterator[tuple[Path, Path]]:
     """The kernel's headers and makefile, copied to a usable path where the cache's own has a space in it."""
-    if not _AWKWARD.search(str(kernel.headers)):
+    if kbuild_takes(kernel.headers):
         yield kernel.headers, kernel.headers_makefile
         return
     # Some way above the headers lies the root of the unpacked packages, within which links are relative.

@@ -11,12 +11,10 @@ from typing import Literal
 
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.errors import ConfigError
+from orchestrator.paths import kbuild_takes
 
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
-
-_AWKWARD = re.compile(r"[\s:#$]")
-"""Characters that the kernel's build system cannot have in a path."""
 
 _NEEDED = {
     "CONFIG_MODULES": "probes are modules",
@@ -47,7 +45,7 @@ def find_tree(name: str) -> tuple[Path, Path]:
         image = path
     else:
         raise ConfigError(f"found {name!r}; there is no such kernel image or build tree")
-    if _AWKWARD.search(str(tree)):
+    if not kbuild_takes(tree):
         raise ConfigError(
             f"found {name!r}; modules cannot be built for it: the path of {tree} has a space or one of :#$"
         )

@@ -150,20 +150,24 @@ def _print_plan(planned: Plan, workshop: Workshop) -> None:
     from orchestrator.catalog.cpus import cpu
     from orchestrator.catalog.kernels import kernel
     from orchestrator.errors import HostError
-    from orchestrator.experiment.machines import machine_for
-    from orchestrator.guest.machine import Machine, Timing, Wiring, qemu_command
+    from orchestrator.experiment.machines import machine_of, timing_of
+    from orchestrator.guest.machine import Machine, Wiring, qemu_command
 
     for boot in planned.boots:
         spec = kernel(boot.kernel)
-        timing: Timing = "instructions" if boot.clock == "instructions" else "tcg"
         try:
-            built = ready_kernel(workshop, spec)
-            machine = machine_for(
-                workshop, built, cpu(boot.cpu), smp=boot.smp, memory_mib=boot.memory_mib, timing=timing
-            )
+            machine = machine_of(workshop, ready_kernel(workshop, spec), boot)
         except HostError:
             image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))
-            machine = Machine(cpu(boot.cpu), image, root, boot.smp, boot.memory_mib, timing)
+            machine = Machine(
+                cpu(boot.cpu),
+                image,
+                root,
+                boot.smp,
+                boot.memory_mib,
+                timing_of(boot),
+                keeps_time=boot.clock == "wall",
+            )
         wiring = Wiring("(a socket)", "(a socket)", "(the run's directory)/console")
         typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))

@@ -11,7 +11,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
@@ -131,4 +131,3 @@ class Desk:
             if work is not None:
                 with suppress(KeyboardInterrupt):  # it is ending already
                     work()
-        wait(futures)

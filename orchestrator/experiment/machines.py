@@ -3,11 +3,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.catalog.cpus import CpuModel
+from orchestrator.catalog.cpus import CpuModel, cpu
+from orchestrator.experiment.plan import Boot
+from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.machine import Machine, Timing
+
+
+def machine_of(workshop: Workshop, kernel: Kernel, boot: Boot) -> Machine:
+    """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
+    machine = machine_for(
+        workshop, kernel, cpu(boot.cpu), smp=boot.smp, memory_mib=boot.memory_mib, timing=timing_of(boot)
+    )
+    return replace(machine, keeps_time=boot.clock == "wall")
+
+
+def timing_of(boot: Boot) -> Timing:
+    """How time passes in a plan's boot. Raises HostError where this host cannot run guests at all."""
+    return "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
 
 
 def machine_for(

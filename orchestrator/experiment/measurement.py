@@ -159,15 +159,15 @@ def _timed(work: _Work) -> Measurement:
 
 
 def _proved(work: _Work, armed: _Armed, events: Path | None) -> Proof:
-    counted = count_hits(work.bench, work.cell, work.kind, armed.attachment, events, work.left())
+    hits, int3 = count_hits(work.bench, work.cell, work.kind, armed.attachment, events, work.left())
     _check_same(work, armed, "while the hits were counted")
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,
         calls=COUNTED_CALLS,
-        hits=counted.hits,
-        int3=counted.int3,
-        recorded=counted.recorded,
+        hits=hits,
+        int3=int3,
+        recorded=hits if work.cell.handler == "record" else None,
         detour=armed.detour,
         memory=armed.attachment.memory(),
     )

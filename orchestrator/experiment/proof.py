@@ -41,15 +41,6 @@ class Proof:
     memory: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class Pass:
-    """What a counting pass found."""
-
-    hits: int
-    int3: int | None
-    recorded: int | None
-
-
 def count_hits(
     bench: Bench,
     cell: Cell,
@@ -57,8 +48,8 @@ def count_hits(
     attachment: Attachment,
     events: Path | None,
     time_limit: float,
-) -> Pass:
-    """Make COUNTED_CALLS calls and account for each.
+) -> tuple[int, int | None]:
+    """Make COUNTED_CALLS calls and account for each; returns hits and traps (None where nobody could count these).
 
     The registration stays the timed one's; where its handler neither counts nor records, a counting one takes its
     place meanwhile. What was recorded is written to the file ``events``, if one is given. Raises EvidenceError.
@@ -82,7 +73,7 @@ def count_hits(
     int3 = None if traps is None else traps[INT3]
     if int3 is not None:
         check_traps(kind, hits, int3)
-    return Pass(hits, int3, hits if recording else None)
+    return hits, int3
 
 
 @contextmanager

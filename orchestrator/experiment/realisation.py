@@ -35,7 +35,8 @@ def objection(kernel: Kernel, cell: Cell) -> str | None:
     for option in _needs(kind):
         if kernel.config.get(option) != "y":
             return f"this kernel was built without {option}"
-    if kind.template == "kretprobe" and _single_steps(kind) and has_booster(kernel) and not _behind_nop(kernel, kind):
+    single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
+    if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
         return (
             "register_kretprobe() takes no post-handler, so this kernel always boosts a kretprobe; "
             f"take a preemptible one, such as {_preemptible(kernel)}"
@@ -55,12 +56,12 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
         "number": benchmark.numbers[arch][cell.entry],
     }
     template, notes = kind.template, []
-    own_booster = _may_be_boosted(kind) and _boosts(kind) and not has_booster(kernel)
+    own_booster = _breakpoints(kind) == 1 and not has_booster(kernel)
     if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
         template = "kretprobe_rethook"
         why = "takes no booster of a module's" if own_booster else "refuses a place behind the function tracer's nop"
         notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
-    if _may_be_boosted(kind) and _single_steps(kind) and (has_booster(kernel) or kind.optimisation):
+    if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
         why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
         notes.append(f"single-stepped because of a post-handler; without one {why}")
@@ -97,16 +98,9 @@ def _needs(kind: ProbeKind) -> tuple[str, ...]:
     return ("CONFIG_OPTPROBES",) if kind.optimisation else ()
 
 
-def _may_be_boosted(kind: ProbeKind) -> bool:
-    return kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3"
-
-
-def _single_steps(kind: ProbeKind) -> bool:
-    return kind.mechanism == "int3" and kind.int3_per_hit > 1
-
-
-def _boosts(kind: ProbeKind) -> bool:
-    return kind.mechanism == "int3" and kind.int3_per_hit == 1
+def _breakpoints(kind: ProbeKind) -> int:
+    """Of a kprobe or kretprobe that an int3 arms: one int3 a hit when it is boosted, two when it is single-stepped."""
+    return kind.int3_per_hit if kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3" else 0
 
 
 def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,13 +23,13 @@ from orchestrator.experiment.source import KeyPath, read_source
 
 __all__ = ["Benchmark", "Experiment", "Machine", "TabledExperiment", "load_experiment"]
 
-MAXTABLES = 100
+MAX_TABLES = 100
 
 
 def _tables(value: object) -> object:
-    if not isinstance(value, dict) or not 1 <= len(value) <= MAXTABLES:
+    if not isinstance(value, dict) or not 1 <= len(value) <= MAX_TABLES:
         found = f"{len(value)} tables" if isinstance(value, dict) else shown(value)
-        raise wrong(f"found {found}; expected a mapping of 1 to {MAXTABLES} tables by name")
+        raise wrong(f"found {found}; expected a mapping of 1 to {MAX_TABLES} tables by name")
     return value
 
 
@@ -39,8 +40,9 @@ class _Headed(Strict):
     description: Annotated[str | None, BeforeValidator(fields.description)] = None
     charts: Annotated[bool, BeforeValidator(fields.truth)] = False
 
+    @abstractmethod
     def _plain(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """The tables as plain values."""
 
     def resolved_yaml(self) -> str:
         """Return the experiment as YAML with every default written out; it loads as an equal experiment."""

@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module, build_modules, render
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError
-from orchestrator.experiment.machines import machine_for
+from orchestrator.experiment.machines import machine_of
 from orchestrator.experiment.plan import Boot
 from orchestrator.experiment.realisation import Realisation, objection, realise
-from orchestrator.guest.accelerator import choose_accelerator
-from orchestrator.guest.machine import Machine, Timing
+from orchestrator.guest.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,7 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
     A module that does not build is its own cells' failure only.
     """
     kernel = ready_kernel(workshop, kernel_spec(boot.kernel))
-    timing: Timing = "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
-    machine = machine_for(workshop, kernel, cpu(boot.cpu), smp=boot.smp, memory_mib=boot.memory_mib, timing=timing)
-    machine = replace(machine, keeps_time=boot.clock == "wall")
+    machine = machine_of(workshop, kernel, boot)
     targets: dict[str, Target | str] = {}
     realised: dict[str, Realisation] = {}
     for cell in boot.cells:

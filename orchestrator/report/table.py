@@ -10,10 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.report.claims import Assessment, assess
-from orchestrator.report.claims_layout import (
-    Statement,
-    statements,
-)
+from orchestrator.report.claims_layout import Statement, statements
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import GAP

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -53,9 +54,9 @@ def test_spread_of_four_is_that_of_the_inner_two() -> None:
 
 
 @pytest.mark.parametrize("figure", [mean, median, median_interval, spread_without_extremes])
-def test_no_samples_no_figure(figure: object) -> None:
+def test_no_samples_no_figure(figure: Callable[[Sequence[float]], object]) -> None:
     with pytest.raises(ValueError, match="no samples"):
-        figure([])  # type: ignore[operator]
+        figure([])
 
 
 def test_equal_samples_give_exactly_that_sample() -> None:
