@@ -8,6 +8,10 @@
 #include "ring.h"
 
 DEFINE_PER_CPU(unsigned long, report_hits);
+DEFINE_PER_CPU(unsigned long, report_others);
+
+int report_caller;
+module_param_named(caller, report_caller, int, 0644);
 
 static const char *const handler_names[] = {
 	[HANDLER_NOOP] = "noop",
@@ -17,22 +21,24 @@ static const char *const handler_names[] = {
 
 static enum handler selected = HANDLER_NOOP;
 
-static unsigned long total_hits(void)
+static unsigned long total(unsigned long __percpu *counter)
 {
-	unsigned long total = 0;
+	unsigned long sum = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		total += per_cpu(report_hits, cpu);
-	return total;
+		sum += *per_cpu_ptr(counter, cpu);
+	return sum;
 }
 
 static void forget_hits(void)
 {
 	int cpu;
 
-	for_each_possible_cpu(cpu)
+	for_each_possible_cpu(cpu) {
 		per_cpu(report_hits, cpu) = 0;
+		per_cpu(report_others, cpu) = 0;
+	}
 	ring_clear();
 }
 
@@ -56,11 +62,16 @@ static int set_handler(const char *text, const struct kernel_param *param)
 	 * final when a write of "noop" returns, and nothing adds to them while
 	 * they are emptied for the next handler.
 	 */
-	report.select_handler(HANDLER_NOOP);
+	err = report.select_handler(HANDLER_NOOP);
+	if (err)
+		return err;
+	selected = HANDLER_NOOP;
 	synchronize_rcu();
 	if (wanted != HANDLER_NOOP) {
 		forget_hits();
-		report.select_handler(wanted);
+		err = report.select_handler(wanted);
+		if (err)
+			return err;
 	}
 	selected = wanted;
 	return 0;
@@ -87,6 +98,7 @@ static const struct kernel_param_ops handler_ops = {
 };
 module_param_cb(handler, &handler_ops, NULL, 0644);
 
-REPORT_VALUE(hits, "%lu", total_hits());
+REPORT_VALUE(hits, "%lu", total(&report_hits));
+REPORT_VALUE(others, "%lu", total(&report_others));
 REPORT_VALUE(missed, "%lu", report.missed());
 REPORT_VALUE(address, "%lx", report.address());

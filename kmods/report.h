@@ -5,6 +5,7 @@
 
 #include <linux/moduleparam.h>
 #include <linux/percpu.h>
+#include <linux/sched.h>
 #include <linux/sysfs.h>
 
 /* What a hit does: nothing, count itself, or record an event (ring.h). */
@@ -18,14 +19,19 @@ struct report {
 	unsigned long (*missed)(void);
 	/*
 	 * Sends hits to one of the three handlers; touches nothing else. Handlers
-	 * run with preemption off.
+	 * run with preemption off. A negative errno leaves the one before.
 	 */
-	void (*select_handler)(enum handler handler);
+	int (*select_handler)(enum handler handler);
 };
 
 extern const struct report report;
 
+/* The process whose hits are counted; 0 for everybody's, -1 for nobody's. */
+extern int report_caller;
+
 DECLARE_PER_CPU(unsigned long, report_hits);
+/* Hits of all others. */
+DECLARE_PER_CPU(unsigned long, report_others);
 
 /*
  * For counting handlers, wherever they run. One instruction on the CPU's own
@@ -33,7 +39,12 @@ DECLARE_PER_CPU(unsigned long, report_hits);
  */
 static __always_inline void count_hit(void)
 {
-	this_cpu_inc(report_hits);
+	int caller = READ_ONCE(report_caller);
+
+	if (!caller || caller == current->tgid)
+		this_cpu_inc(report_hits);
+	else
+		this_cpu_inc(report_others);
 }
 
 /* A read-only parameter: the format and the values of one line. */

@@ -99,3 +99,7 @@ class CommandFailed(GuestError):
 
 class EvidenceError(LabError):
     """A proof failed: what was measured is not what was meant. The cell fails with this reason."""
+
+
+class UnsupportedError(LabError):
+    """A guest, kernel or module cannot do what was asked for, and nothing is wrong with it."""

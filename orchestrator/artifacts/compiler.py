@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Artifact
+from orchestrator.artifacts.inclusion import included, read_source
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.errors import BuildError, HostError
+from orchestrator.errors import BuildError, ConfigError, HostError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
@@ -21,6 +24,7 @@ _FLAGS = (
 )
 _WIDTH = {"i386": "-m32", "x86_64": "-m64"}
 _COMPILE_LIMIT = 60.0
+_PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 
 @lru_cache(maxsize=1)
@@ -43,22 +47,62 @@ def build_environment() -> dict[str, str | None]:
 
 def guest_programs(workshop: Workshop, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
-    source = data_dir("images") / "guest"
-    shared = sorted(source.glob("runtime.*"))
-    mains = [p for p in sorted(source.glob("*.c")) if p not in shared]
+    folder = data_dir("images") / "guest"
+    mains = [file for file in sorted(folder.glob("*.c")) if not file.with_suffix(".h").exists()]
+    sources = {main: [main, *included(read_source(main), [folder])] for main in mains}
     inputs = {
         "arch": arch,
         "compiler": compiler_version(),
         "flags": _FLAGS,
-        "sources": {p.name: p.read_text() for p in (*mains, *shared)},
+        "sources": {file.name: read_source(file) for files in sources.values() for file in files},
     }
 
-    def build(folder: Path) -> None:
+    def build(target: Path) -> None:
         workshop.say(f"compiling the guest's programs ({arch})")
-        for main in mains:
-            argv = ["gcc", _WIDTH[arch], *_FLAGS, "-o", str(folder / main.stem), main.name, "runtime.c"]
-            finished = run(argv, time_limit=_COMPILE_LIMIT, cwd=source, environment=build_environment())
-            if finished.status != 0:
-                raise BuildError(f"{main} does not compile", detail=finished.complaint())
+        for main, files in sources.items():
+            _compile(arch, files, [], target / main.stem)
 
     return workshop.cache.obtain("programs", inputs, f"guest programs, {arch}", build)
+
+
+def workload_program(workshop: Workshop, arch: str, file: Path) -> Path:
+    """A user's C file, which defines ``workload()``, as a static program that times it (``images/workload``).
+
+    Raises BuildError with the compiler's words, ConfigError for a file that cannot be read.
+    """
+    images = data_dir("images")
+    folders = [file.parent, images / "workload", images / "guest"]
+    text = read_source(file)
+    # The user's own file as well, where it has a header of its name.
+    shared = [other for other in included('#include "workload.h"\n' + text, folders) if other != file]
+    if any(other.parent == file.parent and other.name == "workload.h" for other in shared):
+        raise ConfigError("a workload.h of its own stands beside it, which is the lab's name", where=str(file))
+    timed = included('#include "bench.h"\n', folders[1:])
+    files = [file, *dict.fromkeys([*shared, *timed])]
+    inputs = {
+        "arch": arch,
+        "compiler": compiler_version(),
+        "flags": _FLAGS,
+        "sources": {str(other): read_source(other) for other in files},
+    }
+
+    def build(target: Path) -> None:
+        _compile(arch, files, folders, target / "workload", "-Wno-error")
+
+    return workshop.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload"
+
+
+def compile_program(arch: str, main: Path, target: Path) -> None:
+    """Compile a freestanding program that includes what it needs of ``images/guest``. Raises BuildError."""
+    folder = data_dir("images") / "guest"
+    _compile(arch, [main, *included(read_source(main), [folder])], [folder], target)
+
+
+def _compile(arch: str, files: Sequence[Path], folders: Sequence[Path], target: Path, *flags: str) -> None:
+    sources = [str(file) for file in files if file.suffix in (".c", ".S")]
+    argv = ["gcc", _WIDTH[arch], *_FLAGS, *flags, *(f"-I{folder}" for folder in folders), "-o", str(target), *sources]
+    finished = run(argv, time_limit=_COMPILE_LIMIT, environment=build_environment())
+    if finished.status != 0:
+        words = finished.complaint()
+        place = next((found for line in words if (found := _PLACE.match(line))), None)
+        raise BuildError(f"{files[0]} does not compile", where=place[1] if place else "", detail=words)

@@ -37,6 +37,7 @@ def initramfs(workshop: Workshop, kernel: Kernel) -> Path:
             Entry.file("init", (programs.path / "init").read_bytes()),
             Entry.file("bin/busybox", shell.read_bytes()),
             *(Entry.link(f"bin/{name}", "busybox") for name in _applets()),
+            Entry.link("bin/gtodbench", "callbench"),
             *(
                 Entry.file(f"bin/{p.name}", p.read_bytes())
                 for p in sorted(programs.path.iterdir())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernel modules: rendered from templates, built against a kernel's headers, kept by content."""
+"""Kernel modules, built against a kernel's headers and kept by content."""
 
 from __future__ import annotations
 
@@ -8,95 +8,31 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-
-import jinja2
-import yaml
-from pydantic import BaseModel, ConfigDict
 
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.compiler import build_environment, compiler_version
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.catalog.spelling import unknown
-from orchestrator.errors import BuildError, UsageError
-from orchestrator.paths import data_dir, kbuild_takes
+from orchestrator.errors import BuildError
+from orchestrator.paths import kbuild_takes
 from orchestrator.process import run
 
 _BUILD_LIMIT = 300.0
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
-_LARGEST = 1 << 31
-
-Value = str | int
-
-
-class ModuleRecipe(BaseModel):
-    """What a module is made of: its template, and the sources and headers it shares with others."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    template: str
-    sources: list[str] = []
-    headers: list[str] = []
-
-
-@dataclass(frozen=True)
-class ModuleSource:
-    """A module's files, by name, ready to be built. ``name`` is the module's own, as the kernel lists it."""
-
-    name: str
-    files: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Module:
-    """A built module. ``sources`` is the folder with what it was built from."""
+    """A built module. ``sources`` is the folder with what it was built from; None where the user has built it."""
 
     name: str
     file: Path
     key: str
-    sources: Path
-
-
-@lru_cache(maxsize=1)
-def recipes() -> Mapping[str, ModuleRecipe]:
-    """The modules that can be rendered, by template name (``kmods/modules.yaml``)."""
-    content = yaml.safe_load((data_dir("kmods") / "modules.yaml").read_text())
-    return {name: ModuleRecipe.model_validate(fields) for name, fields in content.items()}
-
-
-def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
-    """The module of a template for these values. Raises UsageError for an unknown template or value, or a bad one.
-
-    Every value reaches C, so it has to be an identifier (a symbol's name) or a whole number.
-    """
-    recipe = recipes().get(template)
-    if recipe is None:
-        raise UsageError(unknown("module", template, recipes()))
-    for key, value in values.items():
-        _check(key, value)
-    folder = data_dir("kmods")
-    name = f"lab_{template.replace('-', '_')}"
-    shared = {file: (folder / file).read_text() for file in (*recipe.sources, *recipe.headers)}
-    environment = jinja2.Environment(  # noqa: S701 - renders C, where HTML's quoting would be wrong
-        loader=jinja2.FileSystemLoader(folder),
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-    )
-    try:
-        main = environment.get_template(recipe.template).render(values)
-    except jinja2.UndefinedError as error:
-        raise UsageError(f"template {recipe.template} needs a value that was not given: {error.message}") from None
-    except jinja2.TemplateSyntaxError as error:
-        raise BuildError(error.message or "bad template", where=f"{folder / recipe.template}:{error.lineno}") from None
-    objects = " ".join(f"{Path(file).stem}.o" for file in (f"{name}_main.c", *recipe.sources))
-    kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\n"
-    return ModuleSource(name, {f"{name}_main.c": main, "Kbuild": kbuild, **shared})
+    sources: Path | None
 
 
 def build_modules(workshop: Workshop, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
@@ -166,15 +102,6 @@ def _build_error(workshop: Workshop, source: ModuleSource, scratch: Path, words:
         detail=lines[first : first + 20],
         hint=f"the rendered sources are in {kept}",
     )
-
-
-def _check(key: str, value: Value) -> None:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
-    if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
-        raise UsageError(f"value {key}={value} is out of range")
-    if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
-        raise UsageError(f"value {key}={value!r} is no identifier", hint="letters, digits, '_' and '.' only")
 
 
 @contextlib.contextmanager

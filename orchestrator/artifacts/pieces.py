@@ -31,6 +31,7 @@ class Kind(StrEnum):
     KERNELS = "kernels"
     MODULES = "modules"
     PROGRAMS = "programs"
+    WORKLOADS = "workloads"
     VMLINUX = "vmlinux"
     APT = "apt"
     CHECKS = "checks"

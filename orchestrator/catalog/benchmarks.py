@@ -7,20 +7,32 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
+from pydantic import Field
+
 from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernels import Arch
 
 Entry = Literal["auto", "int80", "sysenter", "syscall"]
 
+ENTRIES: dict[Arch, tuple[Entry, ...]] = {
+    "i386": ("auto", "int80", "sysenter"),
+    "x86_64": ("auto", "syscall", "int80"),
+}
+"""The system call entries that programs of an architecture have."""
+
 
 class BenchmarkSpec(Fact):
-    """A benchmark: the ways into the kernel it knows, and the probed symbol and the system call's number for each."""
+    """A benchmark: the ways into the kernel it knows, the call it makes, and the probed symbol for each way.
+
+    Without a ``call`` the experiment names what is called, without ``symbols`` the call's name tells what is probed.
+    """
 
     name: str
     title: str
     entries: list[Entry]
-    symbols: dict[Arch, dict[Entry, str]]
-    numbers: dict[Arch, dict[Entry, int]]
+    call: str | None = None
+    arguments: list[int | dict[str, int]] = Field(default_factory=list)
+    symbols: dict[Arch, dict[Entry, str]] = Field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.own_probe import find_module, is_path, shown_name
+from orchestrator.catalog.spelling import unknown
+from orchestrator.errors import ConfigError
 
 BASELINE = "none"
 """The probe kind that is no probe: what every overhead is measured against."""
 
-Mechanism = Literal["none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint"]
+Mechanism = Literal["none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "own"]
+"""How a hit comes about. ``own`` is a user's module's: whatever is seen at the probe point."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint"]
 Handler = Literal["noop", "count", "record"]
 """What a hit does: nothing, count itself, or write a 64-byte event into a ring."""
@@ -23,8 +28,8 @@ class ProbeKind(Fact):
 
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
     ``int3_per_hit`` its breakpoint traps, ``site`` what is looked at for evidence,
-    ``template`` its module in ``kmods/modules.yaml`` (None: nothing is loaded), ``optimisation`` the value of
-    ``debug.kprobes-optimization`` while it is loaded.
+    ``template`` its module in ``kmods`` (None: nothing of the lab's is loaded), ``optimisation`` the value of
+    ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand.
     """
 
     name: str
@@ -33,12 +38,40 @@ class ProbeKind(Fact):
     template: str | None
     site: Site
     mechanism: Mechanism
-    int3_per_hit: int
+    int3_per_hit: int | None
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool
+    file: Path | None = None
 
 
 @lru_cache(maxsize=1)
 def probes() -> Mapping[str, ProbeKind]:
     """Return the probe kinds by name, in the documents' order."""
     return named(ProbeKind, read("probes.yaml"))
+
+
+def probe_kind(name: str) -> ProbeKind:
+    """Return the kind of probe, or the user's own module where the name is a path (with a slash in it).
+
+    Raises ConfigError for one that is not there.
+    """
+    if not is_path(name):
+        if name not in probes():
+            raise ConfigError(
+                unknown("probe", name, probes()), hint="a module of your own is named by a path, with a slash in it"
+            )
+        return probes()[name]
+    file = find_module(name)
+    shown = shown_name(file)
+    return ProbeKind(
+        name=shown,
+        title=shown,
+        column=None,
+        template=None,
+        site="kprobe",
+        mechanism="own",
+        int3_per_hit=None,
+        at="after-ftrace-nop",
+        optimisation=True,
+        file=file,
+    )

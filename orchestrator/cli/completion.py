@@ -22,9 +22,9 @@ def cpus(incomplete: str) -> list[str]:
 
 def templates(incomplete: str) -> list[str]:
     """Probe modules."""
-    from orchestrator.artifacts.modules import recipes
+    from orchestrator.artifacts.module_source import templates
 
-    return _beginning(incomplete, recipes())
+    return _beginning(incomplete, templates())
 
 
 def cache_kinds(incomplete: str) -> list[str]:

@@ -13,7 +13,7 @@ from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.modules import ModuleSource
+    from orchestrator.artifacts.module_source import ModuleSource
     from orchestrator.catalog.kernels import KernelSpec
 
 app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=True)
@@ -21,7 +21,8 @@ app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=Tru
 Template = Annotated[
     str,
     typer.Argument(
-        help="A module of kmods/modules.yaml, such as kprobe or djprobe.", autocompletion=completion.templates
+        help="A module of the lab's, such as kprobe or djprobe, or the path of your own template.",
+        autocompletion=completion.templates,
     ),
 ]
 
@@ -81,15 +82,22 @@ def build(
 
 
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
-    from orchestrator.artifacts.modules import render as render_module
+    from orchestrator.artifacts.module_source import Value, render_own
+    from orchestrator.artifacts.module_source import render as render_module
     from orchestrator.catalog.benchmarks import benchmarks
+    from orchestrator.catalog.own_probe import find_module, is_path
+    from orchestrator.catalog.system_calls import system_calls
+    from orchestrator.experiment.realisation import is_wrapper
 
     benchmark = benchmarks()["gtodbench"]
-    return render_module(
-        template,
-        {
-            "symbol": symbol or benchmark.symbols[spec.arch]["auto"],
-            "offset": spec.entry_offset if offset is None else offset,
-            "number": benchmark.numbers[spec.arch]["auto"],
-        },
-    )
+    assert benchmark.call is not None
+    symbol = symbol or benchmark.symbols[spec.arch]["auto"]
+    values: dict[str, Value] = {
+        "symbol": symbol,
+        "offset": spec.entry_offset if offset is None else offset,
+        "number": system_calls()[benchmark.call].number(spec.arch, "auto") or 0,
+        "wrapper": int(is_wrapper(symbol)),
+    }
+    if is_path(template):
+        return render_own(find_module(template), values)
+    return render_module(template, values)

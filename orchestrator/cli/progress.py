@@ -69,7 +69,8 @@ def outcome(record: CellRecord) -> str:
     more = f" (overhead {figure(record.overhead, record.unit)})" if record.overhead else ""
     if record.verdict is not None:
         more += ", no verdict"
-    return f"{figure(record.value, record.unit)} {record.unit} per call{more}"
+    per = record.metric.removeprefix("cost ")
+    return f"{figure(record.value, record.unit)} {record.unit} {per}{more}"
 
 
 @contextmanager

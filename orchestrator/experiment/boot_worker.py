@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.benchmarks.gtodbench import NoSuchEntryError
-from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.errors import BuildError, HostError, LabError, UnsupportedError, UsageError
 from orchestrator.experiment.bench import Bench, bench
 from orchestrator.experiment.desk import Desk
 from orchestrator.experiment.measurement import measure_cell
@@ -72,7 +71,7 @@ class BootWorker:
         self.book.begin(cell)
         try:
             record = measure_cell(ready, cell, self.book.baseline(cell), self._events_file(cell))
-        except NoSuchEntryError as error:
+        except UnsupportedError as error:
             record = without_number(self.supplies, cell, "unsupported", str(error))
         except HostError:
             raise

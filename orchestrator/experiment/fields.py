@@ -12,11 +12,15 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
+from orchestrator.catalog import own_probe
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.own_kernel import is_path
+from orchestrator.catalog.own_workload import find_workload
+from orchestrator.catalog.probes import probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
 
@@ -28,6 +32,9 @@ _MIB = {"M": 1, "G": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
 _MEMORY_BOUNDS = (64, 4096)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_POINT = re.compile(r"([A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?")
+_LONGEST_TEXT = 200
+_LARGEST_BUFFER = 65536
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -130,6 +137,65 @@ def kernel(value: object) -> object:
 
 
 _PATHS = "./linux/build, a build tree of your own or an image in it"
+
+
+def probe(value: object) -> object:
+    """A probe kind, or the path (with a slash in it) of the user's own module; paths become absolute."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a probe's name")
+    if not own_probe.is_path(value):
+        if value not in probes():
+            sentence = choices_sentence(value, probes())
+            raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
+        return value
+    try:
+        return str(own_probe.find_module(value))
+    except ConfigError as error:
+        raise wrong(error.what) from None
+
+
+def point(value: object) -> object:
+    """A place in the guest's kernel: a function, or a number of bytes behind its beginning."""
+    found = _POINT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise mismatch(value, "expected a kernel function, with or without an offset, such as do_nanosleep+0x5")
+    if found[2] is None:
+        return value
+    return f"{found[1]}+{int(found[2], 0):#x}"  # one spelling
+
+
+def call(value: object) -> object:
+    """A system call's name."""
+    if not isinstance(value, str) or value not in system_calls():
+        guess = nearest(value, system_calls()) if isinstance(value, str) else None
+        question = f"; did you mean '{guess}'?" if guess else ""
+        raise mismatch(value, f"expected the name of a system call, such as getppid{question}")
+    return value
+
+
+def argument(value: object) -> object:
+    """A system call's argument: a number, a text to point to, or a buffer to point to."""
+    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64:
+        return value
+    if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
+        return value
+    if isinstance(value, dict) and list(value) == ["buffer"]:
+        size = value["buffer"]
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
+            return value
+    raise mismatch(
+        value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
+    )
+
+
+def file(value: object) -> object:
+    """The path of a workload of the user's own; it becomes absolute."""
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise mismatch(value, "expected the path of a C file or of a static program")
+    try:
+        return str(find_workload(value).file)
+    except ConfigError as error:
+        raise wrong(error.what) from None
 
 
 def _entries(value: object) -> object:

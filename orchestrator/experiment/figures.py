@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from orchestrator.benchmarks.gtodbench import Measurement
+from orchestrator.benchmarks.workload import Measurement
 from orchestrator.errors import EvidenceError
+from orchestrator.results.contract import UNITS, Clock
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
 
 
@@ -52,17 +53,21 @@ def exact_figures(measured: Measurement, baseline: float | None) -> Figures:
     return _figures([measured], measured.samples, value, overhead, (overhead, overhead), None, ())
 
 
-def wall_figures(plain: Sequence[Measurement], probed: Sequence[Measurement]) -> Figures:
-    """Figures in nanoseconds, from samples without the probe before, between and after those with it.
+def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], clock: Clock) -> Figures:
+    """Figures of samples that scatter, taken without the probe before, between and after those with it.
+
+    They are in the clock's unit: nanoseconds, or instructions of runs that timer ticks fell into.
 
     Each sample with the probe is compared with the mean of its two neighbours; the overhead is the median of these
     differences. There is no verdict where the baseline moved more than that meanwhile, or where the interval has both
     signs. Without ``probed`` these are the figures of the baseline itself.
     """
-    before = [measured.nanoseconds[0] for measured in plain]
+    unit = UNITS[clock]
+    before, samples = (
+        [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
+    )
     if not probed:
         return _figures(plain, before, median(before), 0.0, (0.0, 0.0), None, ())
-    samples = [measured.nanoseconds[0] for measured in probed]
     pairs = pairwise(before)
     differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
     overhead, interval = median(differences), median_interval(differences)
@@ -70,11 +75,11 @@ def wall_figures(plain: Sequence[Measurement], probed: Sequence[Measurement]) ->
     notes = []
     if drift >= abs(overhead):
         notes.append(
-            f"no verdict: without the probe a call's time drifted by {drift:.0f} ns meanwhile, "
-            f"and the probe's effect is {overhead:.0f} ns"
+            f"no verdict: without the probe a sample drifted by {drift:.0f} {unit} meanwhile, "
+            f"and the probe's effect is {overhead:.0f} {unit}"
         )
     elif interval[0] <= 0:
-        notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} ns")
+        notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
     verdict: Literal["none"] | None = "none" if notes else None
     return _figures(probed, samples, median(samples), overhead, interval, verdict, tuple(notes))
 

@@ -6,23 +6,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from orchestrator.benchmarks import gtodbench
-from orchestrator.benchmarks.gtodbench import Measurement
-from orchestrator.catalog.probes import ProbeKind, probes
+from orchestrator.benchmarks.workload import Measurement, Workload
+from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.errors import BuildError, EvidenceError, GuestHang
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
-from orchestrator.experiment.figures import Figures, exact_baseline, exact_figures, wall_figures
-from orchestrator.experiment.outcome import identity, reference, without_number
+from orchestrator.experiment.figures import Figures, exact_baseline, exact_figures, paired_figures
+from orchestrator.experiment.outcome import asked, identity, reference, without_number
 from orchestrator.experiment.plan import Cell
-from orchestrator.experiment.proof import COUNTED_CALLS, Proof, count_hits
+from orchestrator.experiment.proof import Proof, count_hits
 from orchestrator.experiment.supplies import Target
 from orchestrator.probes.attachment import Attachment, attached
-from orchestrator.probes.evidence import Observation, check_same, check_taint, check_untouched, observe
+from orchestrator.probes.evidence import Observation, check_same, check_taint, check_untouched, mechanism_seen, observe
 from orchestrator.probes.point import ProbePoint, find_point
 from orchestrator.results.contract import CellRecord, Evidence
 
@@ -43,6 +42,7 @@ class _Work:
     bench: Bench
     cell: Cell
     target: Target
+    workload: Workload
     kind: ProbeKind
     point: ProbePoint
     deadline: float
@@ -62,25 +62,36 @@ def measure_cell(bench: Bench, cell: Cell, baseline: float | None, events: Path 
 
     What a recording handler wrote goes to the file ``events``, if one is given.
     Raises EvidenceError when a proof fails, BuildError when the cell's module did not build, GuestError when the guest
-    is in trouble; NoSuchEntryError when CPU or kernel have not the entry asked for.
+    is in trouble; UnsupportedError when CPU, kernel or module cannot do what is asked for.
     """
     target = bench.supplies.targets[cell.id]
     if isinstance(target, str):
         return without_number(bench.supplies, cell, "unsupported", target)
-    if isinstance(target.module, BuildError):
-        raise target.module
+    for part in (target.module, target.workload):
+        if isinstance(part, BuildError):
+            raise part
+    assert not isinstance(target.workload, BuildError)
     mark = bench.guest.console.length()
     work = _Work(
         bench=bench,
         cell=cell,
         target=target,
-        kind=probes()[cell.probe],
-        point=find_point(bench.guest, bench.symbols, target.symbol, target.offset),
+        workload=target.workload,
+        kind=probe_kind(cell.probe),
+        point=_find_point(bench, cell, target),
         deadline=time.monotonic() + cell.time_limit,
     )
-    figures, proof = _exact(work, baseline, events) if cell.clock == "instructions" else _wall(work, events)
+    work.workload.prepare(bench.guest)
+    exact = cell.clock == "instructions" and work.workload.exact
+    figures, proof = _exact(work, baseline, events) if exact else _paired(work, events)
     bench.guest.check_console(mark)
     return _record(work, figures, proof)
+
+
+def _find_point(bench: Bench, cell: Cell, target: Target) -> ProbePoint:
+    says_offset = cell.point is not None and "+" in cell.point
+    point = find_point(bench.guest, bench.symbols, target.symbol, target.offset, at_entry=not says_offset)
+    return replace(point, is_called_directly=cell.point is None)
 
 
 def _exact(work: _Work, baseline: float | None, events: Path | None) -> tuple[Figures, Proof]:
@@ -93,12 +104,12 @@ def _exact(work: _Work, baseline: float | None, events: Path | None) -> tuple[Fi
     return exact_figures(measured, baseline), proof
 
 
-def _wall(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
+def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with the probe and without it in turn, so that what changes on the host falls on both."""
     rounds = range(work.cell.repeats)
     if work.target.module is None:
         plain = [_timed(work) for _ in rounds]
-        return wall_figures(plain, []), _untouched(work, plain[0].calls)
+        return paired_figures(plain, [], work.cell.clock), _untouched(work, plain[0].calls)
     plain, probed = [_timed(work)], []
     for number in rounds:
         with _armed(work) as armed:
@@ -106,7 +117,7 @@ def _wall(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
             if number in (rounds[0], rounds[-1]):
                 proof = _proved(work, armed, events)
         plain.append(_timed(work))
-    return wall_figures(plain, probed), proof
+    return paired_figures(plain, probed, work.cell.clock), proof
 
 
 @contextmanager
@@ -137,21 +148,12 @@ def _check_same(work: _Work, armed: _Armed, when: str) -> None:
 
 
 def _timed(work: _Work) -> Measurement:
-    cell, guest = work.cell, work.bench.guest
+    cell, guest, workload = work.cell, work.bench.guest, work.workload
     ticks = int(work.bench.supplies.kernel.config["CONFIG_HZ"])
-    if cell.clock == "instructions":
-        measured = gtodbench.measure_exact(
-            guest,
-            entry=cell.entry,
-            calls=cell.calls,
-            repeats=cell.repeats,
-            ticks_per_second=ticks,
-            time_limit=work.left(),
-        )
+    if cell.clock == "instructions" and workload.exact:
+        measured = workload.measure_exact(guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.left())
     else:
-        measured = gtodbench.measure_wall(
-            guest, entry=cell.entry, calls=cell.calls, ticks_per_second=ticks, time_limit=work.left()
-        )
+        measured = workload.measure_one(guest, ticks_per_second=ticks, time_limit=work.left())
     clocksource = read_clocksource(guest)
     if clocksource != CLOCKSOURCE:
         raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
@@ -159,15 +161,16 @@ def _timed(work: _Work) -> Measurement:
 
 
 def _proved(work: _Work, armed: _Armed, events: Path | None) -> Proof:
-    hits, int3 = count_hits(work.bench, work.cell, work.kind, armed.attachment, events, work.left())
+    counted = count_hits(work.bench, work.workload, work.kind, armed.attachment, work.cell.handler, events, work.left())
     _check_same(work, armed, "while the hits were counted")
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,
-        calls=COUNTED_CALLS,
-        hits=hits,
-        int3=int3,
-        recorded=hits if work.cell.handler == "record" else None,
+        calls=work.workload.counted,
+        hits=counted.hits,
+        others=counted.others,
+        int3=counted.int3,
+        recorded=counted.hits if work.cell.handler == "record" else None,
         detour=armed.detour,
         memory=armed.attachment.memory(),
     )
@@ -185,11 +188,13 @@ def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
     check_taint(taint)
     try:
         evidence = Evidence(
-            mechanism=work.kind.mechanism,
+            mechanism=mechanism_seen(work.kind, point, proof.seen),
             probe_bytes=proof.seen.live.hex(),
             hits=proof.hits,
             int3=proof.int3,
             calls=proof.calls,
+            hits_per_call=work.workload.hits,
+            others=proof.others,
             restored=True,
             clocksource=CLOCKSOURCE,
             original_bytes=point.original.hex(),
@@ -203,7 +208,7 @@ def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
             disturbed=figures.disturbed,
         )
         return CellRecord(
-            **identity(work.bench.supplies, cell),
+            **(identity(work.bench.supplies, cell) | {"parameters": _parameters(work, figures, proof)}),
             status="ok",
             notes=(*work.target.notes, *figures.notes),
             samples=figures.samples,
@@ -211,7 +216,6 @@ def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
             overhead=figures.overhead,
             interval=figures.interval,
             verdict=figures.verdict,
-            parameters=_parameters(work, figures, proof),
             evidence=evidence,
             reference=reference(cell),
         )
@@ -222,6 +226,7 @@ def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | int]:
     """What else tells the cell from others, and what a report may want to say of it. Bytes where memory is told."""
     told: dict[str, str | int] = {
+        **asked(work.cell),
         "kernel_release": work.bench.supplies.kernel.release,
         "entry": figures.entry,
         "calls": figures.calls,

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from orchestrator.catalog.probes import probes
+from pathlib import Path
+
+from orchestrator.catalog.own_probe import shown_name
+from orchestrator.catalog.own_workload import find_workload
+from orchestrator.catalog.probes import probe_kind
 from orchestrator.catalog.reference import reference_table
 from orchestrator.experiment.plan import Cell
 from orchestrator.experiment.supplies import Supplies
-from orchestrator.results.contract import UNITS, CellRecord, ReferenceValue, Status
+from orchestrator.results.contract import PER_CALL, PER_RUN, UNITS, CellRecord, ReferenceValue, Status
 
 
 def without_number(supplies: Supplies, cell: Cell, status: Status, reason: str) -> CellRecord:
@@ -23,18 +27,36 @@ def identity(supplies: Supplies, cell: Cell) -> dict[str, object]:
         "cpu": cell.cpu,
         "smp": cell.smp,
         "kernel": supplies.kernel.spec.name,
-        "probe": cell.probe,
+        "probe": probe_kind(cell.probe).name,
         "handler": cell.handler,
         "benchmark": cell.benchmark,
-        "metric": "cost per call",
+        "metric": metric(cell),
         "clock": cell.clock,
         "unit": UNITS[cell.clock],
+        "parameters": asked(cell),
     }
+
+
+def metric(cell: Cell) -> str:
+    """What a sample of the cell is."""
+    return PER_RUN if cell.file is not None and find_workload(cell.file).kind == "program" else PER_CALL
+
+
+def asked(cell: Cell) -> dict[str, str | int]:
+    """What else tells the cell from others, as the experiment says it."""
+    told: dict[str, str | int] = {}
+    if cell.call is not None:
+        told["call"] = cell.call
+    if cell.file is not None:
+        told["workload"] = shown_name(Path(cell.file))
+    if cell.point is not None:
+        told["at"] = cell.point
+    return told
 
 
 def reference(cell: Cell) -> ReferenceValue | None:
     """What was published for the cell, if it was."""
-    column = probes()[cell.probe].column
+    column = probe_kind(cell.probe).column
     if cell.reference is None or column is None:
         return None
     table = reference_table(cell.reference)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from orchestrator.catalog.benchmarks import Entry
+from orchestrator.benchmarks.calls import Argument
+from orchestrator.catalog.benchmarks import Entry, benchmarks
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.probes import BASELINE, Handler, probe_kind
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.matrix import DEFAULT_MEMORY, Machine, Matrix
 from orchestrator.experiment.schema import AnyExperiment
@@ -23,7 +24,9 @@ class Cell:
     """One combination to measure: everything that a number depends on, and the table to print beside it.
 
     ``kernel`` is a catalogue's name or an absolute path, ``memory_mib`` in MiB, ``time_limit`` in seconds of the host's
-    time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but one).
+    time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but one). ``probe`` is
+    such a name or path too, ``point`` None where the benchmark's own function is probed.
+    ``call``, ``arguments``, ``file`` and ``hits`` are the benchmark's.
     """
 
     id: str
@@ -32,12 +35,17 @@ class Cell:
     smp: int
     memory_mib: int
     kernel: str
+    point: str | None
     probe: str
     handler: Handler
     benchmark: str
     calls: int
     repeats: int
     entry: Entry
+    call: str | None
+    arguments: tuple[Argument, ...]
+    file: str | None
+    hits: int
     clock: Clock
     reference: str | None
     time_limit: int
@@ -88,14 +96,15 @@ def plan(experiment: AnyExperiment) -> Plan:
     ids = {cell.id for cell in planned.cells}
     if len(ids) != len(planned.cells):
         raise ConfigError(
-            f"experiment '{experiment.name}' names one kernel in two ways",
-            hint="name each build tree once, by its folder or by its image",
+            f"experiment '{experiment.name}' names one kernel in two ways, or two modules of one name",
+            hint="name each build tree once, by its folder or by its image, and give each module of yours its own name",
         )
     return planned
 
 
 def _count(matrix: Matrix) -> int:
-    return len(matrix.machines) * len(matrix.handlers) * sum(map(len, _probes_on(matrix).values()))
+    points = len(matrix.points or (None,))
+    return len(matrix.machines) * len(matrix.handlers) * points * sum(map(len, _probes_on(matrix).values()))
 
 
 def _probes_on(matrix: Matrix) -> dict[str, list[str]]:
@@ -110,12 +119,24 @@ def _probes_on(matrix: Matrix) -> dict[str, list[str]]:
 
 def _cells(table: str | None, matrix: Matrix) -> Iterator[Cell]:
     for machine, (kernel, probes) in product(matrix.machines, _probes_on(matrix).items()):
-        for handler, probe in product(matrix.handlers, probes):
-            yield _cell(table, matrix, machine, kernel, probe, handler)
+        for point, handler, probe in product(matrix.points or (None,), matrix.handlers, probes):
+            yield _cell(table, matrix, machine, kernel, point, probe, handler)
 
 
-def _cell(table: str | None, matrix: Matrix, machine: Machine, kernel: str, probe: str, handler: Handler) -> Cell:
-    parts = [_machine_id(machine), kernel_spec(kernel).name, probe, handler]
+def _cell(
+    table: str | None,
+    matrix: Matrix,
+    machine: Machine,
+    kernel: str,
+    point: str | None,
+    probe: str,
+    handler: Handler,
+) -> Cell:
+    benchmark = matrix.benchmark
+    call = benchmarks()[benchmark.name].call or benchmark.call
+    parts = [_machine_id(machine), kernel_spec(kernel).name, probe_kind(probe).name, handler]
+    if point is not None:
+        parts.append(point)
     return Cell(
         id="/".join([table, *parts] if table is not None else parts),
         table=table,
@@ -123,12 +144,17 @@ def _cell(table: str | None, matrix: Matrix, machine: Machine, kernel: str, prob
         smp=machine.smp,
         memory_mib=machine.memory_mib,
         kernel=kernel,
+        point=point,
         probe=probe,
         handler=handler,
-        benchmark=matrix.benchmark.name,
-        calls=matrix.benchmark.calls,
+        benchmark=benchmark.name,
+        calls=benchmark.calls,
         repeats=matrix.repeats,
-        entry=matrix.benchmark.entry,
+        entry=benchmark.entry,
+        call=call,
+        arguments=benchmark.arguments,
+        file=benchmark.file,
+        hits=benchmark.hits,
         clock=matrix.clock,
         reference=matrix.reference,
         time_limit=matrix.time_limit,

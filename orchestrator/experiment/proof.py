@@ -9,32 +9,39 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.benchmarks import gtodbench
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.benchmarks.workload import Workload
+from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.plan import Cell
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import Observation, check_traps
 from orchestrator.probes.point import ProbePoint
 
-COUNTED_CALLS = 1000
-"""Calls of the counting pass; every one must be a hit."""
+
+@dataclass(frozen=True)
+class Counted:
+    """Hits of the calls, and hits by others meanwhile; ``int3`` is None where nobody could count the traps."""
+
+    hits: int
+    others: int | None
+    int3: int | None
 
 
 @dataclass(frozen=True)
 class Proof:
     """What was seen at the probe point while it counted and was timed.
 
-    ``int3`` is None where nobody could count the traps, ``recorded`` where nothing was to be read back.
+    ``int3`` is None where nobody could count the traps, ``recorded`` where nothing was to be read back, ``others``
+    where nobody counted the hits of other processes.
     """
 
     point: ProbePoint
     seen: Observation
     calls: int
     hits: int = 0
+    others: int | None = None
     int3: int | None = 0
     recorded: int | None = None
     detour: str | None = None
@@ -43,37 +50,64 @@ class Proof:
 
 def count_hits(
     bench: Bench,
-    cell: Cell,
+    workload: Workload,
     kind: ProbeKind,
     attachment: Attachment,
+    handler: Handler,
     events: Path | None,
     time_limit: float,
-) -> tuple[int, int | None]:
-    """Make COUNTED_CALLS calls and account for each; returns hits and traps (None where nobody could count these).
+) -> Counted:
+    """Make the counting pass's calls and account for each hit of the process that makes them.
 
-    The registration stays the timed one's; where its handler neither counts nor records, a counting one takes its
+    The registration stays the timed one's; where its ``handler`` neither counts nor records, a counting one takes its
     place meanwhile. What was recorded is written to the file ``events``, if one is given. Raises EvidenceError.
     """
-    recording = cell.handler == "record"
-    attachment.handle("record" if recording else "count")
-    with _counted_traps(bench) as traps:
-        called = gtodbench.call(bench.guest, entry=cell.entry, calls=COUNTED_CALLS, time_limit=time_limit)
-    attachment.handle("noop")
-    if recording:
-        written = read_events(bench.guest, attachment.module_name)
-        if events is not None:
-            events.parent.mkdir(exist_ok=True)
-            write_csv(written, events)
-        hits = check_events(written, kind, called, attachment.point, bench.symbols)
-    else:
-        hits = attachment.hits()
-    if hits != COUNTED_CALLS:
-        raise EvidenceError(f"{COUNTED_CALLS} calls were made and the probe's handler ran {hits} times")
-    attachment.handle(cell.handler)
-    int3 = None if traps is None else traps[INT3]
+    # A pass of no calls tells what the program does besides: telling its number and taking it back is a write as well.
+    besides = _pass(bench, workload, attachment, handler, 0, time_limit, kind, None).hits if workload.exact else 0
+    counted = _pass(bench, workload, attachment, handler, workload.counted, time_limit, kind, events)
+    hits = counted.hits - besides
+    expected = workload.counted * workload.hits
+    if hits != expected:
+        each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
+        hint = f"if each call enters it {hits // workload.counted} times, say hits: {hits // workload.counted}"
+        raise EvidenceError(
+            f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
+            hint=hint if hits and hits % workload.counted == 0 else "",
+        )
+    attachment.handle(handler)
+    int3 = counted.int3
     if int3 is not None:
-        check_traps(kind, hits, int3)
-    return hits, int3
+        check_traps(kind, counted.hits, counted.others or 0, int3)
+    # Which hits the traps were of is known where they are as many as these hits take.
+    sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
+    return Counted(hits, counted.others, int3 if sure else None)
+
+
+def _pass(
+    bench: Bench,
+    workload: Workload,
+    attachment: Attachment,
+    handler: Handler,
+    calls: int,
+    time_limit: float,
+    kind: ProbeKind,
+    events: Path | None,
+) -> Counted:
+    recording = handler == "record"
+    with attachment.one_caller() as caller:
+        attachment.handle("record" if recording else "count")
+        with _counted_traps(bench) as traps:
+            called = workload.call(bench.guest, calls, caller=caller, time_limit=time_limit)
+        attachment.handle("noop")
+    int3 = None if traps is None else traps[INT3]
+    if not recording:
+        return Counted(attachment.hits(), attachment.others(), int3)
+    written = read_events(bench.guest, attachment.module_name)
+    if events is not None:
+        events.parent.mkdir(exist_ok=True)
+        write_csv(written, events)
+    hits = check_events(written, kind, called, attachment.point, bench.symbols)
+    return Counted(hits, written.written - hits, int3)
 
 
 @contextmanager

@@ -105,7 +105,12 @@ class Provenance:
             )
 
     def _keep_sources(self, kernel: str, module: Module) -> None:
-        shutil.copytree(module.sources, self._modules / kernel / f"{module.name}-{module.key[:8]}", dirs_exist_ok=True)
+        kept = self._modules / kernel / f"{module.name}-{module.key[:8]}"
+        if module.sources is not None:
+            shutil.copytree(module.sources, kept, dirs_exist_ok=True)
+        else:
+            kept.mkdir(parents=True, exist_ok=True)
+            shutil.copy(module.file, kept)
 
     def _write(self) -> None:
         unfinished = self._file.with_suffix(".new")

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Value
-from orchestrator.catalog.benchmarks import benchmarks
-from orchestrator.catalog.probes import ProbeKind, probes
+from orchestrator.artifacts.module_source import Value
+from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
+from orchestrator.catalog.own_workload import find_workload
+from orchestrator.catalog.probes import ProbeKind, probe_kind
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.experiment.plan import Cell
 
 
@@ -16,7 +20,8 @@ from orchestrator.experiment.plan import Cell
 class Realisation:
     """A place to probe (symbol and offset in bytes), the module that does it, and what a reader has to know of it.
 
-    ``template`` is a module of ``kmods/modules.yaml`` (None: nothing is loaded), to be rendered with ``values``.
+    ``template`` is a module of ``kmods`` (None: nothing of the lab's is loaded), ``own`` a file of the user's; both are
+    rendered with ``values``.
     """
 
     symbol: str
@@ -24,14 +29,15 @@ class Realisation:
     template: str | None
     values: dict[str, Value]
     notes: tuple[str, ...]
+    own: Path | None = None
 
 
 def objection(kernel: Kernel, cell: Cell) -> str | None:
     """Why this kernel cannot have this cell, by its own configuration; None when it can."""
-    kind = probes()[cell.probe]
-    arch = kernel.spec.arch
-    if cell.entry not in benchmarks()[cell.benchmark].symbols[arch]:
-        return f"programs of {arch} have no system call entry {cell.entry}"
+    kind = probe_kind(cell.probe)
+    why_not = _calls_objection(kernel, cell) or _place_objection(cell, kind)
+    if why_not is not None:
+        return why_not
     for option in _needs(kind):
         if kernel.config.get(option) != "y":
             return f"this kernel was built without {option}"
@@ -46,15 +52,11 @@ def objection(kernel: Kernel, cell: Cell) -> str | None:
 
 def realise(kernel: Kernel, cell: Cell) -> Realisation:
     """How this kernel gets the cell's probe. Only for a cell without an objection."""
-    kind = probes()[cell.probe]
-    benchmark = benchmarks()[cell.benchmark]
-    arch = kernel.spec.arch
-    offset = kernel.spec.entry_offset if kind.at == "after-ftrace-nop" else 0
-    values: dict[str, Value] = {
-        "symbol": benchmark.symbols[arch][cell.entry],
-        "offset": offset,
-        "number": benchmark.numbers[arch][cell.entry],
-    }
+    kind = probe_kind(cell.probe)
+    symbol, offset = _place(kernel, cell, kind)
+    values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
+    if not is_wrapper(symbol):
+        values["wrapper"] = 0
     template, notes = kind.template, []
     own_booster = _breakpoints(kind) == 1 and not has_booster(kernel)
     if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
@@ -73,7 +75,56 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
     if kernel.smp and cell.smp == 1:
         notes.append("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)")
-    return Realisation(str(values["symbol"]), offset, template, values, tuple(notes))
+    return Realisation(symbol, offset, template, values, tuple(notes), kind.file)
+
+
+def call_number(kernel: Kernel, cell: Cell) -> int | None:
+    """The number of the system call that the cell makes; None where it makes none, or this kernel has not got it."""
+    return None if cell.call is None else system_calls()[cell.call].number(kernel.spec.arch, cell.entry)
+
+
+def is_wrapper(symbol: str) -> bool:
+    """Whether a function is a system call's wrapper, which takes the user's registers (SYSCALL_DEFINEx on x86)."""
+    return re.match(r"__(x64|ia32)_(compat_)?sys_", symbol) is not None
+
+
+def _calls_objection(kernel: Kernel, cell: Cell) -> str | None:
+    """Why this kernel cannot run what the cell runs."""
+    arch = kernel.spec.arch
+    if cell.file is not None:
+        return find_workload(cell.file).objection(arch)
+    if cell.entry not in ENTRIES[arch]:
+        return f"programs of {arch} have no system call entry {cell.entry}"
+    if cell.call is not None and call_number(kernel, cell) is None:
+        return f"{arch} has no system call {cell.call}"
+    if arch == "x86_64" and cell.entry == "int80" and cell.point is None and not benchmarks()[cell.benchmark].symbols:
+        return "which function an int80 enters on x86_64 is not known by the call's name: name it, with points: [...]"
+    return None
+
+
+def _place_objection(cell: Cell, kind: ProbeKind) -> str | None:
+    """Why a probe of this kind cannot be at the cell's point."""
+    if kind.site in ("hook", "tracepoint"):
+        if cell.point is not None:
+            return "it is at every system call, and nowhere else"
+        if cell.call is None:
+            return "it is at every system call, and which ones the workload makes is not known"
+    if cell.point is not None and "+" in cell.point and kind.at == "entry":
+        return "the function tracer is at a function's first bytes only: name the function without an offset"
+    return None
+
+
+def _place(kernel: Kernel, cell: Cell, kind: ProbeKind) -> tuple[str, int]:
+    if cell.point is not None:
+        symbol, plus, offset = cell.point.partition("+")
+        if plus:
+            return symbol, int(offset, 0)
+    else:
+        assert cell.call is not None
+        arch = kernel.spec.arch
+        symbols = benchmarks()[cell.benchmark].symbols
+        symbol = symbols[arch][cell.entry] if symbols else system_calls()[cell.call].symbol(arch)
+    return symbol, kernel.spec.entry_offset if kind.at == "after-ftrace-nop" else 0
 
 
 def has_booster(kernel: Kernel) -> bool:
@@ -100,7 +151,7 @@ def _needs(kind: ProbeKind) -> tuple[str, ...]:
 
 def _breakpoints(kind: ProbeKind) -> int:
     """Of a kprobe or kretprobe that an int3 arms: one int3 a hit when it is boosted, two when it is single-stepped."""
-    return kind.int3_per_hit if kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3" else 0
+    return kind.int3_per_hit or 0 if kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3" else 0
 
 
 def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:

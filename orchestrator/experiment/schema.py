@@ -15,9 +15,9 @@ from pydantic import BeforeValidator, ValidationError
 from orchestrator.experiment import fields
 from orchestrator.experiment.defaults import TABLES, at_its_own_place, idle_overrides, with_defaults
 from orchestrator.experiment.fields import QemuCpuNames, Surroundings
-from orchestrator.experiment.kernel_paths import make_absolute
 from orchestrator.experiment.matrix import Benchmark, Machine, Matrix, Strict
 from orchestrator.experiment.overrides import Origins, apply_overrides
+from orchestrator.experiment.own_paths import make_absolute
 from orchestrator.experiment.problems import config_error, problems_of, shown, wrong
 from orchestrator.experiment.source import KeyPath, read_source
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from orchestrator.catalog.kernels import kernel
-from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.probes import BASELINE, probe_kind
 from orchestrator.catalog.spelling import nearest, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.plan import Boot, Cell, Plan
@@ -17,7 +17,8 @@ _KEYS: dict[str, Callable[[Cell], str]] = {
     "table": lambda cell: cell.table or "",
     "cpu": lambda cell: cell.cpu,
     "kernel": lambda cell: kernel(cell.kernel).name,
-    "probe": lambda cell: cell.probe,
+    "point": lambda cell: cell.point or "",
+    "probe": lambda cell: probe_kind(cell.probe).name,
     "handler": lambda cell: cell.handler,
     "benchmark": lambda cell: cell.benchmark,
     "id": lambda cell: cell.id,
@@ -70,18 +71,19 @@ def _terms(text: str) -> list[_Term]:
 
 
 def _with_baselines(boot: Boot, wanted: set[str]) -> tuple[Cell, ...]:
-    groups = {(cell.table, cell.handler) for cell in boot.cells if cell.id in wanted}
+    groups = {(cell.table, cell.handler, cell.point) for cell in boot.cells if cell.id in wanted}
     return tuple(
         cell
         for cell in boot.cells
-        if cell.id in wanted or (cell.probe == BASELINE and (cell.table, cell.handler) in groups)
+        if cell.id in wanted or (cell.probe == BASELINE and (cell.table, cell.handler, cell.point) in groups)
     )
 
 
 def _no_match(text: str, terms: Sequence[_Term], cells: Sequence[Cell]) -> ConfigError:
     names = {key: list(dict.fromkeys(name(cell) for cell in cells)) for key, name in _KEYS.items() if key != "id"}
-    if names["table"] == [""]:
-        del names["table"]
+    for key in ("table", "point"):
+        if names[key] == [""]:
+            del names[key]
     guesses = []
     for term in terms:
         guess = nearest(term.pattern, [name for key in term.keys for name in names.get(key, ())])

@@ -7,22 +7,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.modules import Module, build_modules, render
+from orchestrator.artifacts.module_source import ModuleSource, render, render_own
+from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.prebuilt import prebuilt
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.workload import Workload
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import BuildError
 from orchestrator.experiment.machines import machine_of
 from orchestrator.experiment.plan import Boot
 from orchestrator.experiment.realisation import Realisation, objection, realise
+from orchestrator.experiment.workloads import Workloads
 from orchestrator.guest.machine import Machine
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a cell's probe goes (offset in bytes), its module or why that did not build, and what to tell a reader."""
+    """Where a cell's probe goes (offset in bytes), what is run, and what to tell a reader.
+
+    Of the cell's module and of its workload there is the error instead where one did not build.
+    """
 
     symbol: str
     offset: int
+    workload: Workload | BuildError
     module: Module | BuildError | None
     notes: tuple[str, ...] = ()
 
@@ -51,8 +59,30 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
             targets[cell.id] = why_not
         else:
             realised[cell.id] = realise(kernel, cell)
-    sources = {id_: render(one.template, one.values) for id_, one in realised.items() if one.template is not None}
-    built = dict(zip(sources, build_modules(workshop, kernel, list(sources.values())), strict=True))
-    for id_, one in realised.items():
-        targets[id_] = Target(one.symbol, one.offset, built.get(id_), one.notes)
+    modules = _modules(workshop, kernel, realised)
+    workloads = Workloads(workshop, kernel)
+    for cell in boot.cells:
+        if cell.id in realised:
+            one, module = realised[cell.id], modules.get(cell.id)
+            workload = workloads.of(cell)
+            targets[cell.id] = (
+                module if isinstance(module, str) else Target(one.symbol, one.offset, workload, module, one.notes)
+            )
     return Supplies(kernel, machine, targets)
+
+
+def _modules(
+    workshop: Workshop, kernel: Kernel, realised: Mapping[str, Realisation]
+) -> dict[str, Module | BuildError | str]:
+    """The cells' modules; a text where the user's own cannot be on this kernel."""
+    found: dict[str, Module | BuildError | str] = {}
+    sources: dict[str, ModuleSource] = {}
+    for id_, one in realised.items():
+        if one.template is not None:
+            sources[id_] = render(one.template, one.values)
+        elif one.own is not None and one.own.suffix == ".ko":
+            found[id_] = prebuilt(one.own, kernel)
+        elif one.own is not None:
+            sources[id_] = render_own(one.own, one.values)
+    found |= zip(sources, build_modules(workshop, kernel, list(sources.values())), strict=True)
+    return found

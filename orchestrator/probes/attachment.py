@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_untouched, observe
 from orchestrator.probes.loading import load
@@ -34,6 +34,9 @@ class Attachment:
         self._kind = kind
         self._module = module
         self.point = point
+        self._before = 0
+        # The lab's own modules have all of them.
+        self._parameters = () if kind.file is None else _parameters(guest, module)
 
     @property
     def module_name(self) -> str:
@@ -44,20 +47,55 @@ class Attachment:
         """What the module reports of itself."""
         return _parameter(self._guest, self._module, name)
 
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[str | None]:
+        """Count only hits of the process that writes its number to a file of the guest's, whose path this gives.
+
+        Hits of others are counted apart. None, and everybody's hits, with a module of a user's that cannot tell.
+        """
+        if not self._has("caller"):
+            yield None
+            return
+        file = _parameter_file(self._module, "caller")
+        self._guest.put(b"-1", file)
+        yield file
+        self._guest.put(b"0", file)
+
     def handle(self, handler: Handler) -> None:
         """Choose what a hit does; the registration stays as it is.
 
         ``count`` and ``record`` begin with nothing counted or recorded; what they did is final when ``noop`` takes
-        their place.
+        their place. A user's own module without handlers has only what it always does: it goes on counting.
+        Raises UnsupportedError where it had to record.
         """
-        self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+        if self._has("handler"):
+            self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+        elif handler == "record":
+            raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
+        elif handler == "count":
+            self._before = self._hits()
 
     def hits(self) -> int:
         """Hits since ``count`` was chosen. Raises EvidenceError when the kernel had to let any pass."""
-        missed = self._number("missed")
+        missed = self._number("missed") if self._has("missed") else 0
         if missed:
             raise EvidenceError(f"the kernel skipped the handler {missed} times")
+        return self._hits() - self._before
+
+    def others(self) -> int | None:
+        """Hits by others than the one caller; None where the module cannot tell."""
+        return self._number("others") if self._has("others") else None
+
+    def _hits(self) -> int:
+        if not self._has("hits"):
+            raise EvidenceError(
+                f"module {self.module_name} has no parameter hits: nothing proves that its probe was hit",
+                hint='include "report.h", or give it a read-only parameter hits',
+            )
         return self._number("hits")
+
+    def _has(self, parameter: str) -> bool:
+        return self._kind.file is None or parameter in self._parameters
 
     def memory(self) -> tuple[int, int] | None:
         """Bytes of a kprobe, and those that the kernel takes besides for an optimised one; None where it is neither.
@@ -85,7 +123,7 @@ class Attachment:
             lambda seen: check_armed(self._kind, self.point, seen, "after loading"),
             _OPTIMISER_LIMIT if self._kind.mechanism == "jump" else 0.0,
         )
-        if int(self.parameter("address"), 16) != self.point.address:
+        if self._has("address") and int(self.parameter("address"), 16) != self.point.address:
             raise EvidenceError(f"the module's probe is at {self.parameter('address')}, not at {self.point.name}")
         if self._kind.mechanism == "pointer":
             self._check_pointer(seen)
@@ -189,6 +227,11 @@ def _observe(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
 
 def _parameter(guest: Guest, module: Module, name: str) -> str:
     return guest.get(_parameter_file(module, name)).decode("ascii", errors="replace").strip()
+
+
+def _parameters(guest: Guest, module: Module) -> Sequence[str]:
+    """The parameters that a module shows; none where it has not got any."""
+    return guest.run(["ls", f"/sys/module/{module.name}/parameters"]).text.split()
 
 
 def _parameter_file(module: Module, name: str) -> str:

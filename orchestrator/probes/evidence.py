@@ -86,6 +86,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     """Raise EvidenceError unless the probe is there, by its mechanism and no other; ``when`` is for the text."""
     if kind.mechanism == "none":
         check_untouched(point, seen, when)
+    if kind.mechanism in ("none", "own"):
         return
     look = _LOOKS[kind.site, kind.mechanism]
     if seen.flags is None and kind.site != "hook":
@@ -122,16 +123,33 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
         )
 
 
-def check_traps(kind: ProbeKind, hits: int, int3: int) -> None:
+def check_traps(kind: ProbeKind, hits: int, others: int, int3: int) -> None:
     """Raise EvidenceError unless every hit took the breakpoint traps that its mechanism takes.
 
-    A boosted kprobe looks like a single-stepped one in every other way.
+    A boosted kprobe looks like a single-stepped one in every other way. ``others`` are hits by other processes, some of
+    which may have come while nobody counted traps.
     """
-    if int3 != hits * kind.int3_per_hit:
+    each = kind.int3_per_hit
+    if each is not None and not hits * each <= int3 <= (hits + others) * each:
         raise EvidenceError(
-            f"{hits} hits took {int3} breakpoint traps, not {kind.int3_per_hit} each: "
-            "the probe is not handled the way it should be"
+            f"{hits} hits took {int3} breakpoint traps, not {each} each: the probe is not handled the way it should be",
+            hint="an instruction that kprobes emulate, such as a call or a jump, takes one" if others == 0 else "",
         )
+
+
+def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str:
+    """Return the mechanism that a number is kept with: the kind's, or of a user's module what is at the probe point.
+
+    ``elsewhere`` where nothing is: the module has its hits from another place.
+    """
+    if kind.mechanism != "own":
+        return kind.mechanism
+    if seen.live == point.original:
+        return "elsewhere"
+    for (site, mechanism), look in _LOOKS.items():
+        if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
+            return mechanism
+    return "patched"
 
 
 def check_taint(mask: int) -> None:

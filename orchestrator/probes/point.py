@@ -22,12 +22,18 @@ _BRANCH_BYTES = 5
 
 @dataclass(frozen=True)
 class ProbePoint:
-    """A probe point and its original bytes."""
+    """A probe point and its original bytes.
+
+    ``is_entry`` tells whether nothing of the function has run before it, ``is_called_directly`` whether it is in the
+    function that a workload's calls enter first, with what they passed.
+    """
 
     symbol: str
     offset: int
     address: int
     original: bytes
+    is_entry: bool = True
+    is_called_directly: bool = True
 
     @property
     def name(self) -> str:
@@ -35,24 +41,30 @@ class ProbePoint:
         return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
 
 
-def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
+def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int, *, at_entry: bool = True) -> ProbePoint:
     """The probe point in a running guest, nothing being probed yet.
 
-    Raises EvidenceError for an unknown symbol, or an offset that is no place for a probe at a function's entry: it must
-    be the function tracer's nop or the first instruction behind it, and behind any endbr.
+    Raises EvidenceError for an unknown symbol, an offset behind the function's end, or ``at_entry`` for one that is no
+    place for a probe at a function's entry: that is the function tracer's nop or the first instruction behind it, and
+    behind any endbr.
     """
     start = symbols.address(symbol)
+    size = symbols.size(symbol)
+    if offset >= size:
+        raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
     code = guest.read_memory(start, SHOWN_BYTES)
     entry = 4 if code[:4] in _ENDBR else 0
     places = {entry, 0}
     if code[entry : entry + 5] in _FTRACE_NOPS:
         places.add(entry + 5)
-    if offset not in places:
+    if offset not in places and at_entry:
         allowed = ", ".join(f"+{place:#x}" for place in sorted(places))
         raise EvidenceError(
-            f"{symbol}+{offset:#x} is not at the function's entry: its code begins {code.hex(' ')}, so {allowed} are"
+            f"{symbol}+{offset:#x} is not at the function's entry: its code begins {code.hex(' ')}, so {allowed} are",
+            hint=f"name the place with its offset: {symbol}+{max(places):#x}",
         )
-    return ProbePoint(symbol, offset, start + offset, guest.read_memory(start + offset, SHOWN_BYTES))
+    original = guest.read_memory(start + offset, SHOWN_BYTES)
+    return ProbePoint(symbol, offset, start + offset, original, is_entry=offset in places)
 
 
 def find_hook(guest: Guest, address: int) -> ProbePoint:

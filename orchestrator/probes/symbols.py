@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+
+_MOST_GUESSES = 5000
 
 
 class Symbols:
@@ -24,9 +30,32 @@ class Symbols:
     def address(self, symbol: str) -> int:
         """The address of a function of the kernel itself. Raises EvidenceError when it is not there exactly once."""
         found = re.findall(rb"^([0-9a-f]{8,16}) [tTwW] " + re.escape(symbol.encode()) + rb"$", self._listing, re.M)
-        if len(found) != 1:
-            raise EvidenceError(f"the guest's kernel has {len(found) or 'no'} function(s) {symbol}")
+        if not found:
+            guess = self._nearest(symbol)
+            raise EvidenceError(
+                f"the guest's kernel has no function {symbol}", hint=f"did you mean {guess}?" if guess else ""
+            )
+        if len(found) > 1:
+            raise EvidenceError(
+                f"the guest's kernel has {len(found)} functions {symbol}: which one is meant is not known"
+            )
         return int(found[0], 16)
+
+    def size(self, symbol: str) -> int:
+        """Bytes from a function's beginning to the next symbol, padding included. Raises as ``address`` does."""
+        start = self.address(symbol)
+        behind = bisect_right(self._addresses, start)
+        return self._addresses[behind] - start if behind < len(self._addresses) else 0
+
+    @cached_property
+    def _addresses(self) -> Sequence[int]:
+        return sorted({int(line.split(b" ", 1)[0], 16) for line in self._listing.splitlines() if line})
+
+    def _nearest(self, symbol: str) -> str | None:
+        """The function most like it; matching all of them would take seconds."""
+        names = re.findall(rb"^[0-9a-f]{8,16} [tTwW] ([A-Za-z0-9_.]+)$", self._listing, re.M)
+        alike = [name.decode() for name in names if name[:4] == symbol[:4].encode() or symbol.encode() in name]
+        return nearest(symbol, alike[:_MOST_GUESSES])
 
 
 @dataclass(frozen=True)

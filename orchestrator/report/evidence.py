@@ -54,9 +54,13 @@ def _live(evidence: Evidence) -> str:
 
 
 def _facts(evidence: Evidence) -> list[str]:
+    counted = f"{evidence.calls} calls" if evidence.calls != 1 else "1 call"
     if evidence.mechanism == "none":
-        return [f"no probe, {evidence.calls} calls"]
-    facts = [f"{evidence.hits} hits = {evidence.calls} calls"]
+        return [f"no probe, {counted}"]
+    each = f" x {evidence.hits_per_call}" if evidence.hits_per_call != 1 else ""
+    facts = [f"{evidence.hits} hits = {counted}{each}"]
+    if evidence.others:
+        facts.append(f"{evidence.others} hits by others")
     if evidence.recorded is not None:
         facts.append(f"{evidence.recorded} events read back")
     if evidence.int3:

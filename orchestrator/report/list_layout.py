@@ -23,14 +23,14 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel, heading, probe_title
+from orchestrator.report.panels import Panel, benchmark_title, heading, probe_title
 from orchestrator.report.published import published, published_unit, source
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.wording import caution, conditions, other_kernel
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CellRecord, centre_of
+from orchestrator.results.statistics import mean
 
 _COMPARED_WITH = "djprobe"
-_CENTRES = {"instructions": "average", "wall": "median"}
 
 
 def list_sheet(panel: Panel) -> Sheet:
@@ -56,7 +56,7 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> list[Row]:
     unit = unit_name(first.unit)
     rows = [
         Row(
-            f"{first.benchmark}(sample{index + 1})",
+            f"{benchmark_title(first)}(sample{index + 1})",
             [figure(cell.samples[index], cell.unit) if index < len(cell.samples) else NOTHING for cell in cells],
         )
         for index in range(max(len(cell.samples) for cell in cells))
@@ -65,10 +65,10 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> list[Row]:
         f"{cell.status}{footnotes.marks(cell)}" if cell.value is None else figure(cell.value, cell.unit)
         for cell in cells
     ]
-    rows.append(Row(f"{_CENTRES[first.clock]}({unit})", centres))
+    rows.append(Row(f"{'average' if centre_of(first.clock, first.metric) is mean else 'median'}({unit})", centres))
     overheads = [figure(cell.overhead, cell.unit) for cell in cells]
     rows.append(Row(f"overhead({unit})", overheads, style="bold"))
-    if first.clock == "wall":
+    if any(cell.interval and cell.interval[0] != cell.interval[1] for cell in cells):
         rows += _bounds(cells, unit)
     rows += _measured_ratios(cells)
     traps = [traps_per_hit(cell) for cell in cells]

@@ -11,10 +11,13 @@ from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.results.contract import CellRecord, RunRecord
 
+_APART = ("call", "workload", "at")
+"""Parameters that tell one panel from another."""
+
 
 @dataclass(frozen=True)
 class Panel:
-    """Cells of one machine, benchmark, handler and clock, on ``kernel`` but for single probes that needed another."""
+    """Cells of one machine, benchmark, point, handler and clock, on ``kernel`` but for probes that needed another."""
 
     cells: Sequence[CellRecord]
     kernel: str
@@ -55,9 +58,17 @@ def panels(run: RunRecord) -> list[Panel]:
     """Return the run's cells in panels, in the run's order."""
     groups: dict[tuple[object, ...], list[CellRecord]] = {}
     for cell in run.cells:
-        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.handler, cell.clock, cell.unit)
+        asked = tuple(cell.parameters.get(name) for name in _APART)
+        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.handler, cell.clock, cell.unit, asked)
         groups.setdefault(key, []).append(cell)
     return [panel for cells in groups.values() for panel in _by_kernel(cells)]
+
+
+def benchmark_title(cell: CellRecord) -> str:
+    """Return what the cell runs, in a word: the user's own file or the system call where the experiment names it."""
+    if cell.benchmark == "gtodbench":
+        return cell.benchmark
+    return str(cell.parameters.get("workload") or cell.parameters.get("call") or cell.benchmark)
 
 
 def probe_title(cell: CellRecord) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.figures import figure
-from orchestrator.report.panels import Panel
+from orchestrator.report.panels import Panel, benchmark_title
 from orchestrator.results.contract import CellRecord
 
 INDICATION = "an indication only"
@@ -20,9 +20,11 @@ def conditions(panel: Panel) -> str:
     """Return the line that says what the panel's cells share."""
     first = panel.first
     table = f"{first.table}: " if first.table else ""
+    at = first.parameters.get("at")
+    what = f"{benchmark_title(first)} at {at}, " if at else ""
     indication = f"; {INDICATION}" if panel.emulated else ""
     return (
-        f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, handler {first.handler}, "
+        f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, handler {first.handler}, {what}"
         f"{first.metric} in {first.unit}{indication}"
     )
 

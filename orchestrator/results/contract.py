@@ -34,8 +34,15 @@ Clock = Literal["instructions", "wall"]
 Unit = Literal["instructions", "ns"]
 
 UNITS: dict[Clock, Unit] = {"instructions": "instructions", "wall": "ns"}
-CENTRES: dict[Clock, Callable[[Sequence[float]], float]] = {"instructions": mean, "wall": median}
-"""The figure that stands for a clock's samples: exact ones are equal, of scattered ones the middle is the steadiest."""
+PER_CALL = "cost per call"
+PER_RUN = "cost per run"
+"""Metrics: of calls in batches that nothing fell into, and of whole runs, which timer ticks fall into."""
+
+
+def centre_of(clock: Clock, metric: str) -> Callable[[Sequence[float]], float]:
+    """The figure that stands for samples: exact ones are equal, of scattered ones the middle is the steadiest."""
+    return mean if clock == "instructions" and metric != PER_RUN else median
+
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
 CellId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=,/-]*$", max_length=400)]
@@ -106,6 +113,10 @@ class Evidence(_Record):
     """Timed batches that count."""
     disturbed: Count
     """Timed batches that an interrupt fell into and that were repeated."""
+    hits_per_call: Count = 1
+    """How often each call was to enter the probe point."""
+    others: Count | None = None
+    """Hits by others than the process that made the calls; None where nobody counted them."""
 
 
 class ReferenceValue(_Record):
@@ -172,7 +183,7 @@ class CellRecord(_Record):
             raise ValueError("a cell that is ok has no reason")
         if not self.samples:
             raise ValueError("a cell that is ok has samples")
-        centre = CENTRES[self.clock]
+        centre = centre_of(self.clock, self.metric)
         if self.value != centre(self.samples):
             raise ValueError(f"value {self.value} is not the {centre.__name__} of the samples, {centre(self.samples)}")
         if self.verdict is not None and not self.notes:
@@ -188,7 +199,7 @@ class CellRecord(_Record):
             raise ValueError("nothing was called, or nothing was seen at the probe point")
         if baseline and self.evidence.probe_bytes != self.evidence.original_bytes:
             raise ValueError("without a probe, the bytes at the probe point are not the original ones")
-        expected_hits = 0 if baseline else self.evidence.calls
+        expected_hits = 0 if baseline else self.evidence.calls * self.evidence.hits_per_call
         if self.evidence.hits != expected_hits:
             raise ValueError(f"{self.evidence.hits} hits in {self.evidence.calls} calls, expected {expected_hits}")
         if not (baseline or self.evidence.restored):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource, build_modules, render
+from orchestrator.artifacts.module_source import ModuleSource, render
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError
 
@@ -23,14 +24,15 @@ class ModuleMaker:
 
     def probe(self, template: str, symbol: str, offset: int) -> Module:
         """A probe module of the lab's own."""
-        return self._built(render(template, {"symbol": symbol, "offset": offset}))
+        return self.built(render(template, {"symbol": symbol, "offset": offset}))
 
     def rogue(self, name: str) -> Module:
         """A module of ``tests/qemu/modules``, which no kernel should ever load."""
         files = {f"{name}.c": (_ROGUES / f"{name}.c").read_text(), "Kbuild": f"obj-m := {name}.o\n"}
-        return self._built(ModuleSource(name, files))
+        return self.built(ModuleSource(name, files))
 
-    def _built(self, source: ModuleSource) -> Module:
+    def built(self, source: ModuleSource) -> Module:
+        """A module of any source."""
         (built,) = build_modules(self.workshop, self.kernel, [source])
         if isinstance(built, BuildError):
             raise built

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import pytest
+from gettimeofday import gettimeofday
 
-from orchestrator.benchmarks import gtodbench
-from orchestrator.benchmarks.gtodbench import Measurement, NoSuchEntryError
-from orchestrator.errors import EvidenceError
+from orchestrator.benchmarks.workload import Measurement
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.experiment.bench import Bench
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
@@ -16,9 +16,8 @@ TICKS = 250
 
 
 def measured(bench: Bench, *, entry: str = "auto", calls: int = 1000, repeats: int = 3) -> Measurement:
-    return gtodbench.measure_exact(
-        bench.guest, entry=entry, calls=calls, repeats=repeats, ticks_per_second=TICKS, time_limit=60
-    )
+    workload = gettimeofday(bench.supplies.kernel.spec.arch, entry, calls)
+    return workload.measure_exact(bench.guest, repeats=repeats, ticks_per_second=TICKS, time_limit=60)
 
 
 def test_repeats_within_one_boot_are_identical(bench: Bench) -> None:
@@ -46,7 +45,7 @@ def test_one_more_instruction_is_seen(bench: Bench) -> None:
 
 
 def test_an_entry_that_the_cpu_has_not_is_refused(bench: Bench) -> None:
-    with pytest.raises(NoSuchEntryError, match="this CPU and kernel have no system call entry syscall"):
+    with pytest.raises(UnsupportedError, match="this CPU and kernel have no system call entry syscall"):
         measured(bench, entry="syscall")
 
 
@@ -54,16 +53,18 @@ def test_an_entry_that_the_cpu_has_not_is_refused(bench: Bench) -> None:
 def test_a_64_bit_guest_enters_by_syscall_or_int80(bench: Bench) -> None:
     assert measured(bench).entry == "syscall"
     assert measured(bench, entry="int80").entry == "int80"
-    with pytest.raises(NoSuchEntryError):
+    with pytest.raises(UnsupportedError):
         measured(bench, entry="sysenter")
 
 
 def test_a_batch_too_long_to_be_undisturbed_is_never_counted(bench: Bench) -> None:
     """At 50 ticks a second 10 000 calls would fit between two; at the kernel's 250 a tick falls into each batch."""
     with pytest.raises(EvidenceError) as disturbed:
-        gtodbench.measure_exact(bench.guest, entry="auto", calls=10_000, repeats=1, ticks_per_second=50, time_limit=60)
+        gettimeofday(bench.supplies.kernel.spec.arch, "auto", 10_000).measure_exact(
+            bench.guest, repeats=1, ticks_per_second=50, time_limit=60
+        )
     assert disturbed.value.what == (
-        "gtodbench: no batch without an interrupt in 200 attempts; make the batches (-b) smaller"
+        "callbench: no batch without an interrupt in 200 attempts; make the batches (-b) smaller"
     )
 
 

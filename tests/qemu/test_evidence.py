@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.catalog.probes import probes
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="inst
 PROBED = "__ia32_sys_gettimeofday"
 UNCALLED = "__ia32_sys_sethostname"
 OFFSET = 5
+CALLS = gettimeofday("i386")
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
@@ -77,7 +79,7 @@ def test_a_kprobe_that_is_quietly_optimised_fails_its_cell(bench: Bench, modules
     script = f"until grep -q {module.name} /proc/modules; do sleep 0.01; done; echo 1 > {OPTIMISATION}"
     bench.guest.succeed(["sh", "-c", f"({script}) > /dev/null 2>&1 &"])
     with pytest.raises(EvidenceError, match=r"to (cc|e9) .* \(.*optimis"):
-        measure_cell(aimed_at(bench, cell, Target(PROBED, OFFSET, module)), cell, None)
+        measure_cell(aimed_at(bench, cell, Target(PROBED, OFFSET, CALLS, module)), cell, None)
     assert bench.guest.get(OPTIMISATION) == b"1\n"
 
 
@@ -131,14 +133,14 @@ def test_kprobes_that_are_switched_off_are_found_out(bench: Bench, modules: Modu
 
 def test_a_module_that_never_fires_fails_its_cell(bench: Bench, modules: ModuleMaker) -> None:
     cell = kprobe_cell()
-    target = Target(UNCALLED, OFFSET, modules.probe("kprobe", UNCALLED, OFFSET))
+    target = Target(UNCALLED, OFFSET, CALLS, modules.probe("kprobe", UNCALLED, OFFSET))
     with pytest.raises(EvidenceError, match=r"^1000 calls were made and the probe's handler ran 0 times$"):
         measure_cell(aimed_at(bench, cell, target), cell, None)
 
 
 def test_a_module_that_probes_another_function_fails_its_cell(bench: Bench, modules: ModuleMaker) -> None:
     cell = kprobe_cell()
-    target = Target(PROBED, OFFSET, modules.probe("kprobe", UNCALLED, OFFSET))
+    target = Target(PROBED, OFFSET, CALLS, modules.probe("kprobe", UNCALLED, OFFSET))
     with pytest.raises(EvidenceError, match=f"the kernel lists no probe at {PROBED}\\+0x5$"):
         measure_cell(aimed_at(bench, cell, target), cell, None)
 
@@ -149,7 +151,7 @@ def test_a_wrong_offset_is_no_probe_point(bench: Bench) -> None:
 
 
 def test_a_symbol_that_is_not_there_is_no_probe_point(bench: Bench) -> None:
-    with pytest.raises(EvidenceError, match=r"^the guest's kernel has no function.s. sys_gettimeofday_2005$"):
+    with pytest.raises(EvidenceError, match=r"^the guest's kernel has no function sys_gettimeofday_2005$"):
         find_point(bench.guest, bench.symbols, "sys_gettimeofday_2005", OFFSET)
 
 
@@ -233,7 +235,7 @@ def test_a_djprobe_refuses_a_function_that_is_probed_further_down(
 
 def test_another_clocksource_fails_the_cell(bench: Bench, modules: ModuleMaker) -> None:
     cell = kprobe_cell()
-    target = Target(PROBED, OFFSET, modules.probe("kprobe", PROBED, OFFSET))
+    target = Target(PROBED, OFFSET, CALLS, modules.probe("kprobe", PROBED, OFFSET))
     bench.guest.put(b"acpi_pm", CLOCKSOURCE)
     try:
         with pytest.raises(EvidenceError, match=r"^the guest's clocksource changed from tsc to acpi_pm$"):

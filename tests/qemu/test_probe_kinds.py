@@ -12,13 +12,13 @@ import pytest
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.calls import COUNTED_CALLS
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.bench import Bench
 from orchestrator.experiment.measurement import measure_cell
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.experiment.proof import COUNTED_CALLS
 from orchestrator.experiment.schema import Benchmark, Experiment, Machine
 from orchestrator.experiment.supplies import Target, gather
 from orchestrator.guest.guest import Guest
@@ -93,7 +93,7 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
     assert evidence is not None
     assert evidence.mechanism == kind.mechanism
     assert evidence.hits == evidence.calls == COUNTED_CALLS
-    assert evidence.int3 == COUNTED_CALLS * kind.int3_per_hit, probe
+    assert evidence.int3 == COUNTED_CALLS * (kind.int3_per_hit or 0), probe
     assert evidence.recorded == (COUNTED_CALLS if handler == "record" else None)
     assert evidence.restored
     assert evidence.probe_bytes != evidence.original_bytes

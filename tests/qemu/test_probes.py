@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.calls import COUNTED_CALLS
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.bench import Bench
 from orchestrator.experiment.measurement import measure_cell
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.experiment.proof import COUNTED_CALLS
 from orchestrator.experiment.schema import Benchmark, Experiment, Machine
 from orchestrator.experiment.supplies import Target, gather
 from orchestrator.probes.attachment import attached
@@ -118,7 +118,7 @@ def _check(probe: str, function: str, record: CellRecord) -> None:
     assert evidence.probe_bytes.startswith(first)
     assert evidence.probe_bytes != evidence.original_bytes
     assert evidence.hits == evidence.calls == COUNTED_CALLS
-    assert evidence.int3 == COUNTED_CALLS * probes()[probe].int3_per_hit
+    assert evidence.int3 == COUNTED_CALLS * (probes()[probe].int3_per_hit or 0)
 
 
 @pytest.mark.parametrize(("kernel", "cpu"), MACHINES)

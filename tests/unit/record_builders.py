@@ -134,7 +134,7 @@ def any_evidence(probe: str, **changes: Any) -> dict[str, Any]:
         "probe_bytes": f"{first_byte}44240453",
         "hits": 1000,
         "calls": 1000,
-        "int3": 1000 * kind.int3_per_hit,
+        "int3": 1000 * (kind.int3_per_hit or 0),
         "detour": "0xcbbc0000-0xcbbc0040" if kind.mechanism in ("jump", "jmp", "detour") else None,
         **changes,
     }

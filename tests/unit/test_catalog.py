@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orchestrator.catalog.benchmarks import benchmarks
+from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
 from orchestrator.catalog.cpus import cpu, cpus, qemu_cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.catalog.spelling import nearest, unknown
+from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import ConfigError
 
 PUBLISHED_AVERAGES = {
@@ -93,11 +94,23 @@ def test_a_kernel_that_needs_pae_says_so() -> None:
     assert kernel.objection(cpu("pentium-m")) == "kernel 'debian-686' needs PAE and CPU 'pentium-m' has none"
 
 
-def test_benchmarks_have_a_symbol_for_every_kernel() -> None:
+def test_benchmarks_have_a_symbol_for_every_way_in() -> None:
     for benchmark in benchmarks().values():
-        assert {kernel.arch for kernel in kernels().values()} == set(benchmark.symbols) == set(benchmark.numbers)
         for arch, symbols in benchmark.symbols.items():
-            assert set(symbols) == set(benchmark.numbers[arch])
+            assert set(symbols) == set(ENTRIES[arch])
+        assert not benchmark.symbols or set(benchmark.symbols) == set(ENTRIES)
+        assert benchmark.call is None or benchmark.call in system_calls()
+
+
+def test_system_calls_have_each_architecture_s_numbers() -> None:
+    call = system_calls()["gettimeofday"]
+    assert (call.number("i386", "auto"), call.number("x86_64", "syscall")) == (78, 96)
+    assert call.number("x86_64", "int80") == 78
+    assert [call.symbol("i386"), call.symbol("x86_64")] == ["__ia32_sys_gettimeofday", "__x64_sys_gettimeofday"]
+    assert system_calls()["socketcall"].number("x86_64", "auto") is None
+    for arch in ("i386", "x86_64"):
+        numbers = [number for call in system_calls().values() if (number := call.number(arch, "auto")) is not None]
+        assert len(set(numbers)) == len(numbers) > 300
 
 
 def test_only_the_baseline_loads_nothing() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.modules import recipes, render
+from orchestrator.artifacts.module_source import render, templates
 from orchestrator.cli.main import app
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
@@ -118,7 +118,7 @@ def test_the_cache_is_shown(tmp_path: Path) -> None:
 # --- modules -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("template", list(recipes()))
+@pytest.mark.parametrize("template", list(templates()))
 def test_a_rendered_module_is_printed_or_written(template: str, tmp_path: Path) -> None:
     source = render(template, {"symbol": "__ia32_sys_gettimeofday", "offset": 5, "number": 78})
     assert orchestrator("kmod", "render", template).stdout == source.files[f"{source.name}_main.c"]
@@ -137,7 +137,7 @@ def test_a_module_is_rendered_for_another_kernel_or_place() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("kmod", "render", "kprob"), "unknown module 'kprob'; allowed: kprobe, kretprobe, "),
+        (("kmod", "render", "kprob"), "unknown module 'kprob'; allowed: djprobe, ftrace, hook, jprobe, kprobe, "),
         (("kmod", "render", "kprobe", "--kernel", "debian-68"), "unknown kernel 'debian-68'"),
         (("kmod", "render", "kprobe", "--symbol", 'x"; panic("'), "no identifier"),
         (("kmod", "render", "kprobe", "--offset", str(1 << 40)), "out of range"),

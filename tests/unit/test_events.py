@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.gtodbench import Called
+from orchestrator.benchmarks.workload import Called
 from orchestrator.catalog.probes import BASELINE, ProbeKind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
@@ -128,7 +128,7 @@ def test_every_kind_of_probe_has_its_event() -> None:
 
 SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
 POINT = ProbePoint("__ia32_sys_gettimeofday", 0, 0xC108C7A0, bytes(16))
-CALLED = Called("sysenter", calls=3, pid=28, time_value=0x8050228, time_zone=0, number=78)
+CALLED = Called("sysenter", 3, frozenset({28}), number=78, arguments=(0x8050228, 0, 0, 0, 0, 0), result=0)
 CALLER = 0xC100240C
 FIRST: dict[EventKind, Args] = {
     EventKind.KPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
@@ -176,16 +176,8 @@ def test_one_event_for_every_call_is_right(event: EventKind) -> None:
 
 
 @pytest.mark.parametrize("event", EventKind)
-@pytest.mark.parametrize("calls", [2, 4])
-def test_another_number_of_calls_is_noticed(event: EventKind, calls: int) -> None:
-    with pytest.raises(EvidenceError, match=f"^{calls} calls were made and 3 events recorded$"):
-        checked(recorded(event), event, dataclasses.replace(CALLED, calls=calls))
-
-
-@pytest.mark.parametrize("event", EventKind)
-def test_nothing_recorded_is_noticed(event: EventKind) -> None:
-    with pytest.raises(EvidenceError, match=r"^3 calls were made and 0 events recorded$"):
-        checked(Events((Ring((), 0, 4),)), event)
+def test_nothing_recorded_is_told(event: EventKind) -> None:
+    assert checked(Events((Ring((), 0, 4),)), event) == 0
 
 
 @pytest.mark.parametrize("event", EventKind)
@@ -213,11 +205,10 @@ def test_events_of_another_kind_are_noticed(event: EventKind) -> None:
         checked(events, event)
 
 
-@pytest.mark.parametrize("event", [event for event in EventKind if event is not EventKind.SYSCALL])
-def test_another_process_is_noticed(event: EventKind) -> None:
-    events = changed(recorded(event), 1, 0, lambda found: dataclasses.replace(found, pid=29))
-    with pytest.raises(EvidenceError, match=r"^process 29 was recorded, and process 28 made the calls"):
-        checked(events, event)
+@pytest.mark.parametrize("event", EventKind)
+def test_another_process_s_events_do_not_count(event: EventKind) -> None:
+    events = changed(recorded(event), 1, 0, lambda found: dataclasses.replace(found, pid=29, args=(5,) * 6))
+    assert checked(events, event) == 2
 
 
 def test_a_hook_at_every_system_call_records_others_as_well() -> None:
@@ -227,8 +218,7 @@ def test_a_hook_at_every_system_call_records_others_as_well() -> None:
     more = Events((Ring((*first.events, *others), 4, 4), events.rings[1]))
     assert checked(more, EventKind.SYSCALL) == 3
     fewer = changed(more, 0, 0, lambda found: dataclasses.replace(found, pid=1))
-    with pytest.raises(EvidenceError, match=r"^3 calls were made and 2 events recorded$"):
-        checked(fewer, EventKind.SYSCALL)
+    assert checked(fewer, EventKind.SYSCALL) == 2
 
 
 @pytest.mark.parametrize(
@@ -243,7 +233,6 @@ def test_a_hook_at_every_system_call_records_others_as_well() -> None:
         *((EventKind.JPROBE, number, f"argument {number} of an event is 0x1, not ") for number in range(1, 6)),
         (EventKind.KRETPROBE, 1, "argument 1 of an event is 0x1, not 0x0"),
         (EventKind.KRETPROBE, 2, "was called from 0x1, which is not in the kernel's text"),
-        (EventKind.SYSCALL, 0, "3 calls were made and 2 events recorded"),
         (EventKind.SYSCALL, 1, "argument 1 of an event is 0x1, not 0x8050228"),
         (EventKind.SYSCALL, 2, "argument 2 of an event is 0x1, not 0x0"),
         (EventKind.FTRACE, 1, "was called from 0x1, which is not in the kernel's text"),
@@ -276,6 +265,22 @@ def test_on_x86_64_what_lies_above_the_return_address_may_change(event: EventKin
             checked(changed(events, 0, 1, with_argument(number, 1)), event)
     with pytest.raises(EvidenceError, match="was called from 0x1,"):
         checked(changed(events, 0, 1, with_argument(5, 1)), event)
+
+
+def test_inside_a_function_less_is_known() -> None:
+    """The stack's top is no return address there, and nobody says that every call comes by the same way."""
+    inside = dataclasses.replace(POINT, is_entry=False, is_called_directly=False)
+    events = changed(recorded(EventKind.KPROBE), 0, 1, with_argument(3, 7))
+    assert check_events(events, probe(EventKind.KPROBE), CALLED, inside, SYMBOLS) == 3
+    wrong = changed(events, 0, 1, with_argument(0, 1))
+    with pytest.raises(EvidenceError, match=r"^argument 0 of an event is 0x1"):
+        check_events(wrong, probe(EventKind.KPROBE), CALLED, inside, SYMBOLS)
+
+
+def test_what_a_user_s_own_module_records_is_its_own_affair() -> None:
+    own = probe(EventKind.KPROBE).model_copy(update={"file": Path("/own.c.j2")})
+    events = changed(recorded(EventKind.JPROBE), 1, 0, lambda found: dataclasses.replace(found, pid=29, args=(5,) * 6))
+    assert check_events(events, own, CALLED, POINT, SYMBOLS) == 2
 
 
 def test_rings_of_two_architectures_are_refused() -> None:

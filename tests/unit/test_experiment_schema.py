@@ -68,7 +68,17 @@ def test_defaults_are_written_out(load: Loader) -> None:
         "probes": ["kprobe"],
         "kernel_for": {},
         "handlers": ["noop"],
-        "benchmark": {"name": "gtodbench", "calls": 5000, "repeats": 4, "entry": "auto"},
+        "points": None,
+        "benchmark": {
+            "name": "gtodbench",
+            "calls": 5000,
+            "repeats": 4,
+            "entry": "auto",
+            "call": None,
+            "arguments": [],
+            "file": None,
+            "hits": 1,
+        },
         "time_limit": 120,
     }
 
@@ -128,7 +138,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("benchmark.name=markers", "benchmark.name: found 'markers'; allowed: gtodbench"),
         (
             "benchmark.cals=1",
-            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry; did you mean 'calls'?",
+            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits; did",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),
@@ -151,6 +161,7 @@ def test_an_error_in_the_file_names_its_line(load: Loader) -> None:
         load(MINIMAL.replace("- kprobe", "- kprob"))
     assert str(caught.value) == (
         f"x.yaml:5: probes.0: found 'kprob'; allowed: {', '.join(probes())}; did you mean 'kprobe'?"
+        "; or a path: ./mine.c.j2, a module of your own"
     )
 
 

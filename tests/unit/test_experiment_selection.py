@@ -63,7 +63,7 @@ def test_boots_without_a_selected_cell_are_dropped() -> None:
 
 def test_an_unknown_key_names_the_nearest() -> None:
     assert refusal("prob=djprobe") == (
-        "--only prob=djprobe: unknown key 'prob'; allowed: table, cpu, kernel, probe, handler, benchmark, id; "
+        "--only prob=djprobe: unknown key 'prob'; allowed: table, cpu, kernel, point, probe, handler, benchmark, id; "
         "did you mean 'probe'?"
     )
 

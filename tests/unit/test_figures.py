@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.benchmarks.gtodbench import Measurement
+from orchestrator.benchmarks.workload import Measurement
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.figures import exact_baseline, exact_figures, wall_figures
+from orchestrator.experiment.figures import exact_baseline, exact_figures, paired_figures
 
 
 def measured(value: float, samples: int = 1) -> Measurement:
@@ -42,7 +42,7 @@ def test_wall_overhead_is_taken_against_the_neighbours() -> None:
     # The host gets slower by 10 ns a round; the probe costs 300 throughout.
     plain = [measured(1000.0 + 10 * number) for number in range(10)]
     probed = [measured(1305.0 + 10 * number) for number in range(9)]
-    figures = wall_figures(plain, probed)
+    figures = paired_figures(plain, probed, "wall")
     assert figures.overhead == 300.0
     assert figures.interval == (300.0, 300.0)
     assert figures.value == 1345.0
@@ -54,18 +54,18 @@ def test_wall_overhead_is_taken_against_the_neighbours() -> None:
 def test_no_verdict_where_the_drift_is_larger_than_the_effect() -> None:
     plain = [measured(1000.0 + 100 * number) for number in range(10)]
     probed = [measured(1350.0 + 100 * number) for number in range(9)]
-    figures = wall_figures(plain, probed)
+    figures = paired_figures(plain, probed, "wall")
     assert figures.overhead == 300.0
     assert figures.verdict == "none"
     assert figures.notes == (
-        "no verdict: without the probe a call's time drifted by 700 ns meanwhile, and the probe's effect is 300 ns",
+        "no verdict: without the probe a sample drifted by 700 ns meanwhile, and the probe's effect is 300 ns",
     )
 
 
 def test_no_verdict_where_the_interval_has_both_signs() -> None:
     plain = [measured(1000.0)] * 10
     probed = [measured(1000.0 + difference) for difference in (-90, -80, -70, -5, 20, 50, 60, 70, 80)]
-    figures = wall_figures(plain, probed)
+    figures = paired_figures(plain, probed, "wall")
     assert (figures.overhead, figures.interval, figures.verdict) == (20.0, (-80.0, 70.0), "none")
     assert "lies between -80 and 70 ns" in figures.notes[0]
 
@@ -73,10 +73,19 @@ def test_no_verdict_where_the_interval_has_both_signs() -> None:
 def test_one_hiccup_of_the_host_is_no_drift() -> None:
     # It falls on two differences; of the twelve that are the default, the interval leaves out two on either side.
     plain = [measured(1000.0)] * 5 + [measured(90_000.0)] + [measured(1000.0)] * 7
-    figures = wall_figures(plain, [measured(1200.0)] * 12)
+    figures = paired_figures(plain, [measured(1200.0)] * 12, "wall")
     assert (figures.overhead, figures.verdict) == (200.0, None)
 
 
 def test_the_wall_baseline_is_a_median() -> None:
-    figures = wall_figures([measured(value) for value in (5.0, 1.0, 2.0, 900.0, 3.0)], [])
+    figures = paired_figures([measured(value) for value in (5.0, 1.0, 2.0, 900.0, 3.0)], [], "wall")
     assert (figures.value, figures.overhead, figures.verdict) == (3.0, 0.0, None)
+
+
+def test_runs_that_ticks_fell_into_are_compared_in_instructions() -> None:
+    plain = [measured(500.0 + number) for number in range(7)]
+    figures = paired_figures(plain, [measured(560.0 + number) for number in range(6)], "instructions")
+    assert (figures.samples[0], figures.overhead, figures.interval) == (1120.0, 119.0, (119.0, 119.0))
+    hidden = paired_figures(plain, [measured(501.0 + number) for number in range(6)], "instructions")
+    assert hidden.verdict == "none"
+    assert "drifted by 8 instructions meanwhile" in hidden.notes[0]

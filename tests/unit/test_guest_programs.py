@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.benchmarks.gtodbench import parse, parse_called
+from orchestrator.benchmarks.calls import parse, parse_called
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
 
@@ -27,7 +27,7 @@ def compiled(root: Path, arch: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(("arch", "bits"), [("i386", 32), ("x86_64", 64)])
 def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
     first = compiled(tmp_path / "first", arch)
-    assert set(first) == {"init", "agent", "gtodbench"}
+    assert set(first) == {"init", "agent", "callbench", "runbench"}
     assert compiled(tmp_path / "a second place", arch) == first
     for name in first:
         with next((tmp_path / "first" / "programs").glob(f"*/{name}")).open("rb") as file:
@@ -40,7 +40,7 @@ def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return guest_programs(Workshop(Cache(tmp_path_factory.mktemp("cache"))), "x86_64").path / "gtodbench"
+    return guest_programs(Workshop(Cache(tmp_path_factory.mktemp("cache"))), "x86_64").path / "callbench"
 
 
 def gtodbench(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +74,7 @@ def gtodbench(program: Path, *arguments: str) -> subprocess.CompletedProcess[str
 def test_a_wrong_command_line_is_refused(program: Path, arguments: tuple[str, ...], complaint: str) -> None:
     ended = gtodbench(program, *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("gtodbench: ")
+    assert ended.stderr.startswith("callbench: ")
     assert complaint in ended.stderr
 
 
@@ -84,9 +84,9 @@ def test_calls_that_are_not_timed_say_what_they_were(program: Path) -> None:
         output, _ = running.communicate(timeout=30)
     assert running.returncode == 0
     called = parse_called(output, 5000)
-    assert (called.entry, called.calls, called.pid) == ("syscall", 5000, running.pid)
-    assert (called.time_zone, called.number) == (0, 96)
-    assert called.time_value > 0
+    assert (called.entry, called.calls, called.pids) == ("syscall", 5000, frozenset({running.pid}))
+    assert (called.arguments[1:], called.number, called.result) == ((0,) * 5, 96, 0)
+    assert called.arguments[0] > 0
 
 
 @ON_X86_64

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module, ModuleSource, build_modules, recipes, render
+from orchestrator.artifacts.module_source import ModuleSource, render, templates
+from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import BuildError, UsageError
@@ -30,7 +31,7 @@ BY_NUMBER = ("hook", "tracepoint")
 # --- rendering -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("template", list(recipes()))
+@pytest.mark.parametrize("template", list(templates()))
 def test_the_values_are_in_the_source(template: str) -> None:
     source = render(template, {"symbol": "some_function.part.0", "offset": 1234567, "number": 7654321})
     main = source.files[f"{source.name}_main.c"]
@@ -44,7 +45,7 @@ def test_the_values_are_in_the_source(template: str) -> None:
     assert "{%" not in main
 
 
-@pytest.mark.parametrize("template", list(recipes()))
+@pytest.mark.parametrize("template", list(templates()))
 def test_every_object_has_its_source(template: str) -> None:
     source = render(template, VALUES)
     kbuild = re.fullmatch(r"obj-m := (\S+)\.o\n(\S+)-y := (.*)\n", source.files["Kbuild"])
@@ -172,6 +173,7 @@ def test_a_module_is_built_once(workshop: Workshop, said: list[str], tmp_path: P
     assert module.name == "lab_tiny"
     symbols = subprocess.run(["nm", module.file], check=True, capture_output=True, text=True).stdout
     assert {line.split()[-1] for line in symbols.splitlines()} >= {"tiny", "shared"}
+    assert module.sources is not None
     assert {path.name: path.read_text() for path in module.sources.iterdir()} == tiny().files
     assert said == ["building lab_tiny for debian-amd64"]
     (headers.headers_makefile).unlink()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is what gtodbench prints turned into the right samples, and anything else refused?"""
+"""Is what a benchmark prints turned into the right samples, and anything else refused?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.gtodbench import Called, Measurement, parse, parse_called
+from orchestrator.benchmarks.calls import parse, parse_called
+from orchestrator.benchmarks.workload import Called, Measurement
 from orchestrator.errors import EvidenceError
 
 # 5000 calls of 409 instructions in two batches that cost 17 each.
@@ -38,7 +39,7 @@ def test_an_odd_sample_is_not_evened_out() -> None:
     [
         "",
         "\n",
-        "gtodbench: gettimeofday failed\n",
+        "callbench: gettimeofday failed\n",
         GOOD.replace("entry sysenter\n", ""),
         GOOD.replace("empty tsc=17 ns=1093\n", ""),
         GOOD.replace("sysenter", "vdso"),
@@ -111,11 +112,13 @@ def test_a_damaged_output_is_read_or_refused(damage: list[tuple[int, str]]) -> N
     assert measured.entry in ("int80", "sysenter", "syscall")
 
 
-CALLED = "entry int80\ncalled calls=1000 pid=28 tv=0x8050228 tz=0x0 number=78\n"
+CALLED = "entry int80\ncalled calls=1000 pid=28 result=0x0 number=78 arguments=0x8050228,0x0,0x0,0x0,0x0,0x5\n"
+FUNCTION = "entry function\ncalled calls=7 pid=28 result=0x0\n"
 
 
 def test_calls_that_were_not_timed_are_read() -> None:
-    assert parse_called(CALLED, 1000) == Called("int80", 1000, 28, 0x8050228, 0, 78)
+    assert parse_called(CALLED, 1000) == Called("int80", 1000, frozenset({28}), 78, (0x8050228, 0, 0, 0, 0, 5), 0)
+    assert parse_called(FUNCTION, 7) == Called("function", 7, frozenset({28}))
 
 
 @pytest.mark.parametrize(
@@ -133,6 +136,9 @@ def test_calls_that_were_not_timed_are_read() -> None:
         CALLED.replace("0x8050228", "0x8050228g"),
         CALLED.replace("0x8050228", f"0x{'f' * 17}"),
         CALLED.replace("0x0", "(null)"),
+        CALLED.replace(",0x5", ""),
+        CALLED.replace("0x5", "0x5,0x6"),
+        CALLED.replace(" result=0x0", ""),
         CALLED.replace(" number=78", ""),
         CALLED.replace("78", "78 "),
         CALLED.replace("called calls", "called  calls"),

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What one run of a program costs, from before its fork to after its end.
+//
+//   runbench [-P FILE] RUNS PROGRAM [ARGUMENT...]
+//       With FILE, the program's process writes its number there before it becomes the program, and -1 is written when
+//       it has ended: for counting the hits of a probe.
+//
+// The program's standard output is thrown away. Output, one line each:
+//   run I tsc=T ns=N pid=P
+// Exit status: 0, 2 for bad usage, 1 where the program did not end with status 0.
+#include "runtime.h"
+
+enum { CLOCK_MONOTONIC = 1, CANNOT_EXECUTE = 127, NOBODY = -1 };
+
+static void fail(const char *what, const char *about) __attribute__((noreturn));
+static void fail(const char *what, const char *about)
+{
+	print(2, "runbench: ");
+	print(2, what);
+	print(2, about);
+	print(2, "\n");
+	exit_program(2);
+}
+
+static uint64_t read_tsc(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+static uint64_t read_clock(void)
+{
+	int64_t now[2] = {0, 0};
+
+	sys2(SYS_clock_gettime64, CLOCK_MONOTONIC, now);
+	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
+}
+
+static void tell(const char *file, int pid)
+{
+	int fd;
+
+	if (!file)
+		return;
+	fd = (int)sys3(SYS_open, file, O_WRONLY, 0);
+	if (fd < 0)
+		fail("cannot open ", file);
+	if (pid == NOBODY)
+		print(fd, "-1");
+	else
+		print_number(fd, (uint64_t)pid);
+	sys1(SYS_close, fd);
+}
+
+static void become(const char *file, char **argv, char **environment) __attribute__((noreturn));
+static void become(const char *file, char **argv, char **environment)
+{
+	int nowhere = (int)sys3(SYS_open, "/dev/null", O_WRONLY, 0);
+
+	sys2(SYS_dup2, nowhere, 1);
+	tell(file, (int)sys0(SYS_getpid));
+	sys3(SYS_execve, argv[0], argv, environment);
+	print(2, "runbench: cannot execute ");
+	print(2, argv[0]);
+	print(2, "\n");
+	exit_program(CANNOT_EXECUTE);
+}
+
+static void print_status(int status)
+{
+	print(2, "runbench: the program ");
+	print(2, status & 0x7f ? "was ended by signal " : "ended with status ");
+	print_number(2, (uint64_t)(status & 0x7f ? status & 0x7f : status >> 8 & 0xff));
+	print(2, "\n");
+}
+
+int program(int argc, char **argv, char **environment)
+{
+	const char *file = NULL;
+	long runs;
+
+	argv++;
+	argc--;
+	if (argc >= 2 && text_equal(argv[0], "-P")) {
+		file = argv[1];
+		argv += 2;
+		argc -= 2;
+	}
+	runs = argc >= 2 ? parse_number(argv[0]) : -1;
+	if (runs < 1)
+		fail("expected [-P FILE] RUNS PROGRAM [ARGUMENT...]", "");
+	for (long i = 0; i < runs; i++) {
+		uint64_t clock = read_clock(), tsc = read_tsc();
+		long pid = sys0(SYS_fork);
+		int status = 0;
+
+		if (pid < 0)
+			fail("cannot fork", "");
+		if (!pid)
+			become(file, argv + 1, environment);
+		while (sys4(SYS_wait4, pid, &status, 0, 0) == -E_INTR)
+			;
+		tsc = read_tsc() - tsc;
+		clock = read_clock() - clock;
+		tell(file, NOBODY);
+		if (status) {
+			print_status(status);
+			return 1;
+		}
+		print(1, "run ");
+		print_number(1, (uint64_t)i);
+		print(1, " tsc=");
+		print_number(1, tsc);
+		print(1, " ns=");
+		print_number(1, clock);
+		print(1, " pid=");
+		print_number(1, (uint64_t)pid);
+		print(1, "\n");
+	}
+	return 0;
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Times a function of the user's own; options and output as in bench.c.
+#include "bench.h"
+#include "workload.h"
+
+__attribute__((weak)) void workload_setup(void)
+{
+}
+
+// In workload_loop.S, so that a batch of n calls is exactly n times one round and a constant.
+long call_again_and_again(long calls);
+
+static void check(long result)
+{
+	(void)result;
+}
+
+static int take_option(const char *option, const char *value)
+{
+	(void)option;
+	(void)value;
+	return 0;
+}
+
+static void print_nothing(void)
+{
+}
+
+int program(int argc, char **argv, char **environment)
+{
+	struct bench bench = {
+		.name = "workload",
+		.entry = "function",
+		.loop = call_again_and_again,
+		.check = check,
+		.take_option = take_option,
+		.prepare = workload_setup,
+		.print_called = print_nothing,
+	};
+
+	(void)environment;
+	return run_bench(&bench, argc, argv);
+}

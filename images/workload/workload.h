@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What a C file of your own defines to be measured: workload(), which is called again and again. It has no C library;
+// runtime.h has system calls (sys0 to sys5), memcpy, memset and text output.
+#ifndef WORKLOAD_H
+#define WORKLOAD_H
+
+#include "runtime.h"
+
+// One call: what is timed, and what enters the probe point as often as the experiment says (hits, once by default).
+// It must do the same each time; the exact clock refuses samples that differ.
+void workload(void);
+
+// Called once, before anything is timed or counted. Need not be defined.
+void workload_setup(void);
+
+#endif

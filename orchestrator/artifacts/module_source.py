@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a module is made of: a template rendered for its values, and the shared sources that it includes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
+
+from orchestrator.artifacts.inclusion import included, read_source
+from orchestrator.catalog.spelling import unknown
+from orchestrator.errors import BuildError, UsageError
+from orchestrator.paths import data_dir
+
+TEMPLATE = ".c.j2"
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
+_LARGEST = 1 << 31
+_LONGEST_NAME = 40
+"""Of a user's module: the kernel takes 55 characters."""
+
+Value = str | int
+
+
+@dataclass(frozen=True)
+class ModuleSource:
+    """A module's files, by name, ready to be built. ``name`` is the module's own, as the kernel lists it."""
+
+    name: str
+    files: Mapping[str, str]
+
+
+@lru_cache(maxsize=1)
+def templates() -> Sequence[str]:
+    """The lab's own modules that can be rendered: NAME of ``kmods/NAME.c.j2`` becomes ``lab_NAME.ko``."""
+    return sorted(path.name.removesuffix(TEMPLATE) for path in data_dir("kmods").glob(f"*{TEMPLATE}"))
+
+
+def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
+    """The module of one of the lab's templates. Raises UsageError for an unknown one, or for a bad or missing value.
+
+    Every value reaches C, so it has to be an identifier (a symbol's name) or a whole number.
+    """
+    if template not in templates():
+        raise UsageError(unknown("module", template, templates()))
+    name = f"lab_{template.replace('-', '_')}"
+    folder = data_dir("kmods")
+    return _source(name, _rendered(folder / f"{template}{TEMPLATE}", [folder], values), [folder])
+
+
+def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
+    """The module of a user's own template or C file, which may include the lab's headers as the lab's own do.
+
+    ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. Headers beside the file come before the lab's of the same name.
+    Raises ConfigError for a file that cannot be read, UsageError for a value that it needs and that is not there.
+    """
+    folders = [file.parent, data_dir("kmods")]
+    main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
+    return _source(own_name(file), main, folders, file.name)
+
+
+def own_name(file: Path) -> str:
+    """The name of a user's own module, as the kernel will list it."""
+    stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
+    return "own_" + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
+
+
+def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) -> str:
+    for key, value in values.items():
+        _check(key, value)
+    environment = SandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(folders),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )
+    try:
+        return environment.from_string(read_source(file)).render(values)
+    except jinja2.UndefinedError as error:
+        raise UsageError(f"template {file.name} needs a value that was not given: {error.message}") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise BuildError(error.message or "bad template", where=f"{file}:{error.lineno}") from None
+    except jinja2.TemplateError as error:
+        raise BuildError(error.message or "bad template", where=str(file)) from None
+
+
+def _source(name: str, main: str, folders: Sequence[Path], *others: str) -> ModuleSource:
+    """A module's files: its main one, and all that it includes, itself or by way of others.
+
+    Not ``others``, which are there under another name. A header in none of the folders is the kernel's.
+    """
+    files = {f"{name}_main.c": main}
+    for file in included(main, folders):
+        if file.name not in others:
+            files.setdefault(file.name, read_source(file))
+    objects = " ".join(f"{Path(file).stem}.o" for file in files if file.endswith((".c", ".S")))
+    return ModuleSource(name, {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n"})
+
+
+def _check(key: str, value: Value) -> None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
+    if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+        raise UsageError(f"value {key}={value} is out of range")
+    if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
+        raise UsageError(f"value {key}={value!r} is no identifier", hint="letters, digits, '_' and '.' only")

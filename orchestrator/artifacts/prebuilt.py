@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A module that the user has built: what it says of itself, and whether a kernel would take it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module
+from orchestrator.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
+_LARGEST = 64 << 20
+
+
+def prebuilt(file: Path, kernel: Kernel) -> Module | str:
+    """The module in a .ko file, or the reason why ``kernel`` would not load it. Raises ConfigError for no module."""
+    told = _modinfo(file)
+    name = told.get("name", "")
+    if not _NAME.fullmatch(name):
+        raise ConfigError("is no kernel module: it does not say its name", where=str(file))
+    built_for = told.get("vermagic", "").split(" ")[0]
+    if built_for != kernel.release:
+        return f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}"
+    return Module(name, file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
+
+
+def _modinfo(file: Path) -> dict[str, str]:
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise ConfigError(f"is larger than {_LARGEST >> 20} MiB", where=str(file))
+        with file.open("rb") as stream:
+            section = ELFFile(stream).get_section_by_name(".modinfo")
+            content = section.data() if section is not None else b""
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except (ELFError, UnicodeDecodeError, ValueError, KeyError):
+        raise ConfigError("is no kernel module", where=str(file)) from None
+    pairs = (entry.decode("ascii", errors="replace").partition("=") for entry in content.split(b"\0") if entry)
+    return {key: value for key, _, value in pairs}

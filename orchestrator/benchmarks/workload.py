@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a workload is: something in the guest that enters the kernel again and again, and can be timed and counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.guest.guest import Guest
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Samples per call, the entry they used, and the batches they are made of.
+
+    ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
+    by the guest's clock. ``disturbed`` counts the batches that were thrown away and repeated.
+    """
+
+    samples: tuple[float, ...]
+    nanoseconds: tuple[float, ...]
+    entry: str
+    calls: int
+    batches: int
+    disturbed: int
+
+
+@dataclass(frozen=True)
+class Called:
+    """Calls that were made without timing them: how many, by which processes, and what is known of each.
+
+    Of a system call ``number`` and the six ``arguments`` are known, and what the last one returned.
+    """
+
+    entry: str
+    calls: int
+    pids: frozenset[int]
+    number: int | None = None
+    arguments: tuple[int, ...] = ()
+    result: int | None = None
+
+
+class Workload(Protocol):
+    """Calls to measure in a guest. Every method raises EvidenceError for output that is not what was expected.
+
+    ``exact`` tells whether samples of one boot must be equal on the exact clock, ``counted`` how many calls a counting
+    pass makes, ``hits`` how often each call enters the probe point, ``metric`` what a sample is. ``time_limit`` is in
+    seconds of the host's time.
+    """
+
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def counted(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def metric(self) -> str: ...
+
+    def prepare(self, guest: Guest) -> None:
+        """Bring what is run into the guest."""
+
+    def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure ``repeats`` samples; raises EvidenceError when they differ. Only where ``exact``."""
+
+    def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure one sample, of which nobody expects that it is exact."""
+
+    def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
+        """Make so many calls, untimed. The process that makes them writes its number to the guest's file ``caller``."""

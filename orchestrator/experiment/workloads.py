@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a cell runs: system calls, a function of the user's own, or a whole program of his."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.calls import own_function, system_call
+from orchestrator.benchmarks.whole_program import WholeProgram
+from orchestrator.benchmarks.workload import Workload
+from orchestrator.catalog.benchmarks import benchmarks
+from orchestrator.catalog.own_workload import find_workload
+from orchestrator.errors import BuildError
+from orchestrator.experiment.plan import Cell
+from orchestrator.experiment.realisation import call_number
+
+_WORD_SIZES = {"i386": 4, "x86_64": 8}
+
+
+@dataclass
+class Workloads:
+    """Makes the workloads of cells on one kernel; a C file is compiled once."""
+
+    workshop: Workshop
+    kernel: Kernel
+    _compiled: dict[Path, Path | BuildError] = field(default_factory=dict)
+
+    def of(self, cell: Cell) -> Workload | BuildError:
+        """The cell's workload, or why it did not compile. Raises ConfigError for a file that has gone since."""
+        if cell.file is None:
+            number = call_number(self.kernel, cell)
+            assert number is not None
+            arguments = cell.arguments or benchmarks()[cell.benchmark].arguments
+            word_size = _WORD_SIZES[self.kernel.spec.arch]
+            return system_call(
+                number, arguments, entry=cell.entry, word_size=word_size, calls=cell.calls, hits=cell.hits
+            )
+        own = find_workload(cell.file)
+        if own.kind == "program":
+            return WholeProgram(own.file, [str(argument) for argument in cell.arguments], cell.hits)
+        program = self._compiled.setdefault(own.file, self._compile(own.file))
+        return program if isinstance(program, BuildError) else own_function(program, calls=cell.calls, hits=cell.hits)
+
+    def _compile(self, file: Path) -> Path | BuildError:
+        if file in self._compiled:
+            return self._compiled[file]
+        try:
+            return workload_program(self.workshop, self.kernel.spec.arch, file)
+        except BuildError as error:
+            return error

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Can any place of the kernel be probed under any workload, by the lab's modules and a user's, with the same proof?"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.compiler import compile_program
+from orchestrator.artifacts.module_source import render_own
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.errors import LabError
+from orchestrator.experiment.bench import Bench
+from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.schema import load_experiment
+from orchestrator.experiment.supplies import gather
+from orchestrator.results.contract import CellRecord
+
+KERNEL = "lab-i386-up"
+WORKLOADS = Path(__file__).with_name("workloads")
+GETPPID = "benchmark: {name: syscall, call: getppid, calls: 500}\n"
+GETTID = "benchmark: {name: syscall, call: gettid, calls: 500}\n"
+READING = "benchmark: {name: workload, file: reading.c, calls: 500}\n"
+
+pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
+
+Outcomes = dict[str, CellRecord | str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the user's files, for his experiment."""
+    return Path(shutil.copytree(WORKLOADS, tmp_path / "user"))
+
+
+@pytest.fixture
+def measured(bench: Bench, workshop: Workshop, folder: Path) -> Callable[[str], Outcomes]:
+    """Measure an experiment in the test's guest: each cell's record, or what is said of its failure, by its id."""
+
+    def measured(text: str) -> Outcomes:
+        spec = bench.supplies.kernel.spec
+        cpu = "xeon-e5410" if spec.needs_long_mode else "pentium4"
+        file = folder / "x.yaml"
+        file.write_text(f"name: own\nkernels: [{spec.name}]\nmachines: [{{cpu: {cpu}}}]\n{text}")
+        (boot,) = plan(load_experiment(file)).boots
+        ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+        outcomes: Outcomes = {}
+        baseline = None
+        for cell in boot.cells:
+            name = cell.id.split("/", 2)[2]
+            try:
+                record = measure_cell(ready, cell, baseline)
+            except LabError as error:
+                outcomes[name] = str(error)
+            else:
+                outcomes[name] = record
+                baseline = record.value if cell.probe == "none" else baseline
+        bench.guest.check_console()
+        return outcomes
+
+    return measured
+
+
+def ok(outcome: CellRecord | str) -> CellRecord:
+    assert isinstance(outcome, CellRecord), outcome
+    assert outcome.status == "ok", outcome.reason
+    assert outcome.evidence is not None
+    return outcome
+
+
+# --- other system calls ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(KERNEL, marks=pytest.mark.guest(kernel=KERNEL, timing="instructions")),
+        pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410")),
+    ],
+)
+def test_another_system_call_is_measured_like_gettimeofday(measured: Callable[[str], Outcomes], kernel: str) -> None:
+    probes = "probes: [kprobe, kprobe-optimized, kretprobe-boosted, jprobe, djprobe, tracepoint]\n"
+    outcomes = measured(probes + "handlers: [noop, record]\n" + GETTID)
+    assert len(outcomes) == 14
+    for name, outcome in outcomes.items():
+        record = ok(outcome)
+        assert len(set(record.samples)) == 1
+        assert record.parameters["call"] == "gettid"
+        assert record.evidence is not None
+        if not name.startswith("none"):
+            assert (record.evidence.hits, record.evidence.calls) == (1000, 1000)
+            # Of the tracepoint's events those of other system calls are others'.
+            assert (record.evidence.others == 0) == (name != "tracepoint/record")
+            assert record.evidence.recorded == (1000 if name.endswith("record") else None)
+        if not name.startswith(("none", "tracepoint")):
+            assert record.evidence.symbol.startswith(("__ia32_sys_gettid", "__x64_sys_gettid"))
+
+
+def test_arguments_reach_the_call(measured: Callable[[str], Outcomes]) -> None:
+    """A jprobe records what the caller passed; the host knows it. A read of a closed file fails, and is measured so."""
+    benchmark = "benchmark: {name: syscall, call: read, arguments: [%s, {buffer: 16}, 16], calls: 200}\n"
+    failing = measured("probes: [jprobe]\nhandlers: [record]\n" + benchmark % -1)
+    assert ok(failing["jprobe/record"]).evidence is not None
+    reading = measured("probes: [jprobe]\nhandlers: [record]\n" + benchmark % 0)
+    assert (ok(reading["none/record"]).value or 0) > (ok(failing["none/record"]).value or 0)
+
+
+def test_a_call_that_does_not_exist_measures_nothing(measured: Callable[[str], Outcomes]) -> None:
+    outcomes = measured("probes: [none]\nbenchmark: {name: syscall, call: vserver}\npoints: [__ia32_sys_getppid]\n")
+    assert "the guest's kernel has no such system call" in str(outcomes["none/noop/__ia32_sys_getppid"])
+
+
+# --- other points ---------------------------------------------------------------------------------
+
+
+def test_several_points_inside_the_kernel(measured: Callable[[str], Outcomes]) -> None:
+    """Other processes come by there too: their hits are told apart."""
+    points = ("vfs_read", "ksys_read", "vfs_read+0x1")
+    outcomes = measured(f"points: [{', '.join(points)}]\nprobes: [kprobe, kprobe-optimized]\n{READING}")
+    for point in points:
+        for probe in ("kprobe", "kprobe-optimized"):
+            evidence = ok(outcomes[f"{probe}/noop/{point}"]).evidence
+            assert evidence is not None
+            assert evidence.symbol == point
+            assert evidence.hits == 1000
+            assert evidence.others
+    plain, inside = (ok(outcomes[f"kprobe/noop/{point}"]).evidence for point in ("vfs_read", "vfs_read+0x1"))
+    assert plain is not None
+    assert inside is not None
+    assert int(inside.address, 16) == int(plain.address, 16) + 1
+
+
+def test_recording_at_a_point_others_come_by(measured: Callable[[str], Outcomes]) -> None:
+    outcomes = measured(f"points: [vfs_read]\nprobes: [kprobe, jprobe, djprobe]\nhandlers: [record]\n{READING}")
+    for probe in ("kprobe", "jprobe", "djprobe"):
+        evidence = ok(outcomes[f"{probe}/record/vfs_read"]).evidence
+        assert evidence is not None
+        assert (evidence.hits, evidence.recorded) == (1000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("point", "probe", "complaint"),
+    [
+        ("vfs_read+0x2", "kprobe", "vfs_read+0x2: not the first byte of an instruction"),
+        ("vfs_read+0x1", "djprobe", "vfs_read+0x1: not a function entry"),
+        ("vfs_read+0x1", "jprobe", "vfs_read+0x1: not a function entry"),
+        ("vfs_read+0xfffff", "kprobe", "vfs_read+0xfffff is behind the end of vfs_read"),
+        ("vfs_raed", "kprobe", "the guest's kernel has no function vfs_raed\nhint: did you mean vfs_read?"),
+        ("__ia32_sys_getppid", "kprobe", "1000 calls were made and the probe's handler ran 0 times"),
+    ],
+)
+def test_a_point_that_is_none_says_why(
+    measured: Callable[[str], Outcomes], point: str, probe: str, complaint: str
+) -> None:
+    outcome = measured(f"points: [{point}]\nprobes: [{probe}]\n{READING}")[f"{probe}/noop/{point}"]
+    assert complaint in str(outcome)
+
+
+def test_a_tracepoint_is_at_no_point(measured: Callable[[str], Outcomes]) -> None:
+    outcome = measured(f"points: [vfs_read]\nprobes: [tracepoint]\n{GETPPID}")["tracepoint/noop/vfs_read"]
+    assert isinstance(outcome, CellRecord)
+    assert (outcome.status, outcome.reason) == ("unsupported", "it is at every system call, and nowhere else")
+
+
+# --- a user's workload ----------------------------------------------------------------------------
+
+
+def test_a_call_that_hits_twice_says_so(measured: Callable[[str], Outcomes]) -> None:
+    text = "points: [__ia32_sys_getppid]\nprobes: [djprobe]\nbenchmark: {name: workload, file: getting.c, hits: %d}\n"
+    once, twice = (measured(text % hits)["djprobe/noop/__ia32_sys_getppid"] for hits in (1, 2))
+    assert "1000 calls were made and the probe's handler ran 2000 times\nhint: if each call enters it 2" in str(once)
+    evidence = ok(twice).evidence
+    assert evidence is not None
+    assert (evidence.hits, evidence.calls, evidence.hits_per_call) == (2000, 1000, 2)
+
+
+def test_a_whole_program_is_run_and_compared(measured: Callable[[str], Outcomes], folder: Path) -> None:
+    compile_program("i386", WORKLOADS / "whole.c", folder / "whole")
+    text = "points: [__ia32_sys_getppid]\nprobes: [kprobe, djprobe]\n"
+    benchmark = "benchmark: {name: workload, file: whole, hits: 1000, repeats: 6}\n"
+    outcomes = measured(text + benchmark)
+    for probe, each in (("kprobe", 529), ("djprobe", 39)):
+        record = ok(outcomes[f"{probe}/noop/__ia32_sys_getppid"])
+        assert record.metric == "cost per run"
+        assert record.evidence is not None
+        assert (record.evidence.hits, record.evidence.calls) == (3000, 3)
+        assert record.overhead is not None
+        assert record.interval is not None
+        # A thousand hits of what one costs; ticks and the memory's state make the rest.
+        assert each * 900 < record.overhead < each * 1100
+        assert record.interval[0] <= record.overhead <= record.interval[1]
+    failing = measured(text + benchmark.replace("hits", "arguments: ['3'], hits"))
+    assert "whole did not run to its end" in str(failing["djprobe/noop/__ia32_sys_getppid"])
+    assert "ended with status 3" in str(failing["djprobe/noop/__ia32_sys_getppid"])
+
+
+# --- a user's module ------------------------------------------------------------------------------
+
+
+def test_a_user_s_modules_stand_beside_the_lab_s(
+    measured: Callable[[str], Outcomes], folder: Path, modules: ModuleMaker
+) -> None:
+    shutil.copy(Path(__file__).parents[2] / "kmods" / "djprobe.c.j2", folder / "mine.c.j2")
+    shutil.copy(modules.built(render_own(folder / "plain.c", {})).file, folder / "prebuilt.ko")
+    probes = "probes: [djprobe, kprobe-optimized, ./mine.c.j2, ./plain.c, ./prebuilt.ko]\n"
+    outcomes = measured(probes + "handlers: [noop]\n" + GETPPID)
+    lab, mine = (ok(outcomes[name]) for name in ("djprobe/noop", "mine.c.j2/noop"))
+    assert lab.value == mine.value
+    for name, mechanism in (("mine.c.j2", "jmp"), ("plain.c", "jump"), ("prebuilt.ko", "jump")):
+        evidence = ok(outcomes[f"{name}/noop"]).evidence
+        assert evidence is not None
+        assert (evidence.mechanism, evidence.hits, evidence.restored) == (mechanism, 1000, True)
+    recording = measured(probes + "handlers: [record]\n" + GETPPID)
+    evidence = ok(recording["mine.c.j2/record"]).evidence
+    assert evidence is not None
+    assert evidence.recorded == 1000
+    assert "has no parameter handler, so it cannot record" in str(recording["plain.c/record"])
+
+
+def test_a_module_that_proves_nothing_has_no_number(measured: Callable[[str], Outcomes]) -> None:
+    outcome = measured("probes: [./silent.c]\n" + GETPPID)["silent.c/noop"]
+    assert "module own_silent has no parameter hits: nothing proves that its probe was hit" in str(outcome)
+
+
+def test_a_module_for_another_kernel_is_unsupported(
+    measured: Callable[[str], Outcomes], folder: Path, modules: ModuleMaker
+) -> None:
+    built = modules.built(render_own(folder / "plain.c", {})).file.read_bytes()
+    release = modules.kernel.release.encode()
+    (folder / "other.ko").write_bytes(built.replace(release, release[:-1] + b"z"))
+    outcome = measured("probes: [./other.ko]\n" + GETPPID)["other.ko/noop"]
+    assert isinstance(outcome, CellRecord)
+    assert outcome.status == "unsupported"
+    assert f"for kernel {release[:-1].decode()}z, and this one is {release.decode()}" in (outcome.reason or "")
+    (folder / "broken.ko").write_bytes(built[:100])
+    with pytest.raises(LabError, match="is no kernel module"):
+        measured("probes: [./broken.ko]\n" + GETPPID)

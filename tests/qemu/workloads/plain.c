@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A user's module without anything of the lab's: a kprobe that counts. */
+#include <linux/kprobes.h>
+#include <linux/module.h>
+
+static unsigned long hits;
+module_param(hits, ulong, 0444);
+
+static int count(struct kprobe *kp, struct pt_regs *regs)
+{
+	hits++;
+	return 0;
+}
+
+static struct kprobe kp = {
+	.symbol_name = "__ia32_sys_getppid",
+	.pre_handler = count,
+};
+
+static int __init plain_init(void)
+{
+	return register_kprobe(&kp);
+}
+
+static void __exit plain_exit(void)
+{
+	unregister_kprobe(&kp);
+}
+
+module_init(plain_init);
+module_exit(plain_exit);
+MODULE_LICENSE("GPL");

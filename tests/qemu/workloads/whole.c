@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// A whole program: asks for its parent's number a thousand times, and ends with as many as it was told.
+#include "runtime.h"
+
+#ifdef __i386__
+enum { SYS_getppid = 64 };
+#else
+enum { SYS_getppid = 110 };
+#endif
+
+int program(int argc, char **argv, char **environment)
+{
+	(void)environment;
+	for (int i = 0; i < 1000; i++)
+		sys0(SYS_getppid);
+	return argc > 1 ? (int)parse_number(argv[1]) : 0;
+}
