@@ -3,16 +3,31 @@
  * djprobe, the direct jump probe of 2005: at a function's entry a jump, instead
  * of a breakpoint, to a detour that calls the handler, runs a copy of the
  * replaced instructions and jumps back.
+ *
+ * Up to DETOUR_COUNT places can be probed at once by one module. Djprobes of
+ * one module at the same place share its jump; those of another module are
+ * refused there, for each module carries its own implementation. A kprobe that
+ * somebody registers at the place of a jump succeeds and is not hit until the
+ * jump is gone: CPUs take the jump, not its breakpoint.
  */
 #ifndef LAB_DJPROBE_H
 #define LAB_DJPROBE_H
 
-#include <linux/kprobes.h>
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct djprobe_jump;
+struct pt_regs;
 
 struct djprobe {
-	/* The probe point, which must be a function's entry in the kernel proper. */
+	/*
+	 * The probe point, by name or, without one, by address: a function's
+	 * entry in the kernel proper or in a module, which then cannot be
+	 * unloaded while it is probed. "module:function" tells modules' apart.
+	 */
 	const char *symbol;
 	unsigned int offset;
+	u8 *address;			/* filled in by register_djprobe() from a symbol */
 	/*
 	 * Called before the function, with preemption off. Of regs only general
 	 * registers, flags and stack pointer are saved; what the handler writes
@@ -21,27 +36,23 @@ struct djprobe {
 	 */
 	void (*handler)(struct djprobe *djp, struct pt_regs *regs);
 
-	/* Filled in by register_djprobe(). */
+	/* register_djprobe()'s own. */
+	struct djprobe_jump *jump;
 	struct list_head list;
-	struct kprobe bypass;			/* .addr is the probe point */
-	size_t replaced;			/* bytes of whole instructions under the jump */
-	u8 original[JMP32_INSN_SIZE];		/* what the jump was written over */
-	void (*emulate_op)(struct kprobe *kp, struct pt_regs *regs);	/* kprobes' own */
-	u8 *detour;
-	size_t detour_size;
-	u8 *copy;				/* the replaced instructions, in the detour */
 };
 
 /*
- * Puts the jump in place. djp must be an object of the module itself, not
- * allocated. Returns a negative errno, with the reason in the kernel log, where
- * the point cannot be probed. May sleep for some tenths of a second.
+ * Puts the jump in place, or joins those that share it: handlers are called in
+ * the order of registration. Returns a negative errno, with the reason in the
+ * kernel log, where the point cannot be probed. May sleep for some tenths of a
+ * second.
  */
 int register_djprobe(struct djprobe *djp);
 
 /*
- * Takes the jump away. On return no task and no CPU is in the detour or in the
- * handler, and the original bytes are back. May sleep for some tenths of a second.
+ * Takes the probe away, and the jump with the last that shares it: then no task
+ * and no CPU is in the detour on return, and the original bytes are back. In
+ * any case none is in djp's handler. May sleep for some tenths of a second.
  */
 void unregister_djprobe(struct djprobe *djp);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What does a CPU run between a djprobe's jump and the jump back? */
-#include <linux/bitmap.h>
 #include <linux/build_bug.h>
 #include <linux/preempt.h>
 #include <linux/string.h>
@@ -10,7 +9,12 @@
 #include "instruction.h"
 #include "ktext.h"
 
-#define PUSH_IMM32	0x68
+/* push of a word at an absolute address: opcode, modrm and, on x86_64, sib */
+#ifdef CONFIG_X86_64
+static const u8 push_memory[] = { 0xff, 0x34, 0x25 };
+#else
+static const u8 push_memory[] = { 0xff, 0x35 };
+#endif
 
 /* Drops the word that a detour pushed; unlike an add, it leaves the flags alone. */
 #ifdef CONFIG_X86_64
@@ -22,7 +26,8 @@ static const u8 drop_word[] = { 0x8d, 0x64, 0x24, 0x04 };	/* lea 4(%esp), %esp *
 extern u8 djprobe_detours[DETOUR_COUNT][DETOUR_SIZE];
 extern const u8 djprobe_stub[];
 
-static DECLARE_BITMAP(detours_in_use, DETOUR_COUNT);
+/* Static, because a detour names its jump by a 32-bit address. */
+static struct djprobe_jump jumps[DETOUR_COUNT];
 
 /*
  * Called by djprobe_stub. The probed function may be preemptible; a handler is
@@ -57,18 +62,14 @@ static void add(struct detour *detour, const void *bytes, size_t size)
 	detour->size += size;
 }
 
-static void add_imm32(struct detour *detour, u8 opcode, s32 immediate)
-{
-	add(detour, &opcode, sizeof(opcode));
-	add(detour, &immediate, sizeof(immediate));
-}
-
 /* A jump or call; all text is within two gigabytes of a module's. */
 static void add_branch(struct detour *detour, u8 opcode, const void *target)
 {
 	const u8 *next = detour->text + detour->size + JMP32_INSN_SIZE;
+	s32 distance = (const u8 *)target - next;
 
-	add_imm32(detour, opcode, (const u8 *)target - next);
+	add(detour, &opcode, sizeof(opcode));
+	add(detour, &distance, sizeof(distance));
 }
 
 static const char *add_copy(struct detour *detour, struct insn *insn, unsigned long addr)
@@ -88,9 +89,9 @@ static const char *add_copy(struct detour *detour, struct insn *insn, unsigned l
 	return NULL;
 }
 
-static const char *add_copies(struct detour *detour, const struct djprobe *djp)
+static const char *add_copies(struct detour *detour, const struct djprobe_jump *jump)
 {
-	unsigned long addr = (unsigned long)djp->bypass.addr, end = addr + djp->replaced;
+	unsigned long addr = (unsigned long)jump->bypass.addr, end = addr + jump->replaced;
 	const char *reason;
 	struct insn insn;
 
@@ -104,35 +105,39 @@ static const char *add_copies(struct detour *detour, const struct djprobe *djp)
 	return NULL;
 }
 
-const char *djprobe_detour_build(struct djprobe *djp)
+struct djprobe_jump *djprobe_detour_jump(void)
 {
-	unsigned long slot = find_first_zero_bit(detours_in_use, DETOUR_COUNT);
-	struct detour detour = {};
-	const char *reason;
+	int i;
 
-	if (slot == DETOUR_COUNT)
-		return "no detour buffer is free";
-	if ((long)(s32)(long)djp != (long)djp)
-		return "the struct djprobe is not an object of a module";
-	detour.text = djprobe_detours[slot];
-
-	add_imm32(&detour, PUSH_IMM32, (long)djp);
-	add_branch(&detour, CALL_INSN_OPCODE, djprobe_stub);
-	add(&detour, drop_word, sizeof(drop_word));
-	djp->copy = detour.text + detour.size;
-	reason = add_copies(&detour, djp);
-	if (reason)
-		return reason;
-	add_branch(&detour, JMP32_INSN_OPCODE, djp->bypass.addr + djp->replaced);
-
-	ktext_copy(detour.text, detour.buffer, detour.size);
-	__set_bit(slot, detours_in_use);
-	djp->detour = detour.text;
-	djp->detour_size = detour.size;
+	for (i = 0; i < DETOUR_COUNT; i++)
+		if (!jumps[i].detour)
+			return &jumps[i];
 	return NULL;
 }
 
-void djprobe_detour_free(struct djprobe *djp)
+const char *djprobe_detour_build(struct djprobe_jump *jump)
 {
-	__clear_bit((djp->detour - djprobe_detours[0]) / DETOUR_SIZE, detours_in_use);
+	struct detour detour = { .text = djprobe_detours[jump - jumps] };
+	s32 called = (long)&jump->called;
+	const char *reason;
+
+	add(&detour, push_memory, sizeof(push_memory));
+	add(&detour, &called, sizeof(called));
+	add_branch(&detour, CALL_INSN_OPCODE, djprobe_stub);
+	add(&detour, drop_word, sizeof(drop_word));
+	jump->copy = detour.text + detour.size;
+	reason = add_copies(&detour, jump);
+	if (reason)
+		return reason;
+	add_branch(&detour, JMP32_INSN_OPCODE, jump->bypass.addr + jump->replaced);
+
+	ktext_copy(detour.text, detour.buffer, detour.size);
+	jump->detour = detour.text;
+	jump->detour_size = detour.size;
+	return NULL;
+}
+
+void djprobe_detour_free(struct djprobe_jump *jump)
+{
+	jump->detour = NULL;
 }

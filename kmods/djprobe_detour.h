@@ -3,16 +3,19 @@
 #ifndef LAB_DJPROBE_DETOUR_H
 #define LAB_DJPROBE_DETOUR_H
 
-#include "djprobe.h"
+#include "djprobe_jump.h"
+
+/* A jump whose detour buffer is free, NULL if there is none. */
+struct djprobe_jump *djprobe_detour_jump(void);
 
 /*
- * Writes a detour for the djp->replaced bytes at the probe point into a buffer
- * of this module's own text and fills in detour, detour_size and copy. Returns
- * NULL, or the reason why there is none. May sleep.
+ * Writes a detour for the replaced bytes at the probe point into the jump's
+ * buffer in this module's own text and fills in detour, detour_size and copy.
+ * Returns NULL, or the reason why there is none. May sleep.
  */
-const char *djprobe_detour_build(struct djprobe *djp);
+const char *djprobe_detour_build(struct djprobe_jump *jump);
 
 /* Gives the buffer back; nobody may be in it, nor on the way to it. */
-void djprobe_detour_free(struct djprobe *djp);
+void djprobe_detour_free(struct djprobe_jump *jump);
 
 #endif

@@ -12,6 +12,7 @@
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
+#include <linux/module.h>
 #include <linux/preempt.h>
 #include <linux/static_call.h>
 #include <linux/string.h>
@@ -25,7 +26,9 @@
 
 static struct {
 	typeof(core_kernel_text) *in_kernel;
+	typeof(__module_text_address) *module_at;
 	typeof(get_kprobe) *get_kprobe;
+	typeof(within_kprobe_blacklist) *blacklisted;
 	typeof(search_exception_tables) *in_exception_table;
 	/* Null where the kernel is built without the feature. */
 	typeof(ftrace_text_reserved) *ftrace_reserved;
@@ -39,7 +42,9 @@ static struct {
 int djprobe_site_init(void)
 {
 	site.in_kernel = KSYM(core_kernel_text);
+	site.module_at = KSYM(__module_text_address);
 	site.get_kprobe = KSYM(get_kprobe);
+	site.blacklisted = KSYM(within_kprobe_blacklist);
 	site.in_exception_table = KSYM(search_exception_tables);
 	site.ftrace_reserved = KSYM(ftrace_text_reserved);
 	site.alternatives_reserved = KSYM(alternatives_text_reserved);
@@ -48,7 +53,9 @@ int djprobe_site_init(void)
 	site.jump_label_lock = KSYM(jump_label_lock);
 	site.jump_label_unlock = (typeof(site.jump_label_unlock))ksym_lookup("jump_label_unlock");
 
-	if (!site.in_kernel || !site.get_kprobe || !site.in_exception_table)
+	if (!site.in_kernel || !site.module_at || !site.in_exception_table)
+		return -EOPNOTSUPP;
+	if (!site.get_kprobe || !site.blacklisted)
 		return -EOPNOTSUPP;
 	if (site.jump_label_reserved && (!site.jump_label_lock || !site.jump_label_unlock))
 		return -EOPNOTSUPP;
@@ -73,27 +80,56 @@ bool djprobe_site_probed(unsigned long start, unsigned long end)
 	return false;
 }
 
-/* Whether the kernel itself patches any byte from first to last. */
-static bool is_reserved(void *first, void *last)
+struct module *djprobe_site_module(const void *addr)
 {
-	bool reserved = false;
+	struct module *module;
 
-	if (site.ftrace_reserved)
-		reserved |= site.ftrace_reserved(first, last);
-	if (site.static_call_reserved)
-		reserved |= site.static_call_reserved(first, last);
+	preempt_disable();
+	module = site.module_at((unsigned long)addr);
+	preempt_enable();
+	return module;
+}
+
+static bool is_text(unsigned long addr)
+{
+	return site.in_kernel(addr) || djprobe_site_module((void *)addr);
+}
+
+/* Text that is freed once the module has begun to live. */
+static bool is_init_text(unsigned long addr)
+{
+	struct module *module = djprobe_site_module((void *)addr);
+
+	return module && within_module_init(addr, module);
+}
+
+/* What the kernel itself patches between first and last; NULL where it is nothing. */
+static const char *reserved(void *first, void *last)
+{
+	bool label = false, alternative = false;
+
+	if (site.ftrace_reserved && site.ftrace_reserved(first, last))
+		return "the function tracer's nop under the jump";
+	if (site.static_call_reserved && site.static_call_reserved(first, last))
+		return "a static call under the jump";
 	if (site.jump_label_reserved) {
 		site.jump_label_lock();
-		reserved |= site.jump_label_reserved(first, last);
+		label = site.jump_label_reserved(first, last);
 		site.jump_label_unlock();
 	}
+	if (label)
+		return "a jump label under the jump";
 	if (site.alternatives_reserved) {
 		ktext_lock();
-		reserved |= site.alternatives_reserved(first, last);
+		alternative = site.alternatives_reserved(first, last);
 		ktext_unlock();
 	}
-	return reserved;
+	return alternative ? "an alternative under the jump" : NULL;
 }
+
+static const char too_short[] = "shorter than five bytes of whole instructions";
+static const char indirect[] = "an indirect jump in the function";
+static const char breakpoint[] = "a breakpoint in the function";
 
 /* Takes whole instructions until a jump fits over them. */
 static const char *measure(const struct function *function, size_t *replaced)
@@ -102,8 +138,14 @@ static const char *measure(const struct function *function, size_t *replaced)
 	struct insn insn;
 
 	while (addr < function->entry + JMP32_INSN_SIZE) {
-		if (addr >= function->end || !instruction_decode(&insn, addr, function->end))
-			return "the function has no whole instructions of five bytes";
+		if (addr >= function->end)
+			return too_short;
+		if (!instruction_decode(&insn, addr, function->end))
+			return "an instruction under the jump cannot be decoded";
+		if (insn.opcode.bytes[0] == INT3_INSN_OPCODE)
+			return breakpoint;
+		if (instruction_is_return(&insn))
+			return too_short;
 		if (!instruction_can_move(&insn))
 			return "an instruction under the jump cannot run out of line";
 		if (site.in_exception_table(addr))
@@ -114,88 +156,109 @@ static const char *measure(const struct function *function, size_t *replaced)
 	return NULL;
 }
 
-/*
- * A retpoline is a direct jump to a thunk that jumps through a register. A
- * return thunk is no such thing: it ends a function.
- */
-static bool is_indirect_jump(const struct insn *insn)
-{
-	char name[KSYM_SYMBOL_LEN];
-	unsigned long target;
+/* What the instructions of a function are searched for a way into. */
+struct search {
+	const struct function *function;
+	size_t replaced;
+	unsigned long cold;	/* the cold part looked through last */
+};
 
-	if (instruction_is_indirect_jump(insn))
-		return true;
-	if (!instruction_is_branch(insn) || insn->opcode.bytes[0] == CALL_INSN_OPCODE)
-		return false;
-	target = instruction_target(insn);
-	if (!site.in_kernel(target))
-		return true;
-	sprint_symbol_no_offset(name, target);
-	return strstarts(name, "__x86_indirect_");
+static const char *scan(struct search *search, unsigned long start, unsigned long end);
+
+/*
+ * Compilers move what runs seldom into a function of its own, which is jumped
+ * to and jumps back.
+ */
+static const char *scan_cold_part(struct search *search, unsigned long target)
+{
+	struct function cold;
+
+	if (!find_function(target, &cold) || cold.start == search->cold)
+		return NULL;
+	search->cold = cold.start;
+	return scan(search, cold.start, cold.end);
 }
 
 /*
- * Looks through the instructions from start to end for a way into the middle
- * of the replaced bytes. A branch to the first of them only meets the jump.
+ * A jump out of the function is mostly its last call. A retpoline is one to a
+ * thunk that jumps through a register; a return thunk is no such thing: it ends
+ * a function.
  */
-static const char *scan(unsigned long start, unsigned long end, unsigned long first, size_t replaced)
+static const char *check_jump_out(struct search *search, unsigned long target)
 {
+	char name[KSYM_SYMBOL_LEN];
+
+	if (!is_text(target))
+		return "a jump out of the kernel's text in the function";
+	sprint_symbol_no_offset(name, target);
+	if (strstarts(name, "__x86_indirect_"))
+		return indirect;
+	return strstr(name, ".cold") ? scan_cold_part(search, target) : NULL;
+}
+
+static const char *check_branch(struct search *search, const struct insn *insn)
+{
+	const struct function *function = search->function;
+	unsigned long target = instruction_target(insn);
+
+	/* A branch to the first byte only meets the jump. */
+	if (target > function->entry && target < function->entry + search->replaced)
+		return "a branch into the bytes under the jump";
+	if (insn->opcode.bytes[0] == CALL_INSN_OPCODE)
+		return NULL;
+	if (target >= function->start && target < function->end)
+		return NULL;
+	return check_jump_out(search, target);
+}
+
+/* Looks through the instructions from start to end. */
+static const char *scan(struct search *search, unsigned long start, unsigned long end)
+{
+	const char *reason;
 	bool padding = false;
 	struct insn insn;
 
 	for (; start < end; start += insn.length) {
+		/* Behind a module's last function the page is filled up. */
+		if (padding && !memchr_inv((void *)start, 0, end - start))
+			return NULL;
 		if (!instruction_decode(&insn, start, end))
 			return "an instruction of the function cannot be decoded";
 		/* Compilers and linkers put int3 where nothing runs; elsewhere it is a debugger's. */
 		if (insn.opcode.bytes[0] == INT3_INSN_OPCODE && !padding)
-			return "a breakpoint in the function";
-		if (is_indirect_jump(&insn))
-			return "an indirect jump in the function";
-		if (instruction_is_branch(&insn)) {
-			unsigned long target = instruction_target(&insn);
-
-			if (target > first && target < first + replaced)
-				return "a branch into the bytes under the jump";
-		}
+			return breakpoint;
+		if (instruction_is_indirect_jump(&insn))
+			return indirect;
+		reason = instruction_is_branch(&insn) ? check_branch(search, &insn) : NULL;
+		if (reason)
+			return reason;
 		padding = instruction_ends_flow(&insn) || (padding && instruction_is_nop(&insn));
 	}
 	return NULL;
 }
 
-/* Compilers move what runs seldom into a function of its own, which jumps back. */
-static const char *scan_cold_part(const struct function *function, size_t replaced)
-{
-	char name[KSYM_SYMBOL_LEN];
-	struct function cold;
-	unsigned long addr;
-
-	sprint_symbol_no_offset(name, function->start);
-	if (strlcat(name, ".cold", sizeof(name)) >= sizeof(name))
-		return NULL;
-	addr = ksym_lookup(name);
-	if (!addr || !find_function(addr, &cold))
-		return NULL;
-	return scan(cold.start, cold.end, function->entry, replaced);
-}
-
 const char *djprobe_site_refusal(unsigned long addr, size_t *replaced)
 {
 	struct function function;
+	struct search search = { .function = &function };
 	const char *reason;
 
-	if (!site.in_kernel(addr))
-		return "not in the text of the kernel proper";
+	if (!is_text(addr))
+		return "not in the text of the kernel or a module";
+	if (is_init_text(addr))
+		return "in text that is freed after the module's initialisation";
 	if (!find_function(addr, &function) || addr != function.entry)
 		return "not a function entry (the instruction after endbr and the ftrace nop)";
+	if (site.blacklisted(addr))
+		return "on the blacklist of kprobes";
 	if (djprobe_site_probed(function.entry, function.end))
 		return "another probe in the function";
 	reason = measure(&function, replaced);
 	if (reason)
 		return reason;
-	if (is_reserved((void *)addr, (void *)(addr + *replaced - 1)))
-		return "the kernel itself patches the bytes under the jump";
-	reason = scan(function.entry, function.end, addr, *replaced);
+	reason = reserved((void *)addr, (void *)(addr + *replaced - 1));
 	if (reason)
 		return reason;
-	return scan_cold_part(&function, *replaced);
+	search.replaced = *replaced;
+	return scan(&search, function.entry, function.end);
 }

@@ -22,6 +22,9 @@ const char *djprobe_site_refusal(unsigned long addr, size_t *replaced);
  */
 struct kprobe *djprobe_site_kprobe(void *addr);
 
+/* The module whose text addr is in; NULL in the kernel proper. */
+struct module *djprobe_site_module(const void *addr);
+
 /* Whether any kprobe, armed or not, is at an address from start to before end. */
 bool djprobe_site_probed(unsigned long start, unsigned long end);
 

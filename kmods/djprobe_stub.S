@@ -3,7 +3,7 @@
  * What all detours share: the buffers they are written to, and the call of the
  * handler with the probed function's registers.
  *
- * A detour pushes its struct djprobe and calls djprobe_stub. These two words
+ * A detour pushes a struct djprobe and calls djprobe_stub. These two words
  * are where ss and sp of a struct pt_regs belong, so pushing the rest below
  * them completes one. cs is constant; ip, orig_ax and the data segments are
  * left undefined: a handler is always entered from the kernel, and no segment

@@ -5,7 +5,7 @@
 
 /* Room for push, call, lea, at most 19 bytes of copied instructions, and jmp. */
 #define DETOUR_SIZE	64
-#define DETOUR_COUNT	8
+#define DETOUR_COUNT	64
 
 /* struct pt_regs */
 #ifdef CONFIG_X86_64

@@ -72,15 +72,24 @@ bool instruction_is_indirect_jump(const struct insn *insn)
 	}
 }
 
-bool instruction_ends_flow(const struct insn *insn)
+bool instruction_is_return(const struct insn *insn)
 {
 	switch (insn->opcode.bytes[0]) {
 	case 0xc2:		/* ret */
 	case 0xc3:
 	case 0xca:		/* ret far */
 	case 0xcb:
-	case 0xcc:		/* int3 */
 	case 0xcf:		/* iret */
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool instruction_ends_flow(const struct insn *insn)
+{
+	switch (insn->opcode.bytes[0]) {
+	case 0xcc:		/* int3 */
 	case 0xe9:		/* jmp */
 	case 0xeb:
 		return true;
@@ -88,7 +97,7 @@ bool instruction_ends_flow(const struct insn *insn)
 		return insn->opcode.bytes[1] == 0x0b || insn->opcode.bytes[1] == 0xb9 ||
 		       insn->opcode.bytes[1] == 0xff;
 	default:
-		return instruction_is_indirect_jump(insn);
+		return instruction_is_return(insn) || instruction_is_indirect_jump(insn);
 	}
 }
 

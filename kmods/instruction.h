@@ -21,6 +21,9 @@ unsigned long instruction_target(const struct insn *insn);
 /* A jump, not a call, through a register or memory. */
 bool instruction_is_indirect_jump(const struct insn *insn);
 
+/* A return of any kind, written out; one through a thunk is a jump. */
+bool instruction_is_return(const struct insn *insn);
+
 /* Nothing runs behind it: a jump, a return, a breakpoint, an undefined instruction. */
 bool instruction_ends_flow(const struct insn *insn);
 

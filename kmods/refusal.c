@@ -13,6 +13,12 @@ int refuse(const char *symbol, unsigned int offset, int err, const char *reason)
 	return err;
 }
 
+int refuse_address(const void *address, int err, const char *reason)
+{
+	pr_err("%pS: %s\n", address, reason);
+	return err;
+}
+
 const char *kprobe_refusal(int err)
 {
 	switch (err) {

@@ -9,6 +9,9 @@
  */
 int refuse(const char *symbol, unsigned int offset, int err, const char *reason);
 
+/* The same for a place that was named by its address, written as %pS does. */
+int refuse_address(const void *address, int err, const char *reason);
+
 /* What an error of register_kprobe() means, in words. */
 const char *kprobe_refusal(int err);
 
