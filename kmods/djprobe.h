@@ -13,11 +13,10 @@
 #ifndef LAB_DJPROBE_H
 #define LAB_DJPROBE_H
 
+#include <linux/kprobes.h>
 #include <linux/list.h>
-#include <linux/types.h>
 
 struct djprobe_jump;
-struct pt_regs;
 
 struct djprobe {
 	/*

@@ -3,8 +3,6 @@
 #ifndef LAB_DJPROBE_JUMP_H
 #define LAB_DJPROBE_JUMP_H
 
-#include <linux/kprobes.h>
-
 #include "djprobe.h"
 
 struct djprobe_jump {

@@ -27,7 +27,7 @@ class ModuleMaker:
         return self.built(render(template, {"symbol": symbol, "offset": offset}))
 
     def rogue(self, name: str) -> Module:
-        """A module of ``tests/qemu/modules``, which no kernel should ever load."""
+        """A module of one file of ``tests/qemu/modules``."""
         files = {f"{name}.c": (_ROGUES / f"{name}.c").read_text(), "Kbuild": f"obj-m := {name}.o\n"}
         return self.built(ModuleSource(name, files))
 

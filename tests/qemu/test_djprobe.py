@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where can a djprobe be, what does it leave as it was, and what is it refused for?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from djprobe_trial import Trial, insert, trial_module
+from module_maker import ModuleMaker
+
+from orchestrator.errors import CommandFailed
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.symbols import LoadedModule
+
+SHAPE = "djprobe_shape_"
+MANY = 64
+"""Detours that one module has."""
+
+_MACHINES = {"lab-i386-up": "pentium4", "debian-686": "pentium4", "debian-amd64": "xeon-e5410"}
+FTRACED = {"debian-686", "debian-amd64"}
+"""Kernels whose C functions begin with the function tracer's nop."""
+
+
+def on(*names: str) -> list[object]:
+    """Parameters of a fixture: each kernel, with the machine that it runs on."""
+    return [
+        pytest.param(name, marks=pytest.mark.guest(kernel=name, cpu=_MACHINES[name], timing="tcg")) for name in names
+    ]
+
+
+@pytest.fixture(params=on(*_MACHINES))
+def kernel(request: pytest.FixtureRequest) -> str:
+    """The name of the guest's kernel."""
+    return str(request.param)
+
+
+@pytest.fixture
+def trial(kernel: str, guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
+    """The trial module, loaded; unloaded at the end, when the kernel must have had nothing to complain of."""
+    mark = guest.console.length()
+    insert(guest, trial_module(modules))
+    yield Trial(guest)
+    guest.succeed(["rmmod", "djprobe_trial"])
+    guest.check_console(mark)
+    check_taint(int(guest.get("/proc/sys/kernel/tainted")))
+
+
+# --- good places ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "argument", "hits"),
+    [("five", 0, 1), ("one_four", 35, 1), ("relative", 0, 1), ("stack", 0, 1), ("flags", 0, 1), ("loop", 5, 5)],
+)
+def test_a_probed_function_does_what_it_did(trial: Trial, shape: str, argument: int, hits: int) -> None:
+    symbol = SHAPE + shape
+    expected = trial.call(symbol, argument)[0]
+    address = trial.put(0, symbol)
+    original = trial.guest.read_memory(address, 1)
+    assert original == b"\xe9"
+    assert trial.call(symbol, argument) == (expected, [0] * hits)
+    trial.take(0)
+    assert trial.guest.read_memory(address, 1) != b"\xe9"
+    assert trial.call(symbol, argument) == (expected, [])
+
+
+def test_the_shapes_tell_right_from_wrong(trial: Trial) -> None:
+    """What they return without a probe: else the test above would show nothing."""
+    found = {shape: trial.call(SHAPE + shape, argument)[0] for shape, argument in (("one_four", 35), ("loop", 5))}
+    assert found == {"one_four": 42, "loop": 0x50000}
+    assert trial.call(SHAPE + "flags")[0] == 1
+    assert trial.call(SHAPE + "relative")[0] == 0x20050713
+
+
+def test_what_a_handler_writes_into_a_register_the_function_sees(trial: Trial) -> None:
+    trial.write("add", "5")
+    trial.put(0, SHAPE + "argument")
+    assert trial.call(SHAPE + "argument", 1)[0] == 0x1006
+
+
+def test_a_place_is_named_by_its_address(trial: Trial) -> None:
+    address = trial.put(0, SHAPE + "five")
+    trial.take(0)
+    assert trial.put(1, "", address=address) == address
+    assert trial.call(SHAPE + "five") == (0x2005, [1])
+
+
+# --- several --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", on("lab-i386-up"), indirect=True)
+def test_one_module_has_many_probes_and_no_more(trial: Trial) -> None:
+    places = [trial.put(number, f"{SHAPE}many_{number}") for number in range(MANY)]
+    assert trial.refusal(f"{SHAPE}many_{MANY}", number=MANY) == f"{SHAPE}many_{MANY}+0x0: no detour buffer is free"
+    for number in range(MANY):
+        assert trial.call(f"{SHAPE}many_{number}") == (number, [number])
+    for number in range(MANY):
+        trial.take(number)
+    for number, place in enumerate(places):
+        assert trial.guest.read_memory(place, 5) == b"\xb8" + number.to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("leaving", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_probes_at_one_address_are_hit_in_the_order_they_came(trial: Trial, leaving: tuple[int, ...]) -> None:
+    place, there = 0, []
+    for number in range(3):
+        place = trial.put(number, SHAPE + "five")
+        there.append(number)
+        assert trial.call(SHAPE + "five") == (0x2005, there)
+    for number in leaving:
+        assert trial.guest.read_memory(place, 1) == b"\xe9"
+        trial.take(number)
+        there.remove(number)
+        assert trial.call(SHAPE + "five") == (0x2005, there)
+    assert trial.guest.read_memory(place, 5) == b"\xb8\x05\x20\x00\x00"
+
+
+def test_another_module_at_the_same_address_is_refused(trial: Trial, modules: ModuleMaker) -> None:
+    insert(trial.guest, trial_module(modules, "djprobe_rival"))
+    rival = Trial(trial.guest, "djprobe_rival")
+    try:
+        trial.put(0, f"djprobe_trial:{SHAPE}five")
+        said = rival.refusal(f"djprobe_trial:{SHAPE}five")
+        assert said == f"djprobe_trial:{SHAPE}five+0x0: another probe in the function"
+        trial.take(0)
+
+        # While it is probed by another, a module stays; and a module that probes itself can go.
+        rival.put(0, f"djprobe_trial:{SHAPE}five")
+        assert trial.call(f"djprobe_trial:{SHAPE}five") == (0x2005, [])
+        assert rival.counts() == [1]
+        with pytest.raises(CommandFailed):
+            trial.guest.succeed(["rmmod", "djprobe_trial"])
+        rival.take(0)
+        trial.put(0, f"djprobe_trial:{SHAPE}five")
+    finally:
+        trial.guest.succeed(["rmmod", "djprobe_rival"])
+
+
+def test_a_kprobe_that_joins_is_hit_when_the_djprobe_has_gone(trial: Trial, modules: ModuleMaker) -> None:
+    place = trial.put(0, SHAPE + "five")
+    insert(trial.guest, modules.rogue("kprobe_trial"), [f"symbol={SHAPE}five"])
+    try:
+        joined = Trial(trial.guest, "kprobe_trial")
+        assert trial.call(SHAPE + "five") == (0x2005, [0])
+        assert joined.counts() == [0]
+        trial.take(0)
+        assert trial.guest.read_memory(place, 5) == b"\xcc\x05\x20\x00\x00"
+        assert trial.call(SHAPE + "five") == (0x2005, [])
+        assert joined.counts() == [1]
+    finally:
+        trial.guest.succeed(["rmmod", "kprobe_trial"])
+    assert trial.guest.read_memory(place, 5) == b"\xb8\x05\x20\x00\x00"
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+NO_ENTRY = "not a function entry (the instruction after endbr and the ftrace nop)"
+TOO_SHORT = "shorter than five bytes of whole instructions"
+
+
+@pytest.mark.parametrize(
+    ("shape", "offset", "reason"),
+    [
+        ("short", 0, TOO_SHORT),
+        ("runs_on", 0, TOO_SHORT),
+        ("branch", 0, "a branch into the bytes under the jump"),
+        ("indirect", 0, "an indirect jump in the function"),
+        ("breakpoint", 0, "a breakpoint in the function"),
+        ("later_breakpoint", 0, "a breakpoint in the function"),
+        ("call", 0, "an instruction under the jump cannot run out of line"),
+        ("blacklisted", 0, "on the blacklist of kprobes"),
+        ("five", 5, NO_ENTRY),
+        ("five", 1, NO_ENTRY),
+        ("nowhere", 0, "no such symbol"),
+    ],
+)
+def test_a_bad_place_is_refused_with_its_reason(trial: Trial, shape: str, offset: int, reason: str) -> None:
+    assert trial.refusal(SHAPE + shape, offset) == f"{SHAPE}{shape}+{offset:#x}: {reason}"
+
+
+def test_a_jump_label_under_the_jump_is_refused(trial: Trial, kernel: str) -> None:
+    offset = 5 if kernel in FTRACED else 0
+    assert trial.refusal(SHAPE + "label", offset) == f"{SHAPE}label+{offset:#x}: a jump label under the jump"
+
+
+@pytest.mark.parametrize("kernel", on("debian-amd64"), indirect=True)
+def test_a_static_call_under_the_jump_is_refused(trial: Trial) -> None:
+    """Only x86_64 has them in the functions themselves."""
+    assert trial.refusal(SHAPE + "static_call", 5) == f"{SHAPE}static_call+0x5: a static call under the jump"
+
+
+@pytest.mark.parametrize("kernel", on("debian-amd64"), indirect=True)
+def test_an_alternative_under_the_jump_is_refused(
+    kernel: str, guest: Guest, modules: ModuleMaker, tmp_path: Path
+) -> None:
+    """Lock prefixes are patched where a kernel for several CPUs began with one, and another may come."""
+    machine = dataclasses.replace(guest.machine, smp_kernel=False, extra_parameters=("possible_cpus=2",))
+    with Guest(machine, tmp_path) as lonely:
+        insert(lonely, trial_module(modules))
+        assert Trial(lonely).refusal(SHAPE + "lock") == f"{SHAPE}lock+0x0: an alternative under the jump"
+
+
+def test_a_probed_function_is_refused(trial: Trial, modules: ModuleMaker) -> None:
+    insert(trial.guest, modules.rogue("kprobe_trial"), [f"symbol={SHAPE}one_four", "offset=1"])
+    try:
+        assert trial.refusal(SHAPE + "one_four") == f"{SHAPE}one_four+0x0: another probe in the function"
+    finally:
+        trial.guest.succeed(["rmmod", "kprobe_trial"])
+
+
+def test_data_is_refused(trial: Trial) -> None:
+    data = LoadedModule.of(trial.guest, "djprobe_trial").end - 16
+    said = trial.refusal("", address=data)
+    assert said.endswith(": not in the text of the kernel or a module")
+    assert "djprobe" in said or f"{data:x}" in said
+
+
+def test_refusals_leave_nothing_behind(trial: Trial) -> None:
+    for shape in ("branch", "call", "short"):
+        assert trial.refusal(SHAPE + shape)
+    trial.put(0, SHAPE + "five")
+    assert trial.call(SHAPE + "five") == (0x2005, [0])
