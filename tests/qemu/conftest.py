@@ -25,6 +25,11 @@ _SETTLING_SECONDS = 20.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--cycles``."""
+    parser.addoption("--cycles", type=int, default=20, help="how often a probe comes and goes in the stress tests")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark of tests that need lab kernels without a guest of the fixture's."""
     config.addinivalue_line("markers", "kernels(*names): lab kernels that must be in the cache already")

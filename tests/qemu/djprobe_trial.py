@@ -52,7 +52,7 @@ class Trial:
         self.write("take", str(number))
 
     def refusal(self, symbol: str, offset: int = 0, address: int = 0, number: int = 0) -> str:
-        """Why djprobe ``number`` is not registered there, in the kernel's log; empty where it was, and was taken away."""
+        """Why djprobe ``number`` is refused there, in the kernel's log; empty where it was (it is taken away)."""
         self.guest.succeed(["dmesg", "-c"])
         try:
             self.put(number, symbol, offset, address)

@@ -4,6 +4,8 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/percpu.h>
+#include <linux/sched.h>
+#include <linux/string.h>
 #include <linux/sysfs.h>
 
 static char symbol[64];
@@ -11,11 +13,15 @@ module_param_string(symbol, symbol, sizeof(symbol), 0444);
 static unsigned int offset;
 module_param(offset, uint, 0444);
 
+/* Everybody's, and those of processes whose name begins with "exact". */
 static DEFINE_PER_CPU(unsigned long, hits);
+static DEFINE_PER_CPU(unsigned long, exact_hits);
 
 static int hit(struct kprobe *kp, struct pt_regs *regs)
 {
 	this_cpu_inc(hits);
+	if (!strncmp(current->comm, "exact", 5))
+		this_cpu_inc(exact_hits);
 	return 0;
 }
 NOKPROBE_SYMBOL(hit);
@@ -31,17 +37,29 @@ static struct kprobe kp = {
 	.post_handler = post,
 };
 
-static int get_hits(char *line, const struct kernel_param *param)
+static int tell(char *line, unsigned long __percpu *counters)
 {
 	int cpu, length = 0;
 
 	for_each_online_cpu(cpu)
-		length += sysfs_emit_at(line, length, "%lu ", per_cpu(hits, cpu));
+		length += sysfs_emit_at(line, length, "%lu ", *per_cpu_ptr(counters, cpu));
 	return length;
 }
 
+static int get_hits(char *line, const struct kernel_param *param)
+{
+	return tell(line, &hits);
+}
+
+static int get_exact(char *line, const struct kernel_param *param)
+{
+	return tell(line, &exact_hits);
+}
+
 static const struct kernel_param_ops hits_ops = { .get = get_hits };
+static const struct kernel_param_ops exact_ops = { .get = get_exact };
 module_param_cb(hits, &hits_ops, NULL, 0444);
+module_param_cb(exact, &exact_ops, NULL, 0444);
 
 static int __init kprobe_trial_init(void)
 {
