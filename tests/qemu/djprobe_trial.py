@@ -9,24 +9,24 @@ from pathlib import Path
 
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.modules import Module, ModuleSource, recipes
+from orchestrator.artifacts.inclusion import included
+from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.modules import Module
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 
 NAME = "djprobe_trial"
 _FOLDER = Path(__file__).with_name("modules")
-_SHAPES = ("djprobe_trial.h", "djprobe_shapes.S", "djprobe_branches.c")
-_FOR_THE_LAB_ONLY = {"report.c", "report.h", "ring.c", "ring.h"}
+_SHAPES = ("djprobe_shapes.S", "djprobe_branches.c")
 
 
 def trial_source(name: str = NAME) -> ModuleSource:
     """The trial module, under a name of its own where two are to be loaded: djprobe's sources and the shapes."""
-    recipe = recipes()["djprobe"]
-    shared = [file for file in (*recipe.sources, *recipe.headers) if file not in _FOR_THE_LAB_ONLY]
-    files = {file: (data_dir("kmods") / file).read_text() for file in shared}
-    files |= {file: (_FOLDER / file).read_text() for file in _SHAPES}
-    files[f"{name}_main.c"] = (_FOLDER / "djprobe_trial.c").read_text()
+    main = (_FOLDER / "djprobe_trial.c").read_text()
+    shared = [file for file in included(main, [_FOLDER, data_dir("kmods")]) if file.name != "djprobe_trial.c"]
+    files = {file.name: file.read_text() for file in [*shared, *(_FOLDER / name for name in _SHAPES)]}
+    files[f"{name}_main.c"] = main
     objects = " ".join(f"{Path(file).stem}.o" for file in files if not file.endswith(".h"))
     # objtool is right to find the shapes strange.
     kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\nOBJECT_FILES_NON_STANDARD_djprobe_shapes.o := y\n"
