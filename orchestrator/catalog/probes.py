@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.catalog.abilities import ability_list, ability_names
 from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.own_probe import find_module, is_path, shown_name
 from orchestrator.catalog.spelling import unknown
@@ -29,7 +30,8 @@ class ProbeKind(Fact):
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
     ``int3_per_hit`` its breakpoint traps, ``site`` what is looked at for evidence,
     ``template`` its module in ``kmods`` (None: nothing of the lab's is loaded), ``optimisation`` the value of
-    ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand.
+    ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand. One that
+    only shows what the kind can do has an ``ability`` (``catalog/abilities.yaml``).
     """
 
     name: str
@@ -42,6 +44,7 @@ class ProbeKind(Fact):
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool
     file: Path | None = None
+    ability: str | None = None
 
 
 @lru_cache(maxsize=1)
@@ -55,6 +58,8 @@ def probe_kind(name: str) -> ProbeKind:
 
     Raises ConfigError for one that is not there.
     """
+    if name in ability_names():
+        return _showing(*ability_names()[name])
     if not is_path(name):
         if name not in probes():
             raise ConfigError(
@@ -74,4 +79,19 @@ def probe_kind(name: str) -> ProbeKind:
         at="after-ftrace-nop",
         optimisation=True,
         file=file,
+    )
+
+
+def _showing(probe: str, ability: str) -> ProbeKind:
+    kind, grant = probes()[probe], ability_list().abilities[ability].probes[probe]
+    return kind.model_copy(
+        update={
+            "name": f"{probe}.{ability}",
+            "title": f"{probe}, {ability_list().abilities[ability].title}",
+            "column": None,
+            "template": f"ability_{probe}",
+            "mechanism": kind.mechanism if grant.int3 is not None else "own",
+            "int3_per_hit": grant.int3,
+            "ability": ability,
+        }
     )

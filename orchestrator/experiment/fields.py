@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from orchestrator.catalog import own_probe
+from orchestrator.catalog.abilities import ability_names
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
@@ -144,7 +145,7 @@ def probe(value: object) -> object:
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name")
     if not own_probe.is_path(value):
-        if value not in probes():
+        if value not in probes() and value not in ability_names():
             sentence = choices_sentence(value, probes())
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
         return value

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from orchestrator.benchmarks.workload import Measurement, Workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
-from orchestrator.errors import BuildError, EvidenceError, GuestHang
+from orchestrator.errors import BuildError, EvidenceError, GuestHang, UnsupportedError
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
 from orchestrator.experiment.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.experiment.outcome import asked, identity, reference, without_number
@@ -22,6 +22,7 @@ from orchestrator.experiment.proof import Proof, count_hits
 from orchestrator.experiment.supplies import Target
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_taint, check_untouched, mechanism_seen, observe
+from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_point
 from orchestrator.results.contract import CellRecord, Evidence
 
@@ -83,7 +84,12 @@ def measure_cell(bench: Bench, cell: Cell, baseline: float | None, events: Path 
     )
     work.workload.prepare(bench.guest)
     exact = cell.clock == "instructions" and work.workload.exact
-    figures, proof = _exact(work, baseline, events) if exact else _paired(work, events)
+    try:
+        figures, proof = _exact(work, baseline, events) if exact else _paired(work, events)
+    except RefusedError as error:
+        if work.kind.ability is None:
+            raise
+        raise UnsupportedError(error.reason) from None  # which is what was to be shown, or is not
     bench.guest.check_console(mark)
     return _record(work, figures, proof)
 
@@ -173,6 +179,7 @@ def _proved(work: _Work, armed: _Armed, events: Path | None) -> Proof:
         recorded=counted.hits if work.cell.handler == "record" else None,
         detour=armed.detour,
         memory=armed.attachment.memory(),
+        places=armed.attachment.places(),
     )
 
 
@@ -233,6 +240,8 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "point": proof.point.name,
         "accelerator": "kvm" if work.bench.supplies.machine.timing == "kvm" else "tcg",
     }
+    if proof.places is not None:
+        told["places_taken"], told["places"] = proof.places
     if proof.memory is not None:
         told["probe_bytes_plain"], told["probe_bytes_extra"] = proof.memory
     return told

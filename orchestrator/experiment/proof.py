@@ -46,6 +46,7 @@ class Proof:
     recorded: int | None = None
     detour: str | None = None
     memory: tuple[int, int] | None = None
+    places: tuple[int, int] | None = None
 
 
 def count_hits(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
+from orchestrator.catalog.abilities import ability_list
 from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
@@ -70,6 +71,10 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
+    if kind.ability is not None:
+        values["ability"] = kind.ability.replace("-", "_")
+        note = ability_list().abilities[kind.ability].probes[kind.name.partition(".")[0]].note
+        notes += [note] if note else []
     if kind.mechanism == "detour":
         values["hold_optimiser"] = 1
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
@@ -109,6 +114,8 @@ def _place_objection(cell: Cell, kind: ProbeKind) -> str | None:
             return "it is at every system call, and nowhere else"
         if cell.call is None:
             return "it is at every system call, and which ones the workload makes is not known"
+    if kind.ability is not None and (cell.point is not None or cell.call is None):
+        return "what its handler must see is known at the function of a system call that is made"
     if cell.point is not None and "+" in cell.point and kind.at == "entry":
         return "the function tracer is at a function's first bytes only: name the function without an offset"
     return None

@@ -109,6 +109,15 @@ class Attachment:
             raise EvidenceError(f"the module reports memory={self.parameter('memory')[:40]!r}")
         return int(found[1]), int(found[2])
 
+    def places(self) -> tuple[int, int] | None:
+        """At how many places of the function a probe is, and of how many; None where there is but one to be."""
+        if self._kind.ability != "anywhere":
+            return None
+        found = re.fullmatch(r"(\d{1,6}) of (\d{1,6})", self.parameter("places"))
+        if found is None:
+            raise EvidenceError(f"the module reports places={self.parameter('places')[:40]!r}")
+        return int(found[1]), int(found[2])
+
     def observe(self) -> Observation:
         """Look at the probe point through both witnesses."""
         return _observe(self._guest, self._kind, self._module, self.point)

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What can a handler check, so that only what it was right about counts as a hit? */
+#include <linux/errno.h>
+#include <linux/kprobes.h>
+
+#include "ability.h"
+#include "ksym.h"
+
+static unsigned long text_start, text_end;
+static bool counting;
+
+int ability_init(void)
+{
+	text_start = ksym_lookup("_stext");
+	text_end = ksym_lookup("_etext");
+	return text_start && text_end ? 0 : -EOPNOTSUPP;
+}
+
+int ability_select_handler(enum handler handler)
+{
+	if (handler == HANDLER_RECORD)
+		return -EOPNOTSUPP;
+	WRITE_ONCE(counting, handler == HANDLER_COUNT);
+	return 0;
+}
+
+void ability_seen(bool right)
+{
+	if (right && READ_ONCE(counting))
+		count_hit();
+}
+NOKPROBE_SYMBOL(ability_seen);
+
+bool ability_is_return_address(unsigned long address)
+{
+	return address >= text_start && address < text_end;
+}
+NOKPROBE_SYMBOL(ability_is_return_address);
