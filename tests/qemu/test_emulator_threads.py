@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Why do a guest's CPUs share one thread of QEMU?
+
+With a thread for each of them (MTTCG) QEMU 7.2 goes on running stale translations of code that another CPU has patched.
+The kernel's own kprobes suffer from it: hits are lost, and a CPU that traps for ever on a breakpoint that has long gone
+hangs the guest. No djprobe is in this test.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from djprobe_trial import Trial, insert
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernels
+from orchestrator.errors import GuestError
+from orchestrator.experiment.machines import machine_for
+from orchestrator.guest.guest import Guest
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
+
+CYCLES = 15
+CALLS = 200
+_PATIENCE = 15.0
+_SCRIPTS = Path(__file__).with_name("guest")
+
+
+def test_kprobes_work_with_one_thread_for_all_cpus_and_not_with_many(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = ready_kernel(workshop, kernels()["lab-i386-smp"])
+    module = ModuleMaker(workshop, kernel).rogue("kprobe_trial")
+    assert trouble(workshop, kernel, module, tmp_path) is None
+
+    monkeypatch.setattr("orchestrator.guest.machine._accelerator", lambda machine: "tcg,thread=multi")
+    found = trouble(workshop, kernel, module, tmp_path)
+    if found is None:
+        pytest.skip(f"this QEMU kept up with patched code for {CYCLES} cycles on {os.cpu_count()} host CPUs")
+    print(found)
+
+
+def trouble(workshop: Workshop, kernel: Kernel, module: Module, directory: Path) -> str | None:
+    """What goes wrong first while a kprobe comes and goes under load on two CPUs; None where nothing does."""
+    machine = machine_for(workshop, kernel, cpu("pentium4"), smp=2, memory_mib=256, timing="tcg")
+    with Guest(machine, directory) as guest:
+        for script in ("exact_calls.sh", "busy_calls.sh"):
+            guest.put(_SCRIPTS / script, f"/tmp/{script}", mode=0o755)
+        guest.succeed(["cp", "/bin/gtodbench", "/tmp/exact"])
+        guest.succeed(["/tmp/busy_calls.sh"])
+        for cycle in range(CYCLES):
+            try:
+                hits = hits_of_one_cycle(guest, module)
+            except GuestError as error:
+                return f"cycle {cycle}: {error.what}"
+            if hits != [CALLS, CALLS]:
+                return f"cycle {cycle}: of {CALLS} calls on each CPU, {hits} were hits"
+    return None
+
+
+def hits_of_one_cycle(guest: Guest, module: Module) -> list[int]:
+    """The kprobe's hits by the processes that make ``CALLS`` calls on each CPU."""
+    insert(guest, module, ["symbol=__ia32_sys_gettimeofday"])
+    guest.succeed(["/tmp/exact_calls.sh", str(CALLS)], time_limit=_PATIENCE)
+    hits = Trial(guest, module.name).counts("exact")
+    guest.succeed(["rmmod", module.name], time_limit=_PATIENCE)
+    guest.check_console()
+    return hits
