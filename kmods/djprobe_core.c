@@ -36,6 +36,7 @@ static void join(struct djprobe_jump *jump, struct djprobe *djp)
 	jump->shared.jump = jump;
 	jump->shared.handler = call_all;
 	list_add_tail_rcu(&djp->list, &jump->probes);
+	/* "shared" is complete before a detour reads where it is. */
 	smp_store_release(&jump->called, &jump->shared);
 }
 

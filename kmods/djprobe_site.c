@@ -10,14 +10,13 @@
 #include <linux/extable.h>
 #include <linux/ftrace.h>
 #include <linux/jump_label.h>
-#include <linux/kallsyms.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/preempt.h>
 #include <linux/static_call.h>
-#include <linux/string.h>
 #include <asm/alternative.h>
 
+#include "djprobe_search.h"
 #include "djprobe_site.h"
 #include "function.h"
 #include "instruction.h"
@@ -90,7 +89,7 @@ struct module *djprobe_site_module(const void *addr)
 	return module;
 }
 
-static bool is_text(unsigned long addr)
+bool djprobe_site_is_text(unsigned long addr)
 {
 	return site.in_kernel(addr) || djprobe_site_module((void *)addr);
 }
@@ -128,8 +127,6 @@ static const char *reserved(void *first, void *last)
 }
 
 static const char too_short[] = "shorter than five bytes of whole instructions";
-static const char indirect[] = "an indirect jump in the function";
-static const char breakpoint[] = "a breakpoint in the function";
 
 /* Takes whole instructions until a jump fits over them. */
 static const char *measure(const struct function *function, size_t *replaced)
@@ -143,7 +140,7 @@ static const char *measure(const struct function *function, size_t *replaced)
 		if (!instruction_decode(&insn, addr, function->end))
 			return "an instruction under the jump cannot be decoded";
 		if (insn.opcode.bytes[0] == INT3_INSN_OPCODE)
-			return breakpoint;
+			return "a breakpoint in the function";
 		if (instruction_is_return(&insn))
 			return too_short;
 		if (!instruction_can_move(&insn))
@@ -156,94 +153,12 @@ static const char *measure(const struct function *function, size_t *replaced)
 	return NULL;
 }
 
-/* What the instructions of a function are searched for a way into. */
-struct search {
-	const struct function *function;
-	size_t replaced;
-	unsigned long cold;	/* the cold part looked through last */
-};
-
-static const char *scan(struct search *search, unsigned long start, unsigned long end);
-
-/*
- * Compilers move what runs seldom into a function of its own, which is jumped
- * to and jumps back.
- */
-static const char *scan_cold_part(struct search *search, unsigned long target)
-{
-	struct function cold;
-
-	if (!find_function(target, &cold) || cold.start == search->cold)
-		return NULL;
-	search->cold = cold.start;
-	return scan(search, cold.start, cold.end);
-}
-
-/*
- * A jump out of the function is mostly its last call. A retpoline is one to a
- * thunk that jumps through a register; a return thunk is no such thing: it ends
- * a function.
- */
-static const char *check_jump_out(struct search *search, unsigned long target)
-{
-	char name[KSYM_SYMBOL_LEN];
-
-	if (!is_text(target))
-		return "a jump out of the kernel's text in the function";
-	sprint_symbol_no_offset(name, target);
-	if (strstarts(name, "__x86_indirect_"))
-		return indirect;
-	return strstr(name, ".cold") ? scan_cold_part(search, target) : NULL;
-}
-
-static const char *check_branch(struct search *search, const struct insn *insn)
-{
-	const struct function *function = search->function;
-	unsigned long target = instruction_target(insn);
-
-	/* A branch to the first byte only meets the jump. */
-	if (target > function->entry && target < function->entry + search->replaced)
-		return "a branch into the bytes under the jump";
-	if (insn->opcode.bytes[0] == CALL_INSN_OPCODE)
-		return NULL;
-	if (target >= function->start && target < function->end)
-		return NULL;
-	return check_jump_out(search, target);
-}
-
-/* Looks through the instructions from start to end. */
-static const char *scan(struct search *search, unsigned long start, unsigned long end)
-{
-	const char *reason;
-	bool padding = false;
-	struct insn insn;
-
-	for (; start < end; start += insn.length) {
-		/* Behind a module's last function the page is filled up. */
-		if (padding && !memchr_inv((void *)start, 0, end - start))
-			return NULL;
-		if (!instruction_decode(&insn, start, end))
-			return "an instruction of the function cannot be decoded";
-		/* Compilers and linkers put int3 where nothing runs; elsewhere it is a debugger's. */
-		if (insn.opcode.bytes[0] == INT3_INSN_OPCODE && !padding)
-			return breakpoint;
-		if (instruction_is_indirect_jump(&insn))
-			return indirect;
-		reason = instruction_is_branch(&insn) ? check_branch(search, &insn) : NULL;
-		if (reason)
-			return reason;
-		padding = instruction_ends_flow(&insn) || (padding && instruction_is_nop(&insn));
-	}
-	return NULL;
-}
-
 const char *djprobe_site_refusal(unsigned long addr, size_t *replaced)
 {
 	struct function function;
-	struct search search = { .function = &function };
 	const char *reason;
 
-	if (!is_text(addr))
+	if (!djprobe_site_is_text(addr))
 		return "not in the text of the kernel or a module";
 	if (is_init_text(addr))
 		return "in text that is freed after the module's initialisation";
@@ -259,6 +174,5 @@ const char *djprobe_site_refusal(unsigned long addr, size_t *replaced)
 	reason = reserved((void *)addr, (void *)(addr + *replaced - 1));
 	if (reason)
 		return reason;
-	search.replaced = *replaced;
-	return scan(&search, function.entry, function.end);
+	return djprobe_search(&function, *replaced);
 }

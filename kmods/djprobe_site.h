@@ -25,6 +25,9 @@ struct kprobe *djprobe_site_kprobe(void *addr);
 /* The module whose text addr is in; NULL in the kernel proper. */
 struct module *djprobe_site_module(const void *addr);
 
+/* Whether addr is in the text of the kernel or of a module. */
+bool djprobe_site_is_text(unsigned long addr);
+
 /* Whether any kprobe, armed or not, is at an address from start to before end. */
 bool djprobe_site_probed(unsigned long start, unsigned long end);
 

@@ -168,6 +168,7 @@ TOO_SHORT = "shorter than five bytes of whole instructions"
         ("short", 0, TOO_SHORT),
         ("runs_on", 0, TOO_SHORT),
         ("branch", 0, "a branch into the bytes under the jump"),
+        ("cold", 0, "a branch into the bytes under the jump"),
         ("indirect", 0, "an indirect jump in the function"),
         ("breakpoint", 0, "a breakpoint in the function"),
         ("later_breakpoint", 0, "a breakpoint in the function"),

@@ -156,6 +156,19 @@ shape branch
 	jne 1b
 	ret
 
+/* The way in is in what a compiler would have moved out of the function. */
+shape cold
+	xorl %eax, %eax
+2:	incl %eax
+	nop
+	nop
+	cmpl $9, %eax
+	jne djprobe_shape_cold.cold
+	ret
+
+shape cold.cold
+	jmp 2b
+
 shape indirect
 	movl $1, %eax
 	jmp *ARGUMENT
