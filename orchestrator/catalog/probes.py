@@ -30,8 +30,8 @@ class ProbeKind(Fact):
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
     ``int3_per_hit`` its breakpoint traps, ``site`` what is looked at for evidence,
     ``template`` its module in ``kmods`` (None: nothing of the lab's is loaded), ``optimisation`` the value of
-    ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand. One that
-    only shows what the kind can do has an ``ability`` (``catalog/abilities.yaml``).
+    ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand.
+    One that only shows what the kind can do has an ``ability`` (``catalog/abilities.yaml``).
     """
 
     name: str

@@ -12,6 +12,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.errors import HostError
+from orchestrator.report.ability_layout import fits_abilities
 from orchestrator.report.bars import Bar, Panes, Series
 from orchestrator.report.figures import figure, published_figure, unit_name
 from orchestrator.report.mail_layout import fits_mail, mail_label
@@ -52,6 +53,8 @@ def charts(run: RunRecord) -> dict[str, Panes]:
     """Return what the charts show, by the name of their files."""
     found: dict[str, Panes] = {}
     for group in grouped(panels(run)):
+        if fits_abilities(group[0]):
+            continue  # yes and no are no bars
         if any(cell.probe != BASELINE for panel in group for cell in panel.cells):
             found[_unused(_name(group), found)] = _mail_panes(group) if fits_mail(group[0]) else _list_panes(group[0])
     return found

@@ -64,7 +64,7 @@ def _grid(grid: Grid) -> str:
         if index:
             rows.append(["", *blank])
         for row in block:
-            bold = "**" if row.style == "bold" else ""
+            bold = "**" if row.style == "bold" and row.label else ""
             rows.append([f"{bold}{escaped(row.label)}{bold}", *(escaped(cell) for cell in row.cells)])
     rows[0] = [escaped(text) for text in rows[0]]
     return "\n".join(map(_table_row, rows))

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.abilities import ability_names
+from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.results.contract import CellRecord, RunRecord
 
@@ -73,6 +74,8 @@ def benchmark_title(cell: CellRecord) -> str:
 
 def probe_title(cell: CellRecord) -> str:
     """Return what the documents call the cell's probe."""
+    if cell.probe in ability_names():
+        return probe_kind(cell.probe).title
     kind = probes().get(cell.probe)
     return kind.title if kind else cell.probe
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from orchestrator.report.ability_layout import ability_sheet, fits_abilities
 from orchestrator.report.list_layout import list_sheet
 from orchestrator.report.mail_layout import fits_mail, mail_sheet
 from orchestrator.report.panels import Panel, panels
@@ -14,7 +15,13 @@ from orchestrator.results.contract import RunRecord
 
 def sheets(run: RunRecord) -> list[Sheet]:
     """Return the run's tables in its order, each in the layout of the document it is compared with."""
-    return [mail_sheet(group) if fits_mail(group[0]) else list_sheet(group[0]) for group in grouped(panels(run))]
+    return [_sheet(group) for group in grouped(panels(run))]
+
+
+def _sheet(group: Sequence[Panel]) -> Sheet:
+    if fits_mail(group[0]):
+        return mail_sheet(group)
+    return ability_sheet(group[0]) if fits_abilities(group[0]) else list_sheet(group[0])
 
 
 def grouped(all_panels: Iterable[Panel]) -> list[list[Panel]]:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, render
+from orchestrator.artifacts.module_source import ModuleSource, Value, render
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError
@@ -24,7 +25,11 @@ class ModuleMaker:
 
     def probe(self, template: str, symbol: str, offset: int) -> Module:
         """A probe module of the lab's own."""
-        return self.built(render(template, {"symbol": symbol, "offset": offset}))
+        return self.rendered(template, {"symbol": symbol, "offset": offset})
+
+    def rendered(self, template: str, values: Mapping[str, Value]) -> Module:
+        """A module of the lab's own, rendered with all these values."""
+        return self.built(render(template, values))
 
     def rogue(self, name: str) -> Module:
         """A module of one file of ``tests/qemu/modules``."""

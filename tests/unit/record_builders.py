@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from orchestrator.catalog.abilities import ability_list, ability_names
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_table
 from orchestrator.results.contract import CellRecord, RunRecord
@@ -85,6 +86,24 @@ def failed(probe: str, reason: str, /, **changes: Any) -> CellRecord:
     """Build a cell of the quickstart that failed."""
     nothing: dict[str, Any] = {"samples": [], "value": None, "overhead": None, "interval": None, "evidence": None}
     return cell(probe, **{**nothing, "status": "failed", "reason": reason, **changes})
+
+
+def abilities(*names: str, refused: bool = True) -> list[CellRecord]:
+    """Build what a guest shows of List 15: all of it, or of these; ``refused`` where the document grants nothing."""
+    found = []
+    for name, (probe, ability) in ability_names().items():
+        if names and name not in names:
+            continue
+        grant = ability_list().abilities[ability].probes[probe]
+        identity = f"pentium4/debian-686/{name}/noop"
+        if grant.shown == "refusal" and refused:
+            reason = "__ia32_sys_gettimeofday+0x6: not a function entry"
+            found.append(failed(probe, reason, status="unsupported", probe=name, id=identity))
+        else:
+            places = {"places_taken": 59, "places": 60} if ability == "anywhere" else {}
+            notes = [grant.note] if grant.note else []
+            found.append(cell(probe, probe=name, id=identity, parameters=places, notes=notes))
+    return found
 
 
 def run(*cells: CellRecord) -> RunRecord:

@@ -18,7 +18,7 @@ from orchestrator.results.contract import CellRecord
 GOLDEN = Path(__file__).with_name("golden")
 
 
-@pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty"])
+@pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty", "abilities"])
 def test_markdown_is_as_in_the_golden_file(name: str) -> None:
     assert render_markdown(RUNS[name]) == (GOLDEN / f"markdown_{name}.md").read_text("utf-8")
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import (
     COUNTS,
+    abilities,
     cell,
     cells,
     evidence,
@@ -70,6 +71,12 @@ RUNS: dict[str, RunRecord] = {
             kernel="lab-i386-smp",
             probe="kretprobe",
         ),
+    ),
+    "abilities": run(*abilities()),
+    "abilities_that_deviate": run(
+        *(one for one in abilities() if one.probe.startswith("djprobe") and one.probe != "djprobe.anywhere"),
+        abilities("djprobe.anywhere", refused=False)[0],
+        failed("kprobe", "1000 calls were made and the probe's handler ran 999 times", probe="kprobe.break"),
     ),
     "wall": run(*wall_list()),
     "wall_by_kvm": run(*wall_list("kvm")),

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Can each probe do what List 15 of the djprobe document grants it, and nothing that it does not?"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.abilities import ability_list, ability_names
+from orchestrator.catalog.probes import probe_kind
+from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.experiment.bench import Bench
+from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.schema import load_experiment
+from orchestrator.experiment.supplies import Target, gather
+from orchestrator.paths import data_dir
+from orchestrator.results.contract import CellRecord
+
+CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
+MACHINES = {"debian-686": "pentium4", "lab-i386-up": "athlon", "debian-amd64": "xeon-e5410"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.guest(kernel=name, cpu=machine, timing="instructions"))
+        for name, machine in MACHINES.items()
+    ]
+)
+def boot(request: pytest.FixtureRequest) -> Boot:
+    """The experiment's boot on one of the kernels."""
+    kernel = str(request.param)
+    machine = f"machines.0.cpu={MACHINES[kernel]}"
+    (planned,) = plan(load_experiment(CONFIG, [f"kernels=[{kernel}]", machine])).boots
+    return planned
+
+
+def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
+    assert {cell.probe for cell in boot.cells} == {"none", *ability_names()}
+
+
+def test_each_probe_can_what_it_is_said_to(boot: Boot, bench: Bench, workshop: Workshop) -> None:
+    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    outcomes: dict[str, CellRecord | str] = {}
+    for cell in boot.cells:
+        try:
+            outcomes[cell.probe] = measure_cell(ready, cell, None)
+        except UnsupportedError as error:
+            outcomes[cell.probe] = str(error)
+    for name, (probe, ability) in ability_names().items():
+        grant, outcome = ability_list().abilities[ability].probes[probe], outcomes[name]
+        if grant.shown == "refusal":
+            assert isinstance(outcome, str), name
+            assert outcome.endswith("not a function entry (the instruction after endbr and the ftrace nop)")
+            continue
+        assert isinstance(outcome, CellRecord), (name, outcome)
+        assert outcome.evidence is not None
+        assert outcome.evidence.hits == outcome.evidence.calls == 1000, name
+        if grant.int3 is not None:
+            assert outcome.evidence.int3 == 1000 * grant.int3, name
+        assert (grant.note or "") in " ".join(outcome.notes)
+    inside = outcomes["kprobe.anywhere"]
+    assert isinstance(inside, CellRecord)
+    taken, places = inside.parameters["places_taken"], inside.parameters["places"]
+    assert isinstance(taken, int)
+    assert isinstance(places, int)
+    assert 20 < taken <= places
+    bench.guest.check_console()
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+@pytest.mark.parametrize("name", ["kprobe.post-exec", "djprobe.probe-and-registers"])
+def test_a_handler_that_sees_something_else_counts_nothing(
+    bench: Bench, workshop: Workshop, modules: ModuleMaker, name: str
+) -> None:
+    """A system call's function is called with the user's registers; an inner one is not, and its handler says so."""
+    (boot,) = plan(load_experiment(CONFIG, ["kernels=[lab-i386-up]", f"probes=[{name}]"])).boots
+    cell, supplies = boot.cells[-1], gather(workshop, boot)
+    target = supplies.targets[cell.id]
+    assert isinstance(target, Target)
+    kind = probe_kind(name)
+    values: dict[str, str | int] = {
+        "symbol": "ktime_get_real_ts64",
+        "offset": 0,
+        "ability": (kind.ability or "").replace("-", "_"),
+    }
+    module = modules.rendered(kind.template or "", values)
+    wrong = dataclasses.replace(target, symbol="ktime_get_real_ts64", offset=0, module=module)
+    ready = dataclasses.replace(bench, supplies=dataclasses.replace(supplies, targets={cell.id: wrong}))
+    if name == "kprobe.post-exec":
+        assert measure_cell(ready, cell, None).status == "ok"  # it is true of any function
+        return
+    with pytest.raises(EvidenceError, match="the probe's handler ran 0 times"):
+        measure_cell(ready, cell, None)
