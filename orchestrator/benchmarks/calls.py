@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.benchmarks.workload import Called, Measurement
+from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 
@@ -40,8 +41,8 @@ _CALLED = re.compile(
     rf"called calls={_NUMBER} pid={_NUMBER} result=({_WORD})(?: number={_NUMBER} arguments=({_WORD}(?:,{_WORD}){{5}}))?"
 )
 
-Argument = int | str | dict[str, int]
-"""A system call's argument: a number, a text to point to, or ``{buffer: BYTES}`` to point to."""
+Argument = int | str | Buffer
+"""A system call's argument: a number, a text to point to, or a buffer to point to."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _options(argument: Argument, word_size: int) -> tuple[str, str]:
         case str():
             return "-t", argument
         case _:
-            return "-z", str(argument["buffer"])
+            return "-z", str(argument.buffer)
 
 
 def parse_called(output: str, calls: int) -> Called:

@@ -21,6 +21,12 @@ ENTRIES: dict[Arch, tuple[Entry, ...]] = {
 """The system call entries that programs of an architecture have."""
 
 
+class Buffer(Fact):
+    """A system call's argument: the address of so many zeroed bytes."""
+
+    buffer: int
+
+
 class BenchmarkSpec(Fact):
     """A benchmark: the ways into the kernel it knows, the call it makes, and the probed symbol for each way.
 
@@ -31,7 +37,7 @@ class BenchmarkSpec(Fact):
     title: str
     entries: list[Entry]
     call: str | None = None
-    arguments: list[int | dict[str, int]] = Field(default_factory=list)
+    arguments: list[int | Buffer] = Field(default_factory=list)
     symbols: dict[Arch, dict[Entry, str]] = Field(default_factory=dict)
 
 

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from orchestrator.catalog import own_probe
 from orchestrator.catalog.abilities import ability_names
+from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
@@ -183,7 +184,7 @@ def argument(value: object) -> object:
     if isinstance(value, dict) and list(value) == ["buffer"]:
         size = value["buffer"]
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
-            return value
+            return Buffer(buffer=size)
     raise mismatch(
         value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
     )

@@ -16,6 +16,7 @@ from orchestrator.artifacts.module_source import render_own
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.benchmarks.calls import parse, parse_called, system_call
 from orchestrator.benchmarks.whole_program import parse_runs
+from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, UsageError
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.schema import AnyExperiment, load_experiment
@@ -53,6 +54,15 @@ def test_each_point_is_a_cell_with_a_baseline_of_its_own(load: Loader) -> None:
     ]
     assert {(cell.call, cell.hits) for cell in planned.cells} == {(None, 2)}
     assert {Path(cell.file or "").name for cell in planned.cells} == {"reading.c"}
+
+
+def test_a_call_with_a_buffer_loads_again_as_it_was(load: Loader, tmp_path: Path) -> None:
+    experiment = load("benchmark: {name: syscall, call: read, arguments: [0, {buffer: 16}, 16]}\n")
+    (boot,) = plan(experiment).boots
+    assert {boot: "supplies"}[boot] == "supplies"
+    assert boot.cells[0].arguments == (0, Buffer(buffer=16), 16)
+    (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
+    assert load_experiment(tmp_path / "again.yaml") == experiment
 
 
 def test_offsets_have_one_spelling(load: Loader) -> None:
@@ -223,7 +233,7 @@ def test_a_c_file_that_does_not_compile_says_where(tmp_path: Path, arch: str) ->
 
 
 def test_arguments_are_words_of_the_architecture() -> None:
-    calls = system_call(3, [-1, "/dev/zero", {"buffer": 8}], entry="auto", word_size=4, calls=1)
+    calls = system_call(3, [-1, "/dev/zero", Buffer(buffer=8)], entry="auto", word_size=4, calls=1)
     assert list(calls.argv)[3:] == ["-N", "3", "-a", "ffffffff", "-t", "/dev/zero", "-z", "8"]
     assert system_call(3, [-1], entry="auto", word_size=8, calls=1).argv[-1] == "f" * 16
 
