@@ -152,7 +152,8 @@ static struct timing clean_batch(const struct bench *bench, long calls, long *di
 			return result;
 		++*disturbed;
 	}
-	fail("no batch without an interrupt in 200 attempts; ", "make the batches (-b) smaller");
+	fail("no batch without an interrupt, a page fault or another task in 200 attempts: ",
+	     "the calls take too long for the time between two ticks, or sleep, or touch new memory");
 }
 
 static void print_field(const char *name, uint64_t value)

@@ -105,4 +105,5 @@ def _compile(arch: str, files: Sequence[Path], folders: Sequence[Path], target: 
     if finished.status != 0:
         words = finished.complaint()
         place = next((found for line in words if (found := _PLACE.match(line))), None)
-        raise BuildError(f"{files[0]} does not compile", where=place[1] if place else "", detail=words)
+        hint = "there is no C library: runtime.h has what there is" if folders else ""
+        raise BuildError(f"{files[0].name} does not compile", where=place[1] if place else "", detail=words, hint=hint)

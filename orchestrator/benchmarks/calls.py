@@ -81,7 +81,10 @@ class Calls:
         # One sample alone would agree with itself.
         measured = self._run(guest, self.calls, min(batch, self.calls), max(2, repeats), time_limit)
         if len(set(measured.samples)) != 1:
-            raise EvidenceError(f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in measured.samples)}")
+            raise EvidenceError(
+                f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in measured.samples)}",
+                hint="" if self.file is None else "workload() has to do the same each time it is called",
+            )
         return dataclasses.replace(
             measured, samples=measured.samples[:repeats], nanoseconds=measured.nanoseconds[:repeats]
         )
@@ -148,8 +151,13 @@ def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
     if result.status != 0:
         said = result.stderr.decode("utf-8", errors="replace").strip()[:300]
         kind = UnsupportedError if "no system call entry" in said else EvidenceError
-        raise kind(said or f"{argv[0]} ended with status {result.status}")
+        raise kind(said or _end(argv[0], result.status))
     return result.text
+
+
+def _end(program: str, status: int) -> str:
+    # As shells tell of signals, and the guest's agent does.
+    return f"{program} was ended by signal {status - 128}" if status > 128 else f"{program} ended with status {status}"
 
 
 def parse(output: str, calls: int, repeats: int) -> Measurement:

@@ -86,17 +86,11 @@ class Choice:
         return machine_for(workshop, kernel, cpu_model(name), smp=self.smp, memory_mib=self.memory, timing=timing)
 
     def load_modules(self, guest: Guest) -> None:
-        """Load the modules that were asked for. Raises CommandFailed with the kernel's words."""
-        from orchestrator.errors import CommandFailed
+        """Load the modules that were asked for. Raises RefusedError with the kernel's words."""
+        from orchestrator.probes.loading import load
 
         for path in self.modules:
-            target = f"/tmp/{path.name}"  # noqa: S108 - in the guest
-            guest.put(path, target)
-            result = guest.run(["insmod", target])
-            if result.status != 0:
-                log = guest.run(["dmesg"]).text.splitlines()[-5:]
-                said = result.stderr.decode("utf-8", errors="replace").strip()
-                raise CommandFailed(f"the guest's kernel did not accept {path.name}: {said}", detail=log)
+            load(guest, path.stem.replace("-", "_"), path)
 
     def _timing(self) -> Timing:
         from orchestrator.errors import UsageError

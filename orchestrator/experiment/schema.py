@@ -13,13 +13,15 @@ import yaml
 from pydantic import BeforeValidator, ValidationError
 
 from orchestrator.experiment import fields
+from orchestrator.experiment.benchmark import Benchmark
 from orchestrator.experiment.defaults import TABLES, at_its_own_place, idle_overrides, with_defaults
 from orchestrator.experiment.fields import QemuCpuNames, Surroundings
-from orchestrator.experiment.matrix import Benchmark, Machine, Matrix, Strict
+from orchestrator.experiment.matrix import Machine, Matrix
 from orchestrator.experiment.overrides import Origins, apply_overrides
 from orchestrator.experiment.own_paths import make_absolute
 from orchestrator.experiment.problems import config_error, problems_of, shown, wrong
 from orchestrator.experiment.source import KeyPath, read_source
+from orchestrator.experiment.strict import Strict
 
 __all__ = ["Benchmark", "Experiment", "Machine", "TabledExperiment", "load_experiment"]
 

@@ -183,7 +183,7 @@ def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
     if not armed_by_host:
         check_untouched(point, observe(guest, point, kind.site), "before loading")
     guest.put(b"1" if kind.optimisation else b"0", _OPTIMISATION)
-    load(guest, module)
+    load(guest, module.name, module.file)
     try:
         if armed_by_host:
             point = _place_of(guest, kind, module)

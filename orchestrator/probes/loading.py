@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
-from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 
@@ -18,16 +19,18 @@ class RefusedError(EvidenceError):
         self.reason = reason
 
 
-def load(guest: Guest, module: Module) -> None:
-    """Load a module. Raises RefusedError with its own reason from the kernel's log, or GuestOops."""
-    target = f"/tmp/{module.name}.ko"  # noqa: S108 - in the guest
-    guest.put(module.file, target)
+def load(guest: Guest, name: str, file: Path) -> None:
+    """Load a module from a file of the host's. Raises RefusedError with its own words from the log, or GuestOops."""
+    target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
+    guest.put(file, target)
     mark = guest.console.length()
     result = guest.run(["insmod", target])
     if result.status == 0:
         return
-    log = guest.run(["dmesg"]).text
-    said = [line for line in log.splitlines() if f"{module.name}: " in line][-5:]
-    reason = said[-1].partition(f"{module.name}: ")[2] if said else result.stderr.decode(errors="replace").strip()
+    log = guest.run(["dmesg"]).text.splitlines()
+    own = re.compile(rf"^(?:\[[ .0-9]+\] )?{re.escape(name)}: (.*)")
+    said = [line for line in log if own.match(line)][-5:]
+    words = own.match(said[-1]) if said else None
+    reason = words[1] if words else result.stderr.decode(errors="replace").strip()
     guest.check_console(mark)
-    raise RefusedError(module.name, reason, said)
+    raise RefusedError(name, reason, said or log[-5:])

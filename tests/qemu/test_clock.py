@@ -64,7 +64,8 @@ def test_a_batch_too_long_to_be_undisturbed_is_never_counted(bench: Bench) -> No
             bench.guest, repeats=1, ticks_per_second=50, time_limit=60
         )
     assert disturbed.value.what == (
-        "callbench: no batch without an interrupt in 200 attempts; make the batches (-b) smaller"
+        "callbench: no batch without an interrupt, a page fault or another task in 200 attempts: "
+        "the calls take too long for the time between two ticks, or sleep, or touch new memory"
     )
 
 

@@ -23,7 +23,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import BuildError, UsageError
 
 TINY = Path(__file__).parent / "tiny"
-VALUES: dict[str, str | int] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5, "number": 78}
+VALUES: dict[str, str | int] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5, "number": 78, "ability": "pre_exec"}
 BY_NUMBER = ("hook", "tracepoint")
 """Modules that see every system call, and are told which one is meant."""
 
@@ -33,7 +33,7 @@ BY_NUMBER = ("hook", "tracepoint")
 
 @pytest.mark.parametrize("template", list(templates()))
 def test_the_values_are_in_the_source(template: str) -> None:
-    source = render(template, {"symbol": "some_function.part.0", "offset": 1234567, "number": 7654321})
+    source = render(template, {**VALUES, "symbol": "some_function.part.0", "offset": 1234567, "number": 7654321})
     main = source.files[f"{source.name}_main.c"]
     assert source.name == f"lab_{template}"
     if template in BY_NUMBER:
