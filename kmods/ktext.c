@@ -4,6 +4,7 @@
 #include <linux/ftrace.h>
 #include <linux/memory.h>
 #include <linux/mutex.h>
+#include <linux/string.h>
 
 #include "ksym.h"
 #include "ktext.h"
@@ -52,6 +53,16 @@ void ktext_unlock(void)
 void ktext_replace(void *addr, const u8 text[JMP32_INSN_SIZE], const u8 jump[JMP32_INSN_SIZE])
 {
 	ktext.poke_bp(addr, text, JMP32_INSN_SIZE, jump);
+}
+
+void ktext_exchange(void *addr, const void *text, size_t size, const void *target)
+{
+	/* The jump that the breakpoint is taken for begins where the next instruction does. */
+	s32 distance = (const u8 *)target - ((const u8 *)addr + size);
+	u8 jump[JMP32_INSN_SIZE] = { JMP32_INSN_OPCODE };
+
+	memcpy(jump + 1, &distance, sizeof(distance));
+	ktext.poke_bp(addr, text, size, jump);
 }
 
 void ktext_copy(void *addr, const void *text, size_t size)

@@ -20,6 +20,13 @@ void ktext_unlock(void);
  */
 void ktext_replace(void *addr, const u8 text[JMP32_INSN_SIZE], const u8 jump[JMP32_INSN_SIZE]);
 
+/*
+ * Replaces an instruction of any size by another of that size, safely for CPUs
+ * that come to it meanwhile: they go on at target, as if they had run it and
+ * what follows up to there. Needs the lock.
+ */
+void ktext_exchange(void *addr, const void *text, size_t size, const void *target);
+
 /* Writes text of a module that no CPU is running. Takes the lock. */
 void ktext_copy(void *addr, const void *text, size_t size);
 

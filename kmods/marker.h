@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Kernel markers after the proposal of 2006: a place in a module's code that is
+ * told something by name, and that a probe may be connected to while it runs.
+ *
+ *	MARKERS(my_markers);			once in a file, before the first marker
+ *	MARK(my_event, "%d %p", number, pointer);
+ *
+ * A marker to which nothing is connected costs a load, a test and a branch that
+ * is not taken. The optimized flavour (MARK) loads an immediate value, which is
+ * patched in the instruction itself; the generic one (MARK_GENERIC) loads a byte
+ * from memory. The format is only told and compared: what is passed must fit it.
+ */
+#ifndef LAB_MARKER_H
+#define LAB_MARKER_H
+
+#include <linux/compiler.h>
+#include <linux/preempt.h>
+#include <linux/stringify.h>
+#include <linux/types.h>
+#include <asm/asm.h>
+
+/* A probe has the marker's format and arguments; it runs with preemption off. */
+typedef void marker_probe(const char *format, ...);
+
+struct marker {
+	const char *name;
+	const char *format;
+	/* What the marker calls; marker_no_probe() while nothing is connected. */
+	marker_probe *call;
+	u8 armed;		/* loaded by the generic flavour */
+};
+
+/* Where a marker is in the code: the generic flavour has no immediate value. */
+struct marker_site {
+	struct marker *marker;
+	u8 *load;		/* mov $0, %al, whose second byte is the immediate value */
+	u8 *passed;		/* where the code goes on without a probe */
+	u8 *taken;		/* where it goes with one */
+};
+
+struct marker_table {
+	struct marker_site *begin, *end;
+};
+
+void marker_no_probe(const char *format, ...);
+
+/*
+ * Connects a probe to all sites of the marker "name" in the table. The format
+ * must be the marker's; NULL leaves it to the probe to check what it is told.
+ * -ENOENT: no such marker; -EINVAL: another format; -EBUSY: something is
+ * connected. The reason is in the kernel log. May sleep.
+ */
+int marker_connect(const struct marker_table *table, const char *name, const char *format,
+		   marker_probe *probe);
+
+/* On return no CPU runs the probe. -ENOENT where nothing is connected. May sleep. */
+int marker_disconnect(const struct marker_table *table, const char *name);
+
+/* Writes a line for each site: "name flavour connected load-address flag-address format". */
+int marker_list(const struct marker_table *table, char *page);
+
+/* The table of a file's markers, in the order of the code. */
+#define MARKERS(table)								\
+asm(".pushsection __markers, 0, \"aw\", @progbits\n"				\
+    _ASM_ALIGN "\n"								\
+    __stringify(table) "_begin:\n"						\
+    "	.popsection\n"								\
+    "	.pushsection __markers, 2, \"aw\", @progbits\n"				\
+    __stringify(table) "_end:\n"						\
+    "	.popsection\n");							\
+extern struct marker_site table##_begin[], table##_end[];			\
+static const struct marker_table __maybe_unused table = { table##_begin, table##_end }
+
+/* What the unlikely path does: the call itself, within a guard against its being preempted. */
+#define MARKER_CALL(marker, format, args...)					\
+	do {									\
+		preempt_disable();						\
+		READ_ONCE((marker).call)(format, ##args);			\
+		preempt_enable();						\
+	} while (0)
+
+#define __MARKER(mark_name, mark_format)					\
+	static struct marker mark __used __section("__marker_data") = {		\
+		.name = __stringify(mark_name),					\
+		.format = mark_format,						\
+		.call = marker_no_probe,					\
+	}
+
+#define __MARKER_SITE(load, passed, taken)					\
+	".pushsection __markers, 1, \"aw\", @progbits\n"			\
+	_ASM_ALIGN "\n"								\
+	_ASM_PTR " %c[mark], " load ", " passed ", " taken "\n"			\
+	".popsection\n"
+
+/* The statement is executed while something is connected. */
+#define __MARK_OPTIMIZED(mark_name, mark_format, statement)			\
+	do {									\
+		__label__ taken, done;						\
+		__MARKER(mark_name, mark_format);				\
+		asm goto("771:	movb $0, %%al\n"				\
+			 "	testb %%al, %%al\n"				\
+			 "	jne %l[taken]\n"				\
+			 "772:\n"						\
+			 __MARKER_SITE("771b", "772b", "%l[taken]")		\
+			 : : [mark] "i" (&mark) : "ax", "cc" : taken);		\
+		goto done;							\
+	taken:	__cold;								\
+		statement;							\
+	done:;									\
+	} while (0)
+
+#define __MARK_GENERIC(mark_name, mark_format, statement)			\
+	do {									\
+		__MARKER(mark_name, mark_format);				\
+		asm(__MARKER_SITE("0", "0", "0") : : [mark] "i" (&mark));	\
+		if (unlikely(READ_ONCE(mark.armed)))				\
+			statement;						\
+	} while (0)
+
+#define MARK(name, format, args...)						\
+	__MARK_OPTIMIZED(name, format, MARKER_CALL(mark, format, ##args))
+#define MARK_GENERIC(name, format, args...)					\
+	__MARK_GENERIC(name, format, MARKER_CALL(mark, format, ##args))
+
+#endif
