@@ -21,7 +21,9 @@ from orchestrator.guest.guest import Guest
 INSTRUCTIONS_PER_SECOND = 1_000_000_000
 """Of guest time under ``-icount shift=0``; the guest's TSC counts instructions then."""
 COUNTED_CALLS = 1000
-"""Calls of a counting pass; every one must be a hit."""
+"""Calls of a counting pass, at most; every one must be as many hits as is said."""
+MOST_HITS = 3000
+"""Hits of a counting pass; a ring has room for 4096, and others may come by the same place."""
 
 _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
@@ -59,8 +61,12 @@ class Calls:
     file: Path | None = None
 
     exact = True
-    counted = COUNTED_CALLS
     metric = "cost per call"
+
+    @property
+    def counted(self) -> int:
+        """Calls of a counting pass: as many as leave no more events than a ring has room for."""
+        return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
         """Bring a program of the user's into the guest."""

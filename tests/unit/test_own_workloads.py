@@ -15,7 +15,7 @@ from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.benchmarks.calls import parse, parse_called, system_call
-from orchestrator.benchmarks.whole_program import parse_runs
+from orchestrator.benchmarks.whole_program import WholeProgram, parse_runs
 from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, UsageError
 from orchestrator.experiment.plan import plan
@@ -236,6 +236,12 @@ def test_arguments_are_words_of_the_architecture() -> None:
     calls = system_call(3, [-1, "/dev/zero", Buffer(buffer=8)], entry="auto", word_size=4, calls=1)
     assert list(calls.argv)[3:] == ["-N", "3", "-a", "ffffffff", "-t", "/dev/zero", "-z", "8"]
     assert system_call(3, [-1], entry="auto", word_size=8, calls=1).argv[-1] == "f" * 16
+
+
+def test_a_counting_pass_fits_into_a_ring() -> None:
+    for hits, calls in ((1, 1000), (3, 1000), (30, 100), (4000, 1)):
+        assert system_call(20, [], entry="auto", word_size=4, calls=1, hits=hits).counted == calls
+    assert [WholeProgram(Path("x"), [], hits).counted for hits in (1, 1000, 1001, 9000)] == [3, 3, 2, 1]
 
 
 def test_a_module_of_a_user_s_brings_what_it_includes() -> None:
