@@ -10,6 +10,7 @@ from typing import Literal
 
 from orchestrator.catalog.abilities import ability_list, ability_names
 from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.markers import MarkerRow, marker_row
 from orchestrator.catalog.own_probe import find_module, is_path, shown_name
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import ConfigError
@@ -58,6 +59,9 @@ def probe_kind(name: str) -> ProbeKind:
 
     Raises ConfigError for one that is not there.
     """
+    row = marker_row(name) if name != BASELINE else None
+    if row is not None:
+        return _in_a_loop(name, row)
     if name in ability_names():
         return _showing(*ability_names()[name])
     if not is_path(name):
@@ -79,6 +83,20 @@ def probe_kind(name: str) -> ProbeKind:
         at="after-ftrace-nop",
         optimisation=True,
         file=file,
+    )
+
+
+def _in_a_loop(name: str, row: MarkerRow) -> ProbeKind:
+    return ProbeKind(
+        name=name,
+        title=row.title,
+        column=None,
+        template="markers",
+        site="function",
+        mechanism="own",
+        int3_per_hit=None,
+        at="entry",
+        optimisation=False,
     )
 
 

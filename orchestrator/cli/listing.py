@@ -29,12 +29,15 @@ class Subject(StrEnum):
     BENCHMARKS = "benchmarks"
     CLOCKS = "clocks"
     REFERENCES = "references"
+    ABILITIES = "abilities"
+    MARKERS = "markers"
     RUNS = "runs"
 
 
 _MORE = {
     Subject.CPUS: "... and any model of QEMU's own, by QEMU's name",
     Subject.KERNELS: "... and any build tree of your own, by its path",
+    Subject.PROBES: "... and any module of your own, by its path; see abilities and markers as well",
 }
 
 
@@ -121,6 +124,25 @@ def _references() -> tuple[Sequence[str], Rows]:
     )
 
 
+def _abilities() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.abilities import ability_list, ability_names
+
+    abilities = ability_list().abilities
+    return ("name", "ability", "granted"), (
+        (name, abilities[ability].title, "yes" if abilities[ability].probes[probe].grants else "no")
+        for name, (probe, ability) in ability_names().items()
+    )
+
+
+def _markers() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.markers import PREFIX, marker_benchmarks
+
+    document = marker_benchmarks()
+    return ("name", "loop", "rounds"), (
+        (f"{PREFIX}{name}", row.title, row.rounds) for name, row in document.rows.items()
+    )
+
+
 def _runs() -> tuple[Sequence[str], Rows]:
     from orchestrator.paths import lab_dir
     from orchestrator.results.store import FILE_NAME, Store
@@ -148,5 +170,7 @@ _LISTS: Mapping[Subject, Callable[[], tuple[Sequence[str], Rows]]] = {
     Subject.BENCHMARKS: _benchmarks,
     Subject.CLOCKS: _clocks,
     Subject.REFERENCES: _references,
+    Subject.ABILITIES: _abilities,
+    Subject.MARKERS: _markers,
     Subject.RUNS: _runs,
 }

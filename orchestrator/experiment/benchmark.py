@@ -77,7 +77,8 @@ class Benchmark(Strict):
             "call": bool(spec.entries) and spec.call is None,
             "file": self.name == "workload",
             "arguments": (bool(spec.entries) and spec.call is None) or self.is_program,
-            "calls": not self.is_program,
+            "calls": not self.is_program and self.name != "markers",
+            "hits": self.name != "markers",
         }
         for key, may in allowed.items():
             if not may and key in self.model_fields_set and getattr(self, key) != type(self).model_fields[key].default:

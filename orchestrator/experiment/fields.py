@@ -18,6 +18,7 @@ from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.markers import marker_row
 from orchestrator.catalog.own_kernel import is_path
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import probes
@@ -146,7 +147,7 @@ def probe(value: object) -> object:
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name")
     if not own_probe.is_path(value):
-        if value not in probes() and value not in ability_names():
+        if value not in probes() and value not in ability_names() and marker_row(value) is None:
             sentence = choices_sentence(value, probes())
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
         return value

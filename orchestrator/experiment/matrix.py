@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.markers import PREFIX
 from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.experiment import fields
@@ -107,8 +108,23 @@ class Matrix(Strict):
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
             who = "a program" if self.benchmark.is_program else "clock 'wall'"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
+        yield from self._marker_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; of a workload of your own, say which functions of the kernel to probe")
+
+    def _marker_conflicts(self) -> Iterator[Problem]:
+        loops = self.benchmark.name == "markers"
+        for index, probe in enumerate(self.probes):
+            if probe != BASELINE and probe.startswith(PREFIX) != loops:
+                what = "its rows are named marker.ROW" if loops else "it is a row of benchmark 'markers'"
+                sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': {what}"
+                yield Problem(("probes", index), sentence, other=("benchmark", "name"))
+        if loops and self.clock != "instructions":
+            yield Problem(("clock",), "found 'wall'; the loops of benchmark 'markers' are counted in instructions")
+        if loops and self.points is not None:
+            yield Problem(("points",), "benchmark 'markers' has places of its own; leave it out")
+        if loops and self.handlers != ("noop",):
+            yield Problem(("handlers",), "benchmark 'markers' has probes of its own; leave it out")
 
     def _exceptions(self) -> Iterator[Problem]:
         for probe, kernel in self.kernel_for.items():

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.workload import Measurement, Workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.errors import BuildError, EvidenceError, GuestHang, UnsupportedError
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
 from orchestrator.experiment.figures import Figures, exact_baseline, exact_figures, paired_figures
+from orchestrator.experiment.marker_cell import measure_marker
 from orchestrator.experiment.outcome import asked, identity, reference, without_number
 from orchestrator.experiment.plan import Cell
 from orchestrator.experiment.proof import Proof, count_hits
@@ -71,6 +73,9 @@ def measure_cell(bench: Bench, cell: Cell, baseline: float | None, events: Path 
     for part in (target.module, target.workload):
         if isinstance(part, BuildError):
             raise part
+    if target.workload is None:
+        assert isinstance(target.module, Module)
+        return measure_marker(bench, cell, target.module, baseline, target.notes)
     assert not isinstance(target.workload, BuildError)
     mark = bench.guest.console.length()
     work = _Work(

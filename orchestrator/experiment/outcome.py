@@ -11,7 +11,7 @@ from orchestrator.catalog.probes import probe_kind
 from orchestrator.catalog.reference import reference_table
 from orchestrator.experiment.plan import Cell
 from orchestrator.experiment.supplies import Supplies
-from orchestrator.results.contract import PER_CALL, PER_RUN, UNITS, CellRecord, ReferenceValue, Status
+from orchestrator.results.contract import PER_CALL, PER_LOOP, PER_RUN, UNITS, CellRecord, ReferenceValue, Status
 
 
 def without_number(supplies: Supplies, cell: Cell, status: Status, reason: str) -> CellRecord:
@@ -39,6 +39,8 @@ def identity(supplies: Supplies, cell: Cell) -> dict[str, object]:
 
 def metric(cell: Cell) -> str:
     """What a sample of the cell is."""
+    if cell.benchmark == "markers":
+        return PER_LOOP
     return PER_RUN if cell.file is not None and find_workload(cell.file).kind == "program" else PER_CALL
 
 

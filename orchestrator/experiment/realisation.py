@@ -11,6 +11,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.catalog.abilities import ability_list
 from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
+from orchestrator.catalog.markers import marker_row
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.catalog.system_calls import system_calls
@@ -36,6 +37,8 @@ class Realisation:
 def objection(kernel: Kernel, cell: Cell) -> str | None:
     """Why this kernel cannot have this cell, by its own configuration; None when it can."""
     kind = probe_kind(cell.probe)
+    if cell.benchmark == "markers":
+        return _marker_objection(kernel, cell)
     why_not = _calls_objection(kernel, cell) or _place_objection(cell, kind)
     if why_not is not None:
         return why_not
@@ -53,6 +56,8 @@ def objection(kernel: Kernel, cell: Cell) -> str | None:
 
 def realise(kernel: Kernel, cell: Cell) -> Realisation:
     """How this kernel gets the cell's probe. Only for a cell without an objection."""
+    if cell.benchmark == "markers":
+        return Realisation("", 0, "markers", {}, _on_one_cpu(kernel, cell))
     kind = probe_kind(cell.probe)
     symbol, offset = _place(kernel, cell, kind)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
@@ -78,9 +83,14 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
     if kind.mechanism == "detour":
         values["hold_optimiser"] = 1
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
-    if kernel.smp and cell.smp == 1:
-        notes.append("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)")
+    notes += _on_one_cpu(kernel, cell)
     return Realisation(symbol, offset, template, values, tuple(notes), kind.file)
+
+
+def _on_one_cpu(kernel: Kernel, cell: Cell) -> tuple[str, ...]:
+    if not kernel.smp or cell.smp != 1:
+        return ()
+    return ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)
 
 
 def call_number(kernel: Kernel, cell: Cell) -> int | None:
@@ -104,6 +114,13 @@ def _calls_objection(kernel: Kernel, cell: Cell) -> str | None:
         return f"{arch} has no system call {cell.call}"
     if arch == "x86_64" and cell.entry == "int80" and cell.point is None and not benchmarks()[cell.benchmark].symbols:
         return "which function an int80 enters on x86_64 is not known by the call's name: name it, with points: [...]"
+    return None
+
+
+def _marker_objection(kernel: Kernel, cell: Cell) -> str | None:
+    row = marker_row(cell.probe)
+    if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":
+        return f"this kernel has no preemption to disable; take a preemptible one, such as {_preemptible(kernel)}"
     return None
 
 

@@ -25,12 +25,13 @@ from orchestrator.guest.machine import Machine
 class Target:
     """Where a cell's probe goes (offset in bytes), what is run, and what to tell a reader.
 
-    Of the cell's module and of its workload there is the error instead where one did not build.
+    Of the cell's module and of its workload there is the error instead where one did not build. Without a workload the
+    module runs what is measured.
     """
 
     symbol: str
     offset: int
-    workload: Workload | BuildError
+    workload: Workload | BuildError | None
     module: Module | BuildError | None
     notes: tuple[str, ...] = ()
 

@@ -29,8 +29,13 @@ class Workloads:
     kernel: Kernel
     _compiled: dict[Path, Path | BuildError] = field(default_factory=dict)
 
-    def of(self, cell: Cell) -> Workload | BuildError:
-        """The cell's workload, or why it did not compile. Raises ConfigError for a file that has gone since."""
+    def of(self, cell: Cell) -> Workload | BuildError | None:
+        """The cell's workload (None where its module has one), or why it did not compile.
+
+        Raises ConfigError for a file that has gone since.
+        """
+        if cell.benchmark == "markers":
+            return None
         if cell.file is None:
             number = call_number(self.kernel, cell)
             assert number is not None

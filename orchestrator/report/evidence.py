@@ -58,7 +58,7 @@ def _facts(evidence: Evidence) -> list[str]:
     if evidence.mechanism == "none":
         return [f"no probe, {counted}"]
     each = f" x {evidence.hits_per_call}" if evidence.hits_per_call != 1 else ""
-    facts = [f"{evidence.hits} hits = {counted}{each}"]
+    facts = [f"{evidence.hits} hits = {counted}{each}"] if evidence.hits_per_call else [f"no hit in {counted}"]
     if evidence.others:
         facts.append(f"{evidence.others} hits by others")
     if evidence.recorded is not None:

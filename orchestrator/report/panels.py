@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.abilities import ability_names
+from orchestrator.catalog.markers import marker_row
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.results.contract import CellRecord, RunRecord
@@ -74,7 +75,7 @@ def benchmark_title(cell: CellRecord) -> str:
 
 def probe_title(cell: CellRecord) -> str:
     """Return what the documents call the cell's probe."""
-    if cell.probe in ability_names():
+    if cell.probe in ability_names() or (cell.probe != BASELINE and marker_row(cell.probe)):
         return probe_kind(cell.probe).title
     kind = probes().get(cell.probe)
     return kind.title if kind else cell.probe

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from orchestrator.report.ability_layout import ability_sheet, fits_abilities
 from orchestrator.report.list_layout import list_sheet
 from orchestrator.report.mail_layout import fits_mail, mail_sheet
+from orchestrator.report.markers_layout import fits_markers, markers_sheet
 from orchestrator.report.panels import Panel, panels
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import RunRecord
@@ -21,6 +22,8 @@ def sheets(run: RunRecord) -> list[Sheet]:
 def _sheet(group: Sequence[Panel]) -> Sheet:
     if fits_mail(group[0]):
         return mail_sheet(group)
+    if fits_markers(group[0]):
+        return markers_sheet(group[0])
     return ability_sheet(group[0]) if fits_abilities(group[0]) else list_sheet(group[0])
 
 

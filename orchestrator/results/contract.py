@@ -36,7 +36,8 @@ Unit = Literal["instructions", "ns"]
 UNITS: dict[Clock, Unit] = {"instructions": "instructions", "wall": "ns"}
 PER_CALL = "cost per call"
 PER_RUN = "cost per run"
-"""Metrics: of calls in batches that nothing fell into, and of whole runs, which timer ticks fall into."""
+PER_LOOP = "cost per loop"
+"""Metrics: of calls in batches that nothing fell into, of whole runs with their timer ticks, and of a loop's rounds."""
 
 
 def centre_of(clock: Clock, metric: str) -> Callable[[Sequence[float]], float]:

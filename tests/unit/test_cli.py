@@ -72,7 +72,7 @@ def test_the_version() -> None:
         ("kmod", "load"),
         ("cache", "prune", "--keep-days", "-1"),
         ("cache", "prune", "everything"),
-        ("list", "markers"),
+        ("list", "kpcaches"),
         ("report", "--format", "html"),
         ("report", "--format", "junit"),
         ("exec", "--accel", "magic", "--", "true"),

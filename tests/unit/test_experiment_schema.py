@@ -135,7 +135,8 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("probes=[kretprobes]", "probes.0: found 'kretprobes'; allowed: none, kprobe, "),
         ("handlers=[records]", "handlers.0: found 'records'; allowed: noop, count, record"),
         ("benchmark=gtodbench", "benchmark: found 'gtodbench'; expected a mapping"),
-        ("benchmark.name=markers", "benchmark.name: found 'markers'; allowed: gtodbench"),
+        ("benchmark.name=kpcache", "benchmark.name: found 'kpcache'; allowed: gtodbench"),
+        ("probes=[marker.varargs]", "probes.0: found 'marker.varargs'; with benchmark 'gtodbench': it is a row of"),
         (
             "benchmark.cals=1",
             "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits; did",

@@ -15,9 +15,11 @@ import pytest
 from record_builders import cell, failed
 from typer.testing import CliRunner
 
+from orchestrator.catalog.abilities import ability_names
 from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.markers import marker_benchmarks
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.cli.listing import Subject
@@ -33,6 +35,8 @@ NAMES = {
     "benchmarks": list(benchmarks()),
     "clocks": list(get_args(Clock)),
     "references": list(reference_tables()),
+    "abilities": list(ability_names()),
+    "markers": [f"marker.{name}" for name in marker_benchmarks().rows],
 }
 
 

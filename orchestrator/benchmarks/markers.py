@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a loop with a kernel marker costs, run by the module ``markers`` with interrupts off.
+
+Nothing can fall into a loop, so its length needs no batches: of a loop's n and 2n rounds the difference is n rounds,
+whatever a loop costs besides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+
+COUNTED_ROUNDS = 1000
+"""Rounds of a counting pass: each passes the marker once."""
+
+_LISTED = re.compile(r"(\S{1,64}) (optimized|generic) (\S{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{1,16}) (.{0,100})")
+_PLACE = re.compile(r"(\w{1,64}) ([0-9a-f]{1,16})")
+
+
+@dataclass(frozen=True)
+class MarkerLoops:
+    """The loaded module ``module_name`` in a guest. Whatever it refuses is a GuestError."""
+
+    guest: Guest
+    module_name: str
+
+    def per_round(self, loop: str, rounds: int) -> float:
+        """TSC units of one round: instructions on the exact clock."""
+        once, twice = (self._run(loop, times * rounds) for times in (1, 2))
+        if twice <= once:
+            raise EvidenceError(f"{2 * rounds} rounds of {loop} took {twice} TSC units, and {rounds} took {once}")
+        return (twice - once) / rounds
+
+    def connect(self, loop: str, probe: str) -> None:
+        """Connect a probe to the loop's marker; nothing may be connected."""
+        self._put("armed", f"{loop} {probe}")
+
+    def disconnect(self) -> None:
+        """Disconnect what is connected, if anything is."""
+        self._put("armed", "-")
+
+    def count(self, loop: str) -> tuple[int, int]:
+        """Run COUNTED_ROUNDS rounds; how often the connected probe was called, and how often it was told wrong."""
+        before = self._number("hits"), self._number("wrong")
+        self._run(loop, COUNTED_ROUNDS)
+        return self._number("hits") - before[0], self._number("wrong") - before[1]
+
+    def address(self, loop: str, place: str) -> int:
+        """Where the loop's marker is: ``immediate`` the instruction, ``flag`` the byte; ``loop`` its first instruction.
+
+        Of ``static_key``, ``tracepoint`` and ``int3`` the place that is patched.
+        """
+        if place in ("immediate", "flag"):
+            found = [
+                match for line in self._lines("markers") if (match := _LISTED.fullmatch(line)) and match[1] == loop
+            ]
+            addresses = {int(match[4] if place == "immediate" else match[5], 16) for match in found}
+        else:
+            wanted = loop if place == "loop" else place
+            listed = [_PLACE.fullmatch(line) for line in self._lines("places")]
+            addresses = {int(match[2], 16) for match in listed if match and match[1] == wanted}
+        if len(addresses) != 1 or not min(addresses):
+            raise EvidenceError(f"the module tells of {len(addresses)} places of {loop}, not of one")
+        return addresses.pop()
+
+    def _run(self, loop: str, rounds: int) -> int:
+        self._put("run", f"{loop} {rounds}")
+        return self._number("taken")
+
+    def _put(self, parameter: str, value: str) -> None:
+        self.guest.put(value.encode(), self._file(parameter))
+
+    def _lines(self, parameter: str) -> list[str]:
+        return self.guest.get(self._file(parameter)).decode("ascii", errors="replace").splitlines()
+
+    def _number(self, parameter: str) -> int:
+        (text, *more) = self._lines(parameter) or [""]
+        if more or not re.fullmatch(r"\d{1,18}", text):
+            raise EvidenceError(f"the module reports {parameter}={text[:40]!r}")
+        return int(text)
+
+    def _file(self, parameter: str) -> str:
+        return f"/sys/module/{self.module_name}/parameters/{parameter}"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One loop with a marker in a running guest: proved, timed, counted, disconnected, proved again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.markers import COUNTED_ROUNDS, MarkerLoops
+from orchestrator.catalog.markers import MarkerRow, marker_row
+from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
+from orchestrator.experiment.outcome import identity
+from orchestrator.experiment.plan import Cell
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.loading import load
+from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.statistics import mean
+
+_SIZES = {"immediate": 2, "flag": 1}
+_LOOKED_AT = 5
+"""Bytes of the other places: as long as a jump."""
+_UNCONNECTED = {"immediate": b"\xb0\x00", "flag": b"\x00"}
+_CONNECTED = {"immediate": b"\xb0\x01", "flag": b"\x01"}
+_JUMPS = (0xE9, 0xEB)
+_NOP = (0x0F, 0x66, 0x3E)
+
+
+def measure_marker(
+    bench: Bench, cell: Cell, module: Module, baseline: float | None, notes: Sequence[str]
+) -> CellRecord:
+    """Measure a loop and prove it. ``baseline`` is what a round of the empty loop costs, if it is known.
+
+    Raises EvidenceError when a proof fails, GuestError when the guest is in trouble.
+    """
+    row = marker_row(cell.probe)
+    assert row is not None
+    guest = bench.guest
+    mark = guest.console.length()
+    with _loaded(guest, module) as loops:
+        place = loops.address(row.loop, row.place)
+        original = _look(guest, row, place)
+        _check_disconnected(row, original, "after loading")
+        with _connected(loops, row, row.probe):
+            live = _look(guest, row, place)
+            _check(row, live, original, "before the rounds")
+            samples = [loops.per_round(row.loop, row.rounds) for _ in range(max(2, cell.repeats))]
+            _check_same(_look(guest, row, place), live, "while the rounds ran")
+        if len(set(samples)) != 1:
+            raise EvidenceError(f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in samples)}")
+        with _connected(loops, row, row.counting):
+            hits, wrong = loops.count(row.loop)
+        expected = COUNTED_ROUNDS if row.counting else 0
+        if (hits, wrong) != (expected, 0):
+            raise EvidenceError(
+                f"in {COUNTED_ROUNDS} rounds the probe was called {hits} times, not {expected}, "
+                f"and {wrong} times with other arguments than were passed"
+            )
+        _check_same(_look(guest, row, place), original, "after disconnecting")
+    guest.check_console(mark)
+    if read_clocksource(guest) != CLOCKSOURCE:
+        raise EvidenceError("the guest's clocksource changed")
+    taint = int(guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
+    check_taint(taint)
+    value = mean(samples)
+    overhead = 0.0 if cell.probe == "none" else None if baseline is None else value - baseline
+    return CellRecord(
+        **identity(bench.supplies, cell)
+        | {"parameters": {"kernel_release": bench.supplies.kernel.release, "rounds": row.rounds}},
+        status="ok",
+        notes=tuple(notes),
+        samples=tuple(samples[: cell.repeats]),
+        value=value,
+        overhead=overhead,
+        interval=None if overhead is None else (overhead, overhead),
+        evidence=Evidence(
+            mechanism="none" if cell.probe == "none" else row.place.replace("_", "-"),
+            probe_bytes=live.hex(),
+            hits=hits,
+            int3=None,
+            calls=COUNTED_ROUNDS,
+            hits_per_call=1 if row.counting else 0,
+            restored=True,
+            clocksource=CLOCKSOURCE,
+            original_bytes=original.hex(),
+            address=f"{place:#x}",
+            symbol=f"{module.name}.{row.loop}",
+            flag="",
+            taint=taint,
+            batches=2 * cell.repeats,
+            disturbed=0,
+        ),
+    )
+
+
+@contextmanager
+def _loaded(guest: Guest, module: Module) -> Iterator[MarkerLoops]:
+    load(guest, module.name, module.file)
+    try:
+        yield MarkerLoops(guest, module.name)
+    except GuestError:
+        raise  # a guest in trouble is not asked
+    except BaseException:
+        guest.run(["rmmod", module.name])
+        raise
+    guest.succeed(["rmmod", module.name])
+
+
+@contextmanager
+def _connected(loops: MarkerLoops, row: MarkerRow, probe: str | None) -> Iterator[None]:
+    if probe is not None:
+        loops.connect(row.loop, probe)
+    yield
+    loops.disconnect()
+
+
+def _look(guest: Guest, row: MarkerRow, place: int) -> bytes:
+    return guest.read_memory(place, _SIZES.get(row.place, _LOOKED_AT))
+
+
+def _check_disconnected(row: MarkerRow, live: bytes, when: str) -> None:
+    right = live == _UNCONNECTED[row.place] if row.place in _UNCONNECTED else True
+    if row.place in ("static_key", "tracepoint"):
+        right = live[0] in _NOP
+    if not right:
+        raise EvidenceError(f"{when}, {row.loop} is not as it is without a probe: its bytes are {live.hex(' ')}")
+
+
+def _check(row: MarkerRow, live: bytes, original: bytes, when: str) -> None:
+    """Whether the place looks as it must: patched where a probe is connected, and else as it was."""
+    if row.probe is None:
+        _check_same(live, original, when)
+        return
+    right = {
+        "immediate": live == _CONNECTED["immediate"],
+        "flag": live == _CONNECTED["flag"],
+        "static_key": live[0] in _JUMPS,
+        "tracepoint": live[0] in _JUMPS,
+        "int3": live[0] == 0xCC,
+        "loop": False,
+    }[row.place]
+    if not right:
+        raise EvidenceError(f"{when}, nothing is connected to {row.loop}: its bytes are {live.hex(' ')}")
+
+
+def _check_same(live: bytes, original: bytes, when: str) -> None:
+    if live != original:
+        raise EvidenceError(f"{when}, the marker's bytes changed from {original.hex(' ')} to {live.hex(' ')}")

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The microbenchmarks of the markers document of 2006: each loop, and the differences that the document derives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.markers import MarkerRow, marker_benchmarks, marker_row
+from orchestrator.report.evidence import proof_lists
+from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Grid, Row
+from orchestrator.report.panels import Panel
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.wording import processors
+from orchestrator.results.contract import CellRecord
+
+BENCHMARK = "markers"
+
+
+def fits_markers(panel: Panel) -> bool:
+    """Whether the panel is of these loops."""
+    return panel.first.benchmark == BENCHMARK
+
+
+def markers_sheet(panel: Panel) -> Sheet:
+    """Return a panel that fits in the document's order."""
+    document, first = marker_benchmarks(), panel.first
+    cells = {_row_name(cell): cell for cell in panel.cells}
+    footnotes = Footnotes(panel.cells, _row_name, lambda _: None)
+    return Sheet(
+        title=document.title,
+        facts=[
+            cpu(first.cpu).title,
+            f"{first.cpu}, {processors(first)}, kernel {panel.kernel}, interrupts off",
+            "Indented: what a loop takes more than another one, and for what",
+        ],
+        grid=Grid(
+            ["rounds", f"{unit_name(first.unit)} a loop", f"published {document.unit}"],
+            list(_blocks(cells, footnotes)),
+            together=3,
+        ),
+        sentences=[
+            f"Published: {document.source}.",
+            "Instructions are a count, not time: this clock does not show what a load takes of the memory's bandwidth, "
+            "and not how a branch is predicted. Both flavours of a marker are three instructions to it.",
+        ],
+        footnotes=footnotes.all(),
+        proofs=proof_lists(panel.cells, _row_name),
+    )
+
+
+def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    document = marker_benchmarks()
+    for group, title in document.groups.items():
+        rows = [Row(title, ["", "", ""], style="bold")]
+        for name, row in document.rows.items():
+            if row.group == group and name in cells:
+                rows += _rows(name, row, cells, footnotes)
+        if len(rows) > 1:
+            yield rows
+    conclusions = [
+        Row(f"  {one.what}", ["", _difference(cells, one.row, one.minus), published_figure(one.published)])
+        for one in document.conclusions
+        if one.row in cells and one.minus in cells
+    ]
+    if conclusions:
+        yield [Row("Conclusions", ["", "", ""], style="bold"), *conclusions]
+
+
+def _rows(name: str, row: MarkerRow, cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Row]:
+    cell = cells[name]
+    value = f"{cell.status}{footnotes.marks(cell)}" if cell.value is None else figure(cell.value, cell.unit)
+    yield Row(row.title, [str(row.rounds), value, _published(row.published)])
+    if row.minus is not None:
+        difference = _difference(cells, name, row.minus.row)
+        yield Row(f"  {row.minus.what}", ["", difference, _published(row.minus.published)])
+
+
+def _published(value: float | None) -> str:
+    return NOTHING if value is None else published_figure(value)
+
+
+def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> str:
+    one, other = cells.get(name), cells.get(minus)
+    if one is None or other is None or one.value is None or other.value is None:
+        return NOTHING
+    return figure(one.value - other.value, one.unit)
+
+
+def _row_name(cell: CellRecord) -> str:
+    """The row's name, as the catalogue has it."""
+    row = marker_row(cell.probe)
+    return next(name for name, known in marker_benchmarks().rows.items() if known is row)
