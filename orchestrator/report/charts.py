@@ -16,6 +16,8 @@ from orchestrator.report.ability_layout import fits_abilities
 from orchestrator.report.bars import Bar, Panes, Series
 from orchestrator.report.figures import figure, published_figure, unit_name
 from orchestrator.report.mail_layout import fits_mail, mail_label
+from orchestrator.report.marker_charts import marker_charts
+from orchestrator.report.markers_layout import fits_markers
 from orchestrator.report.panels import Panel, panels, probe_title
 from orchestrator.report.published import published, published_unit
 from orchestrator.report.sheets import grouped
@@ -55,6 +57,9 @@ def charts(run: RunRecord) -> dict[str, Panes]:
     for group in grouped(panels(run)):
         if fits_abilities(group[0]):
             continue  # yes and no are no bars
+        if fits_markers(group[0]):
+            found |= {_unused(name, found): panes for name, panes in marker_charts(group[0]).items()}
+            continue
         if any(cell.probe != BASELINE for panel in group for cell in panel.cells):
             found[_unused(_name(group), found)] = _mail_panes(group) if fits_mail(group[0]) else _list_panes(group[0])
     return found

@@ -27,8 +27,8 @@ def fits_markers(panel: Panel) -> bool:
 def markers_sheet(panel: Panel) -> Sheet:
     """Return a panel that fits in the document's order."""
     document, first = marker_benchmarks(), panel.first
-    cells = {_row_name(cell): cell for cell in panel.cells}
-    footnotes = Footnotes(panel.cells, _row_name, lambda _: None)
+    cells = {row_name(cell): cell for cell in panel.cells}
+    footnotes = Footnotes(panel.cells, row_name, lambda _: None)
     return Sheet(
         title=document.title,
         facts=[
@@ -47,7 +47,7 @@ def markers_sheet(panel: Panel) -> Sheet:
             "and not how a branch is predicted. Both flavours of a marker are three instructions to it.",
         ],
         footnotes=footnotes.all(),
-        proofs=proof_lists(panel.cells, _row_name),
+        proofs=proof_lists(panel.cells, row_name),
     )
 
 
@@ -71,7 +71,9 @@ def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[S
 
 def _rows(name: str, row: MarkerRow, cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Row]:
     cell = cells[name]
-    value = f"{cell.status}{footnotes.marks(cell)}" if cell.value is None else figure(cell.value, cell.unit)
+    # "unsupported" is too long a word for the column; the note says it.
+    lacking = NOTHING if cell.status == "unsupported" else cell.status
+    value = f"{lacking}{footnotes.marks(cell)}" if cell.value is None else figure(cell.value, cell.unit)
     yield Row(row.title, [str(row.rounds), value, _published(row.published)])
     if row.minus is not None:
         difference = _difference(cells, name, row.minus.row)
@@ -89,7 +91,7 @@ def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> str:
     return figure(one.value - other.value, one.unit)
 
 
-def _row_name(cell: CellRecord) -> str:
-    """The row's name, as the catalogue has it."""
+def row_name(cell: CellRecord) -> str:
+    """Return the name of a cell's row, as the catalogue has it."""
     row = marker_row(cell.probe)
     return next(name for name, known in marker_benchmarks().rows.items() if known is row)

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from orchestrator.catalog.abilities import ability_list, ability_names
+from orchestrator.catalog.markers import marker_benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_table
 from orchestrator.results.contract import CellRecord, RunRecord
@@ -103,6 +104,37 @@ def abilities(*names: str, refused: bool = True) -> list[CellRecord]:
             places = {"places_taken": 59, "places": 60} if ability == "anywhere" else {}
             notes = [grant.note] if grant.note else []
             found.append(cell(probe, probe=name, id=identity, parameters=places, notes=notes))
+    return found
+
+
+def marker_loops(**values: float | None) -> list[CellRecord]:
+    """Build what a guest shows of the markers document's loops; None for one that its kernel cannot have."""
+    found = []
+    for name, value in values.items():
+        row_name = name.replace("_", "-")
+        row = marker_benchmarks().rows[row_name]
+        probe = "none" if row_name == "empty" else f"marker.{row_name}"
+        told = {
+            "id": f"pentium4/lab-i386-up/{probe}/noop",
+            "kernel": "lab-i386-up",
+            "probe": probe,
+            "benchmark": "markers",
+            "metric": "cost per loop",
+        }
+        if value is None:
+            found.append(failed("none", "this kernel has no preemption to disable", status="unsupported", **told))
+            continue
+        proof = evidence(
+            "none",
+            mechanism="none" if probe == "none" else row.place,
+            symbol=f"lab_markers.{row.loop}",
+            calls=1000,
+            hits=1000 if row.counting else 0,
+            hits_per_call=1 if row.counting else 0,
+        )
+        overhead = value - (values["empty"] or 0.0)
+        numbers = {"samples": [value] * 2, "value": value, "overhead": overhead, "interval": (overhead, overhead)}
+        found.append(cell("none", **told, **numbers, evidence=proof, parameters={"rounds": row.rounds}))
     return found
 
 

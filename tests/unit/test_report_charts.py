@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from record_builders import COUNTS, cell, failed, mail_table, noop_list, recording_list, run, wall_list
+from record_builders import COUNTS, cell, failed, mail_table, marker_loops, noop_list, recording_list, run, wall_list
 
 from orchestrator.errors import HostError
 from orchestrator.report.charts import charts, draw_charts
@@ -54,6 +54,18 @@ def test_wall_clock_bars_have_intervals_and_say_what_they_are() -> None:
     assert axis == "measured, nsec (an indication only)"
     assert measured.bars[0].bounds == (2499.5, 2571.0)
     assert measured.bars[1].text == "41.2\nno verdict"
+
+
+def test_each_group_of_marker_loops_has_a_chart() -> None:
+    drawn = charts(run(*marker_loops(empty=2.0, empty_optimized=5.0, empty_generic=6.0, varargs=None, int3=2.0)))
+    assert list(drawn) == ["markers-empty", "markers-enabled", "markers-int3"]
+    (left, (measured,)), (right, (published,)) = drawn["markers-empty"].panes
+    assert (left, right) == ("measured, instructions", "published, cycles")
+    # What a marker adds, beside what it added.
+    assert [bar.value for bar in measured.bars] == [3.0, 4.0]
+    assert [bar.value for bar in published.bars] == [2.5, 1.17]
+    assert drawn["markers-enabled"].panes[0][1][0].bars[0].text == "unsupported"
+    assert len(drawn["markers-int3"].panes) == 1
 
 
 def test_charts_are_named_after_their_tables_and_never_overwrite_each_other() -> None:

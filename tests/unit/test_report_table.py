@@ -18,6 +18,7 @@ from record_builders import (
     evidence,
     failed,
     mail_table,
+    marker_loops,
     noop_list,
     recording_list,
     reference,
@@ -77,6 +78,20 @@ RUNS: dict[str, RunRecord] = {
         *(one for one in abilities() if one.probe.startswith("djprobe") and one.probe != "djprobe.anywhere"),
         abilities("djprobe.anywhere", refused=False)[0],
         failed("kprobe", "1000 calls were made and the probe's handler ran 999 times", probe="kprobe.break"),
+    ),
+    "markers": run(
+        *marker_loops(
+            empty=2.0,
+            empty_optimized=5.0,
+            empty_generic=5.0,
+            memcpy=1030.0,
+            memcpy_optimized=1033.0,
+            registers=None,
+            varargs=16.0,
+            varargs_preemptible=14.0,
+            int3=2.0,
+            int3_on=564.0,
+        )
     ),
     "wall": run(*wall_list()),
     "wall_by_kvm": run(*wall_list("kvm")),

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are the loops of the markers document exact, the same in two boots, and each proved to have been what it is named?"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.markers import MarkerLoops
+from orchestrator.catalog.markers import MarkerRow, marker_benchmarks, marker_row
+from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.experiment.bench import Bench
+from orchestrator.experiment.bench import bench as another_bench
+from orchestrator.experiment.marker_cell import measure_marker
+from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.schema import load_experiment
+from orchestrator.experiment.supplies import Target, gather
+from orchestrator.paths import data_dir
+from orchestrator.probes.loading import load
+from orchestrator.results.contract import CellRecord
+
+CONFIG = data_dir("configs") / "markers-2006.yaml"
+MARKER = 3
+"""Instructions of a marker to which nothing is connected: load, test, branch."""
+GUARDED = {name for name, row in marker_benchmarks().rows.items() if row.guarded}
+
+
+def boot_of(kernel: str) -> Boot:
+    (boot,) = plan(load_experiment(CONFIG, [f"kernels=[{kernel}]"])).boots
+    return boot
+
+
+def measured(bench: Bench, workshop: Workshop, kernel: str) -> dict[str, CellRecord]:
+    boot = boot_of(kernel)
+    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    return {cell.probe.removeprefix("marker."): measure_cell(ready, cell, None) for cell in boot.cells}
+
+
+def on(name: str) -> tuple[pytest.MarkDecorator, pytest.MarkDecorator]:
+    return pytest.mark.kernels(name), pytest.mark.guest(kernel=name, cpu="pentium4", timing="instructions")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "preemptible"),
+    [
+        pytest.param("lab-i386-up", False, marks=on("lab-i386-up")),
+        pytest.param("lab-i386-smp-preempt", True, marks=on("lab-i386-smp-preempt")),
+        pytest.param("debian-686", True, marks=on("debian-686")),
+    ],
+)
+def test_every_loop_is_exact_and_proved(bench: Bench, workshop: Workshop, kernel: str, preemptible: bool) -> None:
+    records = measured(bench, workshop, kernel)
+    assert set(records) == {"none", *marker_benchmarks().rows} - {"empty"}
+    values = {}
+    for name, record in records.items():
+        row = marker_row(f"marker.{name}") if name != "none" else marker_row("none")
+        assert row is not None
+        if name in GUARDED and not preemptible:
+            assert record.status == "unsupported"
+            assert "this kernel has no preemption to disable" in (record.reason or "")
+            continue
+        check_proof(row, record)
+        assert record.value is not None
+        values[name] = record.value
+    assert values["empty-optimized"] - values["none"] == values["memcpy-optimized"] - values["memcpy"] == MARKER
+    assert values["empty-generic"] - values["none"] == values["memcpy-generic"] - values["memcpy"] == MARKER
+    assert values["int3"] == values["none"]
+    assert values["static-key"] == values["tracepoint"] == values["none"] + 1
+    if preemptible:
+        assert values["varargs"] > values["varargs-preemptible"]
+        assert values["format-parsed"] > values["varargs-copied"] > values["varargs"]
+    bench.guest.check_console()
+
+
+def check_proof(row: MarkerRow, record: CellRecord) -> None:
+    assert record.status == "ok", record.reason
+    assert record.evidence is not None
+    assert len(set(record.samples)) == 1
+    assert record.samples[0].is_integer()
+    assert record.evidence.hits == (1000 if row.counting else 0)
+    changed = record.evidence.probe_bytes != record.evidence.original_bytes
+    assert changed == (row.probe is not None)
+    if row.place == "immediate":
+        assert record.evidence.original_bytes == "b000"
+        assert record.evidence.probe_bytes == ("b001" if row.probe else "b000")
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions", fresh=True)
+def test_another_boot_counts_the_same(bench: Bench, workshop: Workshop, tmp_path: Path) -> None:
+    supplies = gather(workshop, boot_of("lab-i386-up"))
+    first = measured(bench, workshop, "lab-i386-up")
+    with another_bench(supplies, tmp_path, "again", lambda guest: None) as again:
+        second = measured(again, workshop, "lab-i386-up")
+    assert {name: record.samples for name, record in first.items()} == {
+        name: record.samples for name, record in second.items()
+    }
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+def test_a_probe_that_is_told_something_else_is_found_out(bench: Bench, workshop: Workshop) -> None:
+    """A probe that expects its arguments on the stack is told nothing right in registers."""
+    boot = boot_of("lab-i386-up")
+    supplies = gather(workshop, boot)
+    cell = next(cell for cell in boot.cells if cell.probe == "marker.varargs-preemptible")
+    target = supplies.targets[cell.id]
+    assert isinstance(target, Target)
+    assert isinstance(target.module, Module)
+    wrong = marker_benchmarks().rows["varargs-preemptible"].model_copy(update={"counting": "fast_count"})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("orchestrator.experiment.marker_cell.marker_row", lambda probe: wrong)
+        with pytest.raises(EvidenceError, match="1000 times with other arguments than were passed"):
+            measure_marker(bench, cell, target.module, None, ())
+    assert "lab_markers" not in bench.guest.get("/proc/modules").decode()
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+def test_the_module_refuses_what_it_does_not_know(bench: Bench, modules: ModuleMaker) -> None:
+    module = modules.rendered("markers", {})
+    load(bench.guest, module.name, module.file)
+    loops = MarkerLoops(bench.guest, module.name)
+    try:
+        for loop, probe in (("empty", "fast_empty"), ("varargs", "trace_empty"), ("nothing", "fast_empty")):
+            with pytest.raises(GuestError):
+                loops.connect(loop, probe)
+        loops.connect("varargs", "varargs_empty")
+        with pytest.raises(GuestError):
+            loops.connect("registers", "fast_empty")
+        loops.disconnect()
+        with pytest.raises(GuestError):
+            loops.per_round("empty", 0)
+        with pytest.raises(EvidenceError, match="tells of 0 places of nothing"):
+            loops.address("nothing", "flag")
+    finally:
+        bench.guest.succeed(["rmmod", module.name])
