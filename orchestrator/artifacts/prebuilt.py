@@ -7,11 +7,11 @@ import hashlib
 import re
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.elf import DAMAGED
 from orchestrator.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
@@ -39,7 +39,7 @@ def _modinfo(file: Path) -> dict[str, str]:
             content = section.data() if section is not None else b""
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
-    except (ELFError, UnicodeDecodeError, ValueError, KeyError):
+    except DAMAGED:
         raise ConfigError("is no kernel module", where=str(file)) from None
     pairs = (entry.decode("ascii", errors="replace").partition("=") for entry in content.split(b"\0") if entry)
     return {key: value for key, _, value in pairs}

@@ -47,6 +47,15 @@ class Conclusion(Fact):
     published: float
 
 
+class PublishedSize(Fact):
+    """Bytes that a marker adds by the document."""
+
+    likely: int
+    unlikely: int
+    flag: int
+    sections: dict[str, int]
+
+
 class MarkerBenchmarks(Fact):
     """All of them, in the document's order."""
 
@@ -56,6 +65,7 @@ class MarkerBenchmarks(Fact):
     groups: dict[str, str]
     rows: dict[str, MarkerRow]
     conclusions: list[Conclusion]
+    sizes: dict[Literal["optimized", "generic"], PublishedSize]
 
 
 @lru_cache(maxsize=1)

@@ -46,8 +46,9 @@ def find_workload(name: str) -> OwnWorkload:
 
 
 def _architecture(path: Path, name: str) -> Arch:
-    from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
+
+    from orchestrator.elf import DAMAGED
 
     try:
         if path.stat().st_size > LARGEST:
@@ -58,7 +59,7 @@ def _architecture(path: Path, name: str) -> Arch:
             segments = {segment["p_type"] for segment in elf.iter_segments()}
     except OSError as error:
         raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
-    except (ELFError, UnicodeDecodeError, ValueError, KeyError):
+    except DAMAGED:
         raise ConfigError(f"found {name!r}; expected a C file (.c) or a static x86 program") from None
     if machine not in _MACHINES or kind not in ("ET_EXEC", "ET_DYN") or "PT_LOAD" not in segments:
         raise ConfigError(f"found {name!r}; expected a C file (.c) or a static x86 program")

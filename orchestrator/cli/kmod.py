@@ -81,6 +81,39 @@ def build(
     typer.echo(path)
 
 
+@app.command("size")
+@expected_failures
+def size(
+    kernel: options.Kernel = "lab-i386-up",
+    listing: Annotated[bool, typer.Option("--listing", help="The disassembly too; | marks the unlikely path.")] = False,
+    offline: options.Offline = False,
+) -> None:
+    """Print the bytes that a kernel marker adds to a function, beside those published in 2006."""
+    from rich.console import Console
+
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.artifacts.module_source import render as render_module
+    from orchestrator.artifacts.modules import build_modules
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+    from orchestrator.cli.workshop import open_workshop
+    from orchestrator.codesize.object_file import read_object
+    from orchestrator.errors import BuildError, HostError
+
+    try:
+        from orchestrator.codesize.size_table import size_lines
+    except ImportError:
+        hint = "pip install 'orchestrator[disassembly]'"
+        raise HostError("code is disassembled with capstone, which is not installed", hint=hint) from None
+    workshop = open_workshop(offline=offline)
+    built = ready_kernel(workshop, kernel_spec(kernel))
+    (module,) = build_modules(workshop, built, [render_module("marker_sizes", {})])
+    if isinstance(module, BuildError):
+        raise module
+    console = Console()
+    for line in size_lines(read_object(module.file), built.spec.name, listing=listing):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
     from orchestrator.artifacts.module_source import Value, render_own
     from orchestrator.artifacts.module_source import render as render_module

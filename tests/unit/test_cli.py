@@ -20,8 +20,21 @@ from orchestrator.artifacts.module_source import render, templates
 from orchestrator.cli.main import app
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
-COMMANDS = ["", "run", "report", "doctor", "list", "exec", "kmod", "kmod render", "kmod build", "cache", "cache show"]
-COMMANDS += ["shell", "kernel", "kernel build", "kernel list"]
+COMMANDS = [
+    "",
+    "run",
+    "report",
+    "doctor",
+    "list",
+    "exec",
+    "kmod",
+    "kmod render",
+    "kmod build",
+    "kmod size",
+    "cache",
+    "cache show",
+]
+COMMANDS += ["kmod size", "shell", "kernel", "kernel build", "kernel list"]
 QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 
 

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a damaged ELF file can do to whoever reads it."""
+
+from __future__ import annotations
+
+from elftools.common.exceptions import ELFError
+
+DAMAGED = (
+    ELFError,
+    UnicodeDecodeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+)
+"""What pyelftools raises for files that are not what their headers say."""

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How many bytes does a marker add with the compilers that are known, and is another one's told rather than refused?"""
+
+from __future__ import annotations
+
+import pytest
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.markers import marker_benchmarks
+from orchestrator.codesize.marker_size import marker_sizes
+from orchestrator.codesize.object_file import read_object
+
+pytestmark = pytest.mark.qemu
+
+KNOWN = {
+    "GCC: (Debian 12.2.0-14+deb12u1) 12.2.0": {
+        "lab-i386-up": {"optimized": (6, 44), "generic": (11, 44)},
+        "debian-amd64": {"optimized": (6, 49), "generic": (11, 49)},
+    }
+}
+"""Likely and unlikely path, in bytes."""
+
+
+@pytest.mark.parametrize("name", ["lab-i386-up", "debian-amd64"])
+def test_a_marker_adds_what_it_did_in_2006_to_the_likely_path(workshop: Workshop, name: str) -> None:
+    maker = ModuleMaker(workshop, ready_kernel(workshop, kernels()[name]))
+    found = read_object(maker.rendered("marker_sizes", {}).file)
+    sizes = {flavour: (size.likely, size.unlikely) for flavour, size in marker_sizes(found).items()}
+    if found.compiler not in KNOWN:
+        pytest.skip(f"{found.compiler} makes {sizes} of it; what is right is not known")
+    assert sizes == KNOWN[found.compiler][name]
+    published = {flavour: size.likely for flavour, size in marker_benchmarks().sizes.items()}
+    assert {flavour: likely for flavour, (likely, _) in sizes.items()} == published
