@@ -11,9 +11,12 @@
 static unsigned long behind_ftrace_nop(unsigned long start)
 {
 #ifdef CONFIG_DYNAMIC_FTRACE
-	typeof(ftrace_location) *location = KSYM(ftrace_location);
-	unsigned long nop = location ? location(start) : 0;
+	static typeof(ftrace_location) *location;
+	unsigned long nop;
 
+	if (!location)
+		location = KSYM(ftrace_location);
+	nop = location ? location(start) : 0;
 	return nop ? nop + MCOUNT_INSN_SIZE : 0;
 #else
 	return 0;
@@ -22,9 +25,12 @@ static unsigned long behind_ftrace_nop(unsigned long start)
 
 bool find_function(unsigned long address, struct function *function)
 {
-	typeof(kallsyms_lookup_size_offset) *lookup = KSYM(kallsyms_lookup_size_offset);
+	static typeof(kallsyms_lookup_size_offset) *lookup;
 	unsigned long size, offset, behind;
 
+	/* Kept, for looking a name up takes long. */
+	if (!lookup)
+		lookup = KSYM(kallsyms_lookup_size_offset);
 	if (!lookup || !lookup(address, &size, &offset))
 		return false;
 

@@ -245,8 +245,7 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "point": proof.point.name,
         "accelerator": "kvm" if work.bench.supplies.machine.timing == "kvm" else "tcg",
     }
-    if proof.places is not None:
-        told["places_taken"], told["places"] = proof.places
+    told.update(proof.places)
     if proof.memory is not None:
         told["probe_bytes_plain"], told["probe_bytes_extra"] = proof.memory
     return told

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.benchmarks.workload import Workload
@@ -46,7 +46,7 @@ class Proof:
     recorded: int | None = None
     detour: str | None = None
     memory: tuple[int, int] | None = None
-    places: tuple[int, int] | None = None
+    places: Mapping[str, int] = field(default_factory=dict)
 
 
 def count_hits(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Handler, ProbeKind
@@ -24,6 +24,9 @@ _OPTIMISER_TURN = "0.3"
 
 _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _CHECK_INTERVAL = 0.02
+
+_PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
+_SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
 
 class Attachment:
@@ -109,14 +112,23 @@ class Attachment:
             raise EvidenceError(f"the module reports memory={self.parameter('memory')[:40]!r}")
         return int(found[1]), int(found[2])
 
-    def places(self) -> tuple[int, int] | None:
-        """At how many places of the function a probe is, and of how many; None where there is but one to be."""
+    def places(self) -> Mapping[str, int]:
+        """Of a module that tries many places, what it took: of the probed function's, and of a sample's functions.
+
+        Empty for any other. Named as a record's parameters are.
+        """
         if self._kind.ability != "anywhere":
-            return None
-        found = re.fullmatch(r"(\d{1,6}) of (\d{1,6})", self.parameter("places"))
+            return {}
+        return {
+            **self._counts("places", _PLACES, "places_taken", "places"),
+            **self._counts("sample", _SAMPLE, "sampled_taken", "sampled", "sampled_functions"),
+        }
+
+    def _counts(self, parameter: str, pattern: re.Pattern[str], *names: str) -> dict[str, int]:
+        found = pattern.fullmatch(self.parameter(parameter))
         if found is None:
-            raise EvidenceError(f"the module reports places={self.parameter('places')[:40]!r}")
-        return int(found[1]), int(found[2])
+            raise EvidenceError(f"the module reports {parameter}={self.parameter(parameter)[:40]!r}")
+        return dict(zip(names, map(int, found.groups()), strict=True))
 
     def observe(self) -> Observation:
         """Look at the probe point through both witnesses."""

@@ -40,7 +40,7 @@ def ability_sheet(panel: Panel) -> Sheet:
         sentences=[
             ability_list().footnote,
             "yes 1000/1000: of 1000 calls so many were hits in which the handler saw what it must see; "
-            "no 1000/1000: in which it saw that there is nothing.",
+            "no 1000/1000: in which it saw that nobody has saved them.",
             *_places(cells),
             "Published: djprobe-2005, section 7.",
             *_deviations(cells),
@@ -107,12 +107,21 @@ def _deviations(cells: Sequence[CellRecord]) -> list[str]:
 
 
 def _places(cells: Sequence[CellRecord]) -> list[str]:
-    return [
-        f"{cell.probe}: probes at {cell.parameters['places_taken']} of the function's {cell.parameters['places']} "
-        "instructions at once."
-        for cell in cells
-        if "places" in cell.parameters
-    ]
+    """How much "almost" leaves out: of the probed function, and of a sample of others."""
+    sentences = []
+    for cell in cells:
+        told = cell.parameters
+        if "places" in told:
+            sentences.append(
+                f"{cell.probe}: probes at {told['places_taken']} of the function's {told['places']} instructions "
+                "at once."
+            )
+        if "sampled" in told:
+            sentences.append(
+                f"{cell.probe}: {told['sampled_taken']} of the {told['sampled']} instructions of "
+                f"{told['sampled_functions']} functions from all over the kernel took a probe; kprobes refuse the rest."
+            )
+    return sentences
 
 
 def _name(cell: CellRecord) -> str:

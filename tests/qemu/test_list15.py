@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.abilities import ability_list, ability_names
 from orchestrator.catalog.probes import probe_kind
@@ -21,6 +22,8 @@ from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord
 
 CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
+SAMPLED_FUNCTIONS = 50
+"""SAMPLE_FUNCTIONS of ``kmods/sample.h``."""
 MACHINES = {"debian-686": "pentium4", "lab-i386-up": "athlon", "debian-amd64": "xeon-e5410"}
 
 
@@ -68,6 +71,12 @@ def test_each_probe_can_what_it_is_said_to(boot: Boot, bench: Bench, workshop: W
     assert isinstance(taken, int)
     assert isinstance(places, int)
     assert 20 < taken <= places
+    sampled = [inside.parameters[name] for name in ("sampled_taken", "sampled", "sampled_functions")]
+    assert all(isinstance(count, int) for count in sampled)
+    taken, places, functions = map(int, sampled)
+    assert functions == SAMPLED_FUNCTIONS
+    # "Almost anywhere": of so many functions some are the kernel's own entry code, its kprobes or its patched places.
+    assert 0.8 * places < taken < places
     bench.guest.check_console()
 
 
@@ -93,5 +102,33 @@ def test_a_handler_that_sees_something_else_counts_nothing(
     if name == "kprobe.post-exec":
         assert measure_cell(ready, cell, None).status == "ok"  # it is true of any function
         return
+    with pytest.raises(EvidenceError, match="the probe's handler ran 0 times"):
+        measure_cell(ready, cell, None)
+
+
+SAVES_WHAT_IT_DID_NOT = {
+    "djprobe.other-registers": ("djprobe_stub.S", "\tleal -6*4(%esp), %esp", "\t.rept 6\n\tpushl $0\n\t.endr"),
+    "djprobe.probe-and-registers": ("djprobe_stub.S", "\tpushl %edx\n", "\tpushl $0\n"),
+    "kprobe.probe-and-registers": ("known_call_code.S", "\tmovl $KNOWN_VALUE(6), %ebp", "\tmovl $0, %ebp"),
+}
+"""By ability, a line of a source on i386, and what changes the registers that a handler gets to see."""
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+@pytest.mark.parametrize("name", sorted(SAVES_WHAT_IT_DID_NOT))
+def test_other_registers_than_those_of_the_call_are_found_out(
+    bench: Bench, workshop: Workshop, modules: ModuleMaker, name: str
+) -> None:
+    (boot,) = plan(load_experiment(CONFIG, ["kernels=[lab-i386-up]", f"probes=[{name}]"])).boots
+    cell, supplies = boot.cells[-1], gather(workshop, boot)
+    target, kind = supplies.targets[cell.id], probe_kind(name)
+    assert isinstance(target, Target)
+    ability = (kind.ability or "").replace("-", "_")
+    source = render(kind.template or "", {"symbol": target.symbol, "offset": target.offset, "ability": ability})
+    file, line, instead = SAVES_WHAT_IT_DID_NOT[name]
+    assert source.files[file].count(line) == 1
+    files = {**source.files, file: source.files[file].replace(line, instead)}
+    changed = dataclasses.replace(target, module=modules.built(dataclasses.replace(source, files=files)))
+    ready = dataclasses.replace(bench, supplies=dataclasses.replace(supplies, targets={cell.id: changed}))
     with pytest.raises(EvidenceError, match="the probe's handler ran 0 times"):
         measure_cell(ready, cell, None)

@@ -102,6 +102,8 @@ def abilities(*names: str, refused: bool = True) -> list[CellRecord]:
             found.append(failed(probe, reason, status="unsupported", probe=name, id=identity))
         else:
             places = {"places_taken": 59, "places": 60} if ability == "anywhere" else {}
+            if name == "kprobe.anywhere":
+                places |= {"sampled_taken": 390, "sampled": 393, "sampled_functions": 50}
             notes = [grant.note] if grant.note else []
             found.append(cell(probe, probe=name, id=identity, parameters=places, notes=notes))
     return found

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What does a probe's struct pt_regs hold when every register is known?
+ *
+ * known_call() calls known_call_target() with a value of its own in each general
+ * register, the carry flag set, interrupts off, and the stack below filled with
+ * one word: what a probe leaves undefined in a struct pt_regs shows that word.
+ */
+#ifndef LAB_KNOWN_CALL_H
+#define LAB_KNOWN_CALL_H
+
+#define KNOWN_STACK_WORD	0x5a5a5a5a
+#define KNOWN_STACK_WORDS	64
+#define KNOWN_VALUE(number)	(0x1b600000 + (number))
+
+#ifndef __ASSEMBLY__
+#include <linux/ptrace.h>
+#include <linux/types.h>
+
+void known_call(void);
+
+/* For a probe at its first instruction. Does nothing. */
+void known_call_target(void);
+
+/* Whether general registers, flags and stack pointer are those of the call. For a handler. */
+bool known_call_is_right(const struct pt_regs *regs);
+
+/*
+ * Whether ip, orig_ax and the segments are what was on the stack: nobody has
+ * saved them. Not cs, which a probe of the kernel need not read to know it. For
+ * a handler.
+ */
+bool known_call_is_undefined(const struct pt_regs *regs);
+#endif
+
+#endif
