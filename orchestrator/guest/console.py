@@ -9,6 +9,7 @@ from pathlib import Path
 
 _TAIL_BYTES = 16 * 1024
 _QUOTED_LINES = 20
+_MOST_AT_ONCE = 1 << 20
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _BEGINNING = r"(?:^|\[ *\d+\.\d{6}\] )"
 """Where the kernel's words begin: behind its time stamp, which may itself stand behind a line that user space began."""
@@ -67,6 +68,19 @@ class Console:
         trouble, number = worst
         return trouble, lines[max(0, number - 3) : number + _QUOTED_LINES]
 
+    def whole_lines(self, after: int) -> tuple[list[str], int]:
+        """The lines that were printed to their ends since the mark ``after``, and the mark to go on from."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(after)
+                text = file.read(_MOST_AT_ONCE)
+        except FileNotFoundError:
+            return [], after
+        end = text.rfind(b"\n") + 1
+        if not end and len(text) == _MOST_AT_ONCE:
+            end = len(text)  # a line without an end is not waited for
+        return _clean(text[:end]), after + end
+
     def _lines(self, start: int) -> list[str]:
         """The lines from a byte offset on (negative: from the end), at most the last 4 MiB of them."""
         try:
@@ -74,10 +88,14 @@ class Console:
                 size = file.seek(0, 2)
                 begin = max(0, size + start) if start < 0 else start
                 file.seek(max(begin, size - (4 << 20)))
-                text = file.read().decode("utf-8", errors="replace")
+                return _clean(file.read())
         except FileNotFoundError:
             return []
-        return [line for line in (_CONTROL.sub("", line).rstrip() for line in text.split("\n")) if line]
+
+
+def _clean(text: bytes) -> list[str]:
+    lines = text.decode("utf-8", errors="replace").split("\n")
+    return [line for line in (_CONTROL.sub("", line).rstrip() for line in lines) if line]
 
 
 _RANK = {trouble: rank for rank, trouble in enumerate(Trouble)}

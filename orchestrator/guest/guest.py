@@ -19,7 +19,7 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +44,11 @@ from orchestrator.process import kill_group, spawn
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first word; a Debian kernel takes seven on an idle core."""
 
+LONGEST_WORK = 6 * 3600.0
+"""Seconds that a guest's own work may take, whatever it says meanwhile."""
+
 COMMAND_LIMIT = 60.0
+_LISTENING_INTERVAL = 0.5
 _DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
 
@@ -91,15 +95,18 @@ class Guest:
         """QEMU's process number while it runs."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    def boot(self, time_limit: float = BOOT_LIMIT) -> None:
-        """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console."""
+    def boot(self, time_limit: float = BOOT_LIMIT, said: Callable[[str], None] | None = None) -> None:
+        """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
+
+        With ``said``, which gets every line of the console, the time limit is for how long the guest may be silent.
+        """
         if self.state is not State.OFF:
             raise GuestError(f"a guest that is {self.state} cannot be booted")
         self.state = State.BOOTING
         try:
             with self._explained("booting"):
                 self._start()
-                self._agent.wait_for_agent(time.monotonic() + time_limit)
+                self._wait_for_agent(time_limit, said)
         except BaseException:
             self.kill()
             raise
@@ -186,6 +193,26 @@ class Guest:
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+    def _wait_for_agent(self, time_limit: float, said: Callable[[str], None] | None) -> None:
+        deadline = time.monotonic() + time_limit
+        latest = deadline if said is None else time.monotonic() + LONGEST_WORK
+        heard, waiting = 0, True
+        while waiting:
+            until = deadline if said is None else min(deadline, time.monotonic() + _LISTENING_INTERVAL)
+            try:
+                self._agent.wait_for_agent(until)
+                waiting = False
+            except GuestHang:
+                silent = said is None or self.console.length() <= heard
+                if time.monotonic() >= latest or (silent and time.monotonic() >= deadline):
+                    raise
+            if said is not None:
+                lines, length = self.console.whole_lines(heard)
+                if length > heard:
+                    heard, deadline = length, time.monotonic() + time_limit
+                for line in lines:
+                    said(line)
 
     def _control(self, before: State, command: str, after: State) -> None:
         if self._monitor is None or self.state is not before:

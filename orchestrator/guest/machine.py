@@ -75,7 +75,9 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-chardev", _console(wiring), "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={wiring.monitor}", "-mon", "chardev=monitor,mode=control"),
         *("-chardev", f"socket,id=agent,fd={wiring.agent}"),
-        *("-device", "virtio-serial-pci-non-transitional,max_ports=2"),
+        # Without ioeventfd QEMU answers a guest's notice at once, instead of when another of its threads gets to it:
+        # what a guest does before anybody talks to it is then the same in every boot, to the instruction.
+        *("-device", "virtio-serial-pci-non-transitional,max_ports=2,ioeventfd=off"),
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
     ]
 

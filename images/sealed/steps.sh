@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# For the scripts beside: one step of a module after the other, each with what it came to.
+
+# Says on the console how far the work has got. Written there at once, it takes nothing from the step that follows.
+said() {
+	echo "<4>lab: $*" > /dev/kmsg
+}
+
+# Has the module do one thing: its command, and its one line of what that came to.
+tell() {
+	if ! echo "$*" > "/sys/module/$driver/parameters/do"; then
+		echo "failed: $* ($(cat "/sys/module/$driver/parameters/result"))"
+		exit 1
+	fi
+	echo "$*: $(cat "/sys/module/$driver/parameters/result")"
+}
+
+# Does something to so many probes, in ten steps.
+in_steps() {
+	step=$(($2 / 10))
+	done=0
+	while [ $done -lt "$2" ]; do
+		tell "$1" $step
+		done=$((done + step))
+		said "$1: $done of $2 kprobes"
+	done
+}

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An initramfs with work in it that the guest does by itself, before anybody talks to it.
+
+What the host sends while a guest works comes at a moment that no clock of the guest's knows. Sealed work meets nothing
+of that: on the exact clock two guests with the same work agree in every instruction, timer ticks and all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.artifacts.cpio import Entry, archive
+from orchestrator.paths import data_dir
+
+FOLDER = "/sealed"
+OUTPUT = f"{FOLDER}/output"
+"""In the guest: what the work printed, and the wait status it ended with, as init.c writes them."""
+STATUS = f"{FOLDER}/status"
+
+_SCRIPT = "work.sh"
+_SHARED = "steps.sh"
+
+
+def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: Mapping[str, bytes]) -> bytes:
+    """The initramfs with ``images/sealed/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
+
+    ``settings`` are the shell variables that the script finds in ``/sealed/settings``.
+    """
+    scripts = data_dir("images") / "sealed"
+    text = "".join(f"{name}={value}\n" for name, value in settings.items())
+    folder = FOLDER.removeprefix("/")
+    content = {
+        _SCRIPT: (scripts / f"{script}.sh").read_bytes(),
+        _SHARED: (scripts / _SHARED).read_bytes(),
+        "settings": text.encode(),
+        **files,
+    }
+    # The kernel unpacks one archive after the other.
+    entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
+    return initramfs.read_bytes() + archive(entries)
