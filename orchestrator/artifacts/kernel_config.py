@@ -12,7 +12,7 @@ from orchestrator.paths import data_dir
 _SET = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$", re.MULTILINE)
 
-_MAINLINE_HASH_BITS = "6"
+MAINLINE_HASH_BITS = "6"
 """Where a kernel has no option for it: KPROBE_HASH_BITS of kernel/kprobes.c, since 2.6.9."""
 
 _PREEMPTION = {
@@ -64,7 +64,7 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
         "ftrace": "yes" if has("CONFIG_FUNCTION_TRACER") else "no",
         "preemption": preemption,
         "hook": "yes" if has("CONFIG_LAB_SYSCALL_HOOK") else "no",
-        "kprobe lists": f"2^{config.get('CONFIG_KPROBE_HASH_BITS', _MAINLINE_HASH_BITS)}",
+        "kprobe lists": f"2^{config.get('CONFIG_KPROBE_HASH_BITS', MAINLINE_HASH_BITS)}",
         "kprobe cache": "yes" if has("CONFIG_KPROBE_CACHE") else "no",
         "HZ": config.get("CONFIG_HZ", "?"),
         "SMP": "yes" if has("CONFIG_SMP") else "no",

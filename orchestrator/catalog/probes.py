@@ -10,7 +10,8 @@ from typing import Literal
 
 from orchestrator.catalog.abilities import ability_list, ability_names
 from orchestrator.catalog.data import Fact, named, read
-from orchestrator.catalog.markers import MarkerRow, marker_row
+from orchestrator.catalog.kpcache import mass_row
+from orchestrator.catalog.markers import marker_row
 from orchestrator.catalog.own_probe import find_module, is_path, shown_name
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import ConfigError
@@ -59,9 +60,9 @@ def probe_kind(name: str) -> ProbeKind:
 
     Raises ConfigError for one that is not there.
     """
-    row = marker_row(name) if name != BASELINE else None
+    row = None if name == BASELINE else marker_row(name) or mass_row(name)
     if row is not None:
-        return _in_a_loop(name, row)
+        return _of_a_row(name, row.title)
     if name in ability_names():
         return _showing(*ability_names()[name])
     if not is_path(name):
@@ -86,12 +87,13 @@ def probe_kind(name: str) -> ProbeKind:
     )
 
 
-def _in_a_loop(name: str, row: MarkerRow) -> ProbeKind:
+def _of_a_row(name: str, title: str) -> ProbeKind:
+    """A benchmark's own row, whose module has its own probes."""
     return ProbeKind(
         name=name,
-        title=row.title,
+        title=title,
         column=None,
-        template="markers",
+        template=None,
         site="function",
         mechanism="own",
         int3_per_hit=None,

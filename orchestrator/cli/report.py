@@ -39,7 +39,7 @@ def report(
         ),
     ] = Format.TABLE,
     charts: Annotated[
-        bool, typer.Option("--charts", help="Draw bar charts too, as PNG and SVG in the run's directory.")
+        bool, typer.Option("--charts", help="Draw charts too, as PNG and SVG in the run's directory.")
     ] = False,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""

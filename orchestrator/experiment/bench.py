@@ -43,7 +43,7 @@ def bench(supplies: Supplies, directory: Path, name: str, watch: Callable[[Guest
     guest = Guest(supplies.machine, directory, name)
     watch(guest)
     with guest:
-        _check_identity(guest, supplies.machine.cpu)
+        check_identity(guest, supplies.machine.cpu)
         _check_topology(guest, supplies.machine.smp)
         _wait_for_clocksource(guest)
         yield Bench(guest, supplies, Symbols.of(guest))
@@ -54,7 +54,8 @@ def read_clocksource(guest: Guest) -> str:
     return guest.get(_CLOCKSOURCE_FILE).decode("ascii", errors="replace").strip()
 
 
-def _check_identity(guest: Guest, cpu: CpuModel) -> None:
+def check_identity(guest: Guest, cpu: CpuModel) -> None:
+    """Raise EvidenceError where the guest takes its CPU for another one than ``cpu``."""
     if cpu.identity is None:
         return
     text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, model_validator
 
 from orchestrator.benchmarks.calls import Argument
 from orchestrator.catalog.benchmarks import Entry, benchmarks
+from orchestrator.catalog.kpcache import MassBenchmark, mass_benchmark
 from orchestrator.catalog.own_workload import OwnWorkload, find_workload
 from orchestrator.experiment import fields
 from orchestrator.experiment.fields import one_of, whole
@@ -33,7 +34,8 @@ class Benchmark(Strict):
 
     Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; a workload of the
     user's own a ``file``: a C file, or a static program (``arguments`` are its own), of which a sample is a whole run.
-    ``hits`` is how often each call, or each run, enters the probe point.
+    ``hits`` is how often each call, or each run, enters the probe point. A benchmark of many probes has ``sizes``, each
+    a number of probes and a guest of its own, and a ``seed`` that the functions are chosen by.
     """
 
     name: Annotated[str, one_of(benchmarks)]
@@ -44,6 +46,8 @@ class Benchmark(Strict):
     arguments: Annotated[tuple[Annotated[Argument, BeforeValidator(fields.argument)], ...], BeforeValidator(_few)] = ()
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
     hits: Annotated[int, whole(1, 1_000_000)] = 1
+    sizes: Annotated[tuple[int, ...], BeforeValidator(fields.sizes)] | None = None
+    seed: Annotated[int, whole(0, 2**32 - 1)] = 2014
 
     @property
     def own(self) -> OwnWorkload | None:
@@ -54,6 +58,16 @@ class Benchmark(Strict):
     def is_program(self) -> bool:
         """Whether a sample is a whole run of a program."""
         return self.own is not None and self.own.kind == "program"
+
+    @property
+    def mass(self) -> MassBenchmark | None:
+        """What is known of it where it is one of many probes."""
+        return mass_benchmark(self.name)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether its probes are rows of its own, named ``BENCHMARK.ROW`` or ``marker.ROW``."""
+        return self.name == "markers" or self.mass is not None
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -77,8 +91,11 @@ class Benchmark(Strict):
             "call": bool(spec.entries) and spec.call is None,
             "file": self.name == "workload",
             "arguments": (bool(spec.entries) and spec.call is None) or self.is_program,
-            "calls": not self.is_program and self.name != "markers",
-            "hits": self.name != "markers",
+            "calls": not self.is_program and not self.has_rows,
+            "repeats": self.mass is None,
+            "hits": not self.has_rows,
+            "sizes": self.mass is not None,
+            "seed": self.mass is not None,
         }
         for key, may in allowed.items():
             if not may and key in self.model_fields_set and getattr(self, key) != type(self).model_fields[key].default:

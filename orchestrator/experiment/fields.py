@@ -18,7 +18,8 @@ from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.markers import marker_row
+from orchestrator.catalog.kpcache import mass_benchmark, mass_row
+from orchestrator.catalog.markers import PREFIX, marker_benchmarks, marker_row
 from orchestrator.catalog.own_kernel import is_path
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import probes
@@ -30,6 +31,7 @@ from orchestrator.experiment.problems import Problem, conflict, mismatch, shown,
 QemuCpuNames = Callable[[], Collection[str]]
 
 MAX_ENTRIES = 1000
+MOST_PROBES = 50_000
 
 _MIB = {"M": 1, "G": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
@@ -38,6 +40,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _POINT = re.compile(r"([A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?")
 _LONGEST_TEXT = 200
 _LARGEST_BUFFER = 65536
+_MOST_SIZES = 20
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -88,6 +91,18 @@ def name(value: object) -> object:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise mismatch(value, "expected at most 64 small letters, digits and hyphens, as text")
     return value
+
+
+def sizes(value: object) -> object:
+    """Numbers of probes, each once. In steps of hundreds: they are registered and enabled in equal steps."""
+    known = value if isinstance(value, list | tuple) else ()
+    good = all(isinstance(one, int) and not isinstance(one, bool) for one in known) and 1 <= len(known) <= _MOST_SIZES
+    if not good or any(not 100 <= one <= MOST_PROBES or one % 100 for one in known) or len(set(known)) != len(known):
+        raise mismatch(
+            value,
+            f"expected a list of up to {_MOST_SIZES} different hundreds from 100 to {MOST_PROBES}, as [1000, 5000]",
+        )
+    return tuple(known)
 
 
 def description(value: object) -> object:
@@ -147,14 +162,28 @@ def probe(value: object) -> object:
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name")
     if not own_probe.is_path(value):
-        if value not in probes() and value not in ability_names() and marker_row(value) is None:
-            sentence = choices_sentence(value, probes())
+        if value not in probes() and value not in ability_names() and not is_row(value):
+            sentence = choices_sentence(value, [*probes(), *_rows_like(value)])
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
         return value
     try:
         return str(own_probe.find_module(value))
     except ConfigError as error:
         raise wrong(error.what) from None
+
+
+def is_row(probe: str) -> bool:
+    """Whether a probe's name means a row of a benchmark that has rows of its own."""
+    return marker_row(probe) is not None or mass_row(probe) is not None
+
+
+def _rows_like(value: str) -> list[str]:
+    """The rows of the benchmark that a misspelled one begins like."""
+    benchmark = value.partition(".")[0]
+    mass = mass_benchmark(benchmark)
+    if mass is not None:
+        return [f"{benchmark}.{row}" for row in mass.rows]
+    return [f"{PREFIX}{row}" for row in marker_benchmarks().rows] if value.startswith(PREFIX) else []
 
 
 def point(value: object) -> object:

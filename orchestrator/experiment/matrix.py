@@ -54,8 +54,10 @@ def _mapping(value: object) -> object:
     return value
 
 
-def _with_repeats(benchmark: Benchmark, info: ValidationInfo) -> Benchmark:
+def _with_defaults(benchmark: Benchmark, info: ValidationInfo) -> Benchmark:
     clock: Clock | None = info.data.get("clock")  # none where it is wrong itself
+    if benchmark.mass is not None:
+        return benchmark.model_copy(update={"sizes": benchmark.sizes or tuple(benchmark.mass.sizes)})
     if benchmark.repeats is not None or clock is None:
         return benchmark
     # A program's runs scatter on the exact clock as well.
@@ -66,7 +68,7 @@ class Matrix(Strict):
     """Machines, kernels, points, probes and handlers, of which every combination is a cell, and what each measures.
 
     Without ``points`` the benchmark's own is probed. ``kernel_for`` names another kernel for single probes.
-    ``time_limit`` is in seconds of the host's time for one cell.
+    ``time_limit`` is in seconds of the host's time for one cell; of a benchmark of many probes, without any progress.
     """
 
     reference: Annotated[str, one_of(reference_tables)] | None = None
@@ -77,7 +79,7 @@ class Matrix(Strict):
     probes: Entries[Probe]
     kernel_for: Annotated[dict[Probe, Kernel], BeforeValidator(_mapping)] = Field(default_factory=dict)
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
-    benchmark: Annotated[Benchmark, AfterValidator(_with_repeats)]
+    benchmark: Annotated[Benchmark, AfterValidator(_with_defaults)]
     time_limit: Annotated[int, whole(1, 86_400)] = 120
 
     @property
@@ -108,23 +110,29 @@ class Matrix(Strict):
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
             who = "a program" if self.benchmark.is_program else "clock 'wall'"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
-        yield from self._marker_conflicts()
+        yield from self._row_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; of a workload of your own, say which functions of the kernel to probe")
 
-    def _marker_conflicts(self) -> Iterator[Problem]:
-        loops = self.benchmark.name == "markers"
+    def _row_conflicts(self) -> Iterator[Problem]:
+        """Of benchmarks whose probes are rows of their own."""
+        name = self.benchmark.name
+        prefix = PREFIX if name == "markers" else f"{name}."
         for index, probe in enumerate(self.probes):
-            if probe != BASELINE and probe.startswith(PREFIX) != loops:
-                what = "its rows are named marker.ROW" if loops else "it is a row of benchmark 'markers'"
-                sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': {what}"
+            row = fields.is_row(probe) and probe != BASELINE
+            if probe != BASELINE and (row or self.benchmark.has_rows) and not (row and probe.startswith(prefix)):
+                other = "markers" if probe.startswith(PREFIX) else probe.partition(".")[0]
+                what = f"its rows are named {prefix}ROW" if self.benchmark.has_rows else f"it is a row of '{other}'"
+                sentence = f"found '{probe}'; with benchmark '{name}': {what}"
                 yield Problem(("probes", index), sentence, other=("benchmark", "name"))
-        if loops and self.clock != "instructions":
-            yield Problem(("clock",), "found 'wall'; the loops of benchmark 'markers' are counted in instructions")
-        if loops and self.points is not None:
-            yield Problem(("points",), "benchmark 'markers' has places of its own; leave it out")
-        if loops and self.handlers != ("noop",):
-            yield Problem(("handlers",), "benchmark 'markers' has probes of its own; leave it out")
+        if not self.benchmark.has_rows:
+            return
+        if self.clock != "instructions":
+            yield Problem(("clock",), f"found 'wall'; what benchmark '{name}' does is counted in instructions")
+        if self.points is not None:
+            yield Problem(("points",), f"benchmark '{name}' has places of its own; leave it out")
+        if self.handlers != ("noop",):
+            yield Problem(("handlers",), f"benchmark '{name}' has probes of its own; leave it out")
 
     def _exceptions(self) -> Iterator[Problem]:
         for probe, kernel in self.kernel_for.items():

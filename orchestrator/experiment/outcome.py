@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.catalog.kpcache import mass_benchmark, mass_row
 from orchestrator.catalog.own_probe import shown_name
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import probe_kind
@@ -41,6 +42,9 @@ def metric(cell: Cell) -> str:
     """What a sample of the cell is."""
     if cell.benchmark == "markers":
         return PER_LOOP
+    mass = mass_benchmark(cell.benchmark)
+    if mass is not None:
+        return f"cost per {(mass_row(cell.probe) or mass.baseline).each}"
     return PER_RUN if cell.file is not None and find_workload(cell.file).kind == "program" else PER_CALL
 
 
@@ -53,6 +57,8 @@ def asked(cell: Cell) -> dict[str, str | int]:
         told["workload"] = shown_name(Path(cell.file))
     if cell.point is not None:
         told["at"] = cell.point
+    if cell.size is not None:
+        told["probes"] = cell.size
     return told
 
 

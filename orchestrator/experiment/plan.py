@@ -26,7 +26,8 @@ class Cell:
     ``kernel`` is a catalogue's name or an absolute path, ``memory_mib`` in MiB, ``time_limit`` in seconds of the host's
     time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but one). ``probe`` is
     such a name or path too, ``point`` None where the benchmark's own function is probed.
-    ``call``, ``arguments``, ``file`` and ``hits`` are the benchmark's.
+    ``call``, ``arguments``, ``file`` and ``hits`` are the benchmark's, and so are ``size``, a number of probes, and
+    ``seed``: None and unused where it is not one of many probes.
     """
 
     id: str
@@ -46,6 +47,8 @@ class Cell:
     arguments: tuple[Argument, ...]
     file: str | None
     hits: int
+    size: int | None
+    seed: int
     clock: Clock
     reference: str | None
     time_limit: int
@@ -53,7 +56,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Boot:
-    """A guest to boot once, and the cells measured in it: of each table and handler the baseline first."""
+    """A guest to boot once, and the cells measured in it: of each table and handler the baseline first.
+
+    A ``sealed`` one does all of its work before it is talked to.
+    """
 
     cpu: str
     smp: int
@@ -61,6 +67,11 @@ class Boot:
     kernel: str
     clock: Clock
     cells: tuple[Cell, ...]
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the guest does its work by itself."""
+        return self.cells[0].size is not None
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,10 @@ def plan(experiment: AnyExperiment) -> Plan:
     boots: dict[tuple[object, ...], list[Cell]] = {}
     for name, matrix in experiment.matrices:
         for cell in _cells(name, matrix):
-            boots.setdefault((cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock), []).append(cell)
+            machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock)
+            # Work of one kind on so many probes is a boot's only one: what one leaves behind would change the next.
+            alone = (cell.table, cell.benchmark, cell.size) if cell.size is not None else ()
+            boots.setdefault((*machine, *alone), []).append(cell)
     planned = Plan(experiment.name, tuple(_boot(cells) for cells in boots.values()))
     ids = {cell.id for cell in planned.cells}
     if len(ids) != len(planned.cells):
@@ -103,8 +117,8 @@ def plan(experiment: AnyExperiment) -> Plan:
 
 
 def _count(matrix: Matrix) -> int:
-    points = len(matrix.points or (None,))
-    return len(matrix.machines) * len(matrix.handlers) * points * sum(map(len, _probes_on(matrix).values()))
+    places = len(matrix.points or (None,)) * len(matrix.benchmark.sizes or (None,))
+    return len(matrix.machines) * len(matrix.handlers) * places * sum(map(len, _probes_on(matrix).values()))
 
 
 def _probes_on(matrix: Matrix) -> dict[str, list[str]]:
@@ -119,8 +133,9 @@ def _probes_on(matrix: Matrix) -> dict[str, list[str]]:
 
 def _cells(table: str | None, matrix: Matrix) -> Iterator[Cell]:
     for machine, (kernel, probes) in product(matrix.machines, _probes_on(matrix).items()):
-        for point, handler, probe in product(matrix.points or (None,), matrix.handlers, probes):
-            yield _cell(table, matrix, machine, kernel, point, probe, handler)
+        sizes, points = matrix.benchmark.sizes or (None,), matrix.points or (None,)
+        for size, point, handler, probe in product(sizes, points, matrix.handlers, probes):
+            yield _cell(table, matrix, machine, kernel, size, point, probe, handler)
 
 
 def _cell(
@@ -128,6 +143,7 @@ def _cell(
     matrix: Matrix,
     machine: Machine,
     kernel: str,
+    size: int | None,
     point: str | None,
     probe: str,
     handler: Handler,
@@ -137,6 +153,8 @@ def _cell(
     parts = [_machine_id(machine), kernel_spec(kernel).name, probe_kind(probe).name, handler]
     if point is not None:
         parts.append(point)
+    if size is not None:
+        parts.append(str(size))
     return Cell(
         id="/".join([table, *parts] if table is not None else parts),
         table=table,
@@ -155,6 +173,8 @@ def _cell(
         arguments=benchmark.arguments,
         file=benchmark.file,
         hits=benchmark.hits,
+        size=size,
+        seed=benchmark.seed,
         clock=matrix.clock,
         reference=matrix.reference,
         time_limit=matrix.time_limit,

@@ -11,6 +11,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.catalog.abilities import ability_list
 from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
+from orchestrator.catalog.kpcache import mass_benchmark
 from orchestrator.catalog.markers import marker_row
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
@@ -39,6 +40,8 @@ def objection(kernel: Kernel, cell: Cell) -> str | None:
     kind = probe_kind(cell.probe)
     if cell.benchmark == "markers":
         return _marker_objection(kernel, cell)
+    if cell.size is not None:
+        return _mass_objection(kernel)
     why_not = _calls_objection(kernel, cell) or _place_objection(cell, kind)
     if why_not is not None:
         return why_not
@@ -58,6 +61,9 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
     """How this kernel gets the cell's probe. Only for a cell without an objection."""
     if cell.benchmark == "markers":
         return Realisation("", 0, "markers", {}, _on_one_cpu(kernel, cell))
+    mass = mass_benchmark(cell.benchmark)
+    if mass is not None:
+        return Realisation("", 0, mass.template, {}, _on_one_cpu(kernel, cell))
     kind = probe_kind(cell.probe)
     symbol, offset = _place(kernel, cell, kind)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
@@ -121,6 +127,14 @@ def _marker_objection(kernel: Kernel, cell: Cell) -> str | None:
     row = marker_row(cell.probe)
     if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":
         return f"this kernel has no preemption to disable; take a preemptible one, such as {_preemptible(kernel)}"
+    return None
+
+
+def _mass_objection(kernel: Kernel) -> str | None:
+    """Why this kernel cannot have so many kprobes."""
+    for option in ("CONFIG_KPROBES", "CONFIG_DEBUG_FS", "CONFIG_KALLSYMS"):
+        if kernel.config.get(option) != "y":
+            return f"this kernel was built without {option}"
     return None
 
 

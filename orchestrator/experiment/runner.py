@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -13,10 +13,11 @@ from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import UsageError
 from orchestrator.experiment.boot_worker import BootWorker
 from orchestrator.experiment.desk import Desk
-from orchestrator.experiment.plan import Boot, Plan
+from orchestrator.experiment.plan import Boot, Cell, Plan
 from orchestrator.experiment.provenance import Provenance, host_facts
 from orchestrator.experiment.run_book import RunBook
 from orchestrator.experiment.schema import AnyExperiment
+from orchestrator.experiment.sealed_worker import SealedWorker
 from orchestrator.experiment.supplies import Supplies, gather
 from orchestrator.experiment.watcher import Watcher
 from orchestrator.results.contract import RunRecord
@@ -101,7 +102,7 @@ class Runner:
         try:
             desk.serve(
                 [
-                    BootWorker(desk, book, boot, cells, supplies[boot], f"boot{number}", self.keep_events).measure
+                    self._worker(desk, book, boot, cells, supplies[boot], f"boot{number}").measure
                     for number, boot, cells in waiting
                     if cells
                 ]
@@ -110,6 +111,13 @@ class Runner:
             # With --only, a run that is gone on with may still not be at its end.
             self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
             write_results(entry.directory, self.store.load_run(entry.id))
+
+    def _worker(
+        self, desk: Desk, book: RunBook, boot: Boot, cells: Sequence[Cell], supplies: Supplies, name: str
+    ) -> BootWorker | SealedWorker:
+        if boot.sealed:
+            return SealedWorker(self.workshop, desk, book, boot, cells, supplies, name)
+        return BootWorker(desk, book, boot, cells, supplies, name, self.keep_events)
 
 
 def all_ok(record: RunRecord) -> bool:

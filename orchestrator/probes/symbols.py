@@ -47,6 +47,18 @@ class Symbols:
         behind = bisect_right(self._addresses, start)
         return self._addresses[behind] - start if behind < len(self._addresses) else 0
 
+    def object_size(self, name: str) -> int | None:
+        """Bytes from an object's beginning to the next symbol; None where there is none, or more than one.
+
+        Objects are listed on kernels with CONFIG_KALLSYMS_ALL only.
+        """
+        found = re.findall(rb"^([0-9a-f]{8,16}) [bBdDrRaAV] " + re.escape(name.encode()) + rb"$", self._listing, re.M)
+        if len(found) != 1:
+            return None
+        start = int(found[0], 16)
+        behind = bisect_right(self._addresses, start)
+        return self._addresses[behind] - start if behind < len(self._addresses) else None
+
     @cached_property
     def _addresses(self) -> Sequence[int]:
         return sorted({int(line.split(b" ", 1)[0], 16) for line in self._listing.splitlines() if line})

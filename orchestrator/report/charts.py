@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run as the documents' bar charts: measured and published overheads side by side, each in its own unit."""
+"""A run as charts: bars of measured and published overheads side by side, or curves over the number of probes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.errors import HostError
 from orchestrator.report.ability_layout import fits_abilities
 from orchestrator.report.bars import Bar, Panes, Series
+from orchestrator.report.curves import CurveChart
 from orchestrator.report.figures import figure, published_figure, unit_name
 from orchestrator.report.mail_layout import fits_mail, mail_label
 from orchestrator.report.marker_charts import marker_charts
 from orchestrator.report.markers_layout import fits_markers
+from orchestrator.report.mass import fits_mass
+from orchestrator.report.mass_charts import mass_charts
 from orchestrator.report.panels import Panel, panels, probe_title
 from orchestrator.report.published import published, published_unit
 from orchestrator.report.sheets import grouped
@@ -46,15 +49,26 @@ def draw_charts(run: RunRecord, directory: Path) -> list[Path]:
     paths = []
     with storage_faults(folder):
         folder.mkdir(exist_ok=True)
-        for name, panes in charts(run).items():
-            paths += save(panes, folder, name)
+        for name, chart in (charts(run) | curves(run)).items():
+            paths += save(chart, folder, name)
     return paths
 
 
+def curves(run: RunRecord) -> dict[str, CurveChart]:
+    """Return what the curves show, by the name of their files."""
+    found: dict[str, CurveChart] = {}
+    for group in grouped(panels(run)):
+        if fits_mass(group[0]):
+            found |= {_unused(name, found): chart for name, chart in mass_charts(group).items()}
+    return found
+
+
 def charts(run: RunRecord) -> dict[str, Panes]:
-    """Return what the charts show, by the name of their files."""
+    """Return what the bar charts show, by the name of their files."""
     found: dict[str, Panes] = {}
     for group in grouped(panels(run)):
+        if fits_mass(group[0]):
+            continue  # curves show it
         if fits_abilities(group[0]):
             continue  # yes and no are no bars
         if fits_markers(group[0]):

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a bar chart is drawn with matplotlib. Imported only when one is."""
+"""How a chart is drawn with matplotlib. Imported only when one is."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from orchestrator.report.bars import Bar, Panes, Series
+from orchestrator.report.curves import CurveChart
 
 _DPI = 100
 _HEIGHT = 5.0  # inches
@@ -21,9 +24,11 @@ _INCHES_PER_LABEL = 0.6
 _MEASURED = ("#0072B2", "#56B4E9")
 _PUBLISHED = ("#D55E00", "#E69F00")
 """Blues and oranges of Okabe and Ito's palette, which colour-blind readers tell apart."""
+_STROKES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", ":"), ("#CC79A7", "-."))
+"""Of the same palette; curves that lie on each other are told apart by their strokes."""
 
 
-def save(chart: Panes, folder: Path, name: str) -> list[Path]:
+def save(chart: Panes | CurveChart, folder: Path, name: str) -> list[Path]:
     """Draw ``chart`` into ``folder/name.png`` and ``folder/name.svg``, and return these paths.
 
     No display is needed, and the user's own settings of matplotlib are not asked.
@@ -34,19 +39,47 @@ def save(chart: Panes, folder: Path, name: str) -> list[Path]:
         mpl.rc("axes.spines", top=False, right=False)
         mpl.rc("text", parse_math=False)
         mpl.rc("svg", hashsalt="orchestrator")  # equal charts, equal files
-        drawn = _drawn(chart)
+        drawn = _bars(chart) if isinstance(chart, Panes) else _curves(chart)
         drawn.savefig(paths[0], dpi=_DPI, metadata={"Software": None})
         drawn.savefig(paths[1], metadata={"Date": None, "Creator": None})
     return paths
 
 
-def _drawn(chart: Panes) -> Figure:
-    wanted = 1 + len(chart.panes) * len(chart.labels) * _INCHES_PER_LABEL
-    figure = Figure(figsize=(max(_WIDTH, wanted), _HEIGHT), layout="constrained")
+def _titled(chart: Panes | CurveChart, width: float) -> Figure:
+    figure = Figure(figsize=(width, _HEIGHT), layout="constrained")
     lines = textwrap.wrap(chart.subtitle, _SUBTITLE_WIDTH)
     # The title's empty lines keep the room that the subtitle stands in.
     figure.suptitle(chart.title + "\n" * len(lines), fontsize=13, fontweight="bold")
     figure.text(0.5, 0.935, "\n".join(lines), ha="center", va="top", fontsize=9, color="#444444")
+    return figure
+
+
+def _curves(chart: CurveChart) -> Figure:
+    figure = _titled(chart, _WIDTH)
+    axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]
+    for axis, pane in zip(axes, chart.panes, strict=True):
+        for curve, (colour, style) in zip(pane.curves, cycle(_STROKES), strict=False):
+            axis.plot(*zip(*curve.points, strict=True), style, color=colour, marker="o", markersize=4, label=curve.name)
+        if pane.logarithmic:
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            for scale in (axis.xaxis, axis.yaxis):
+                scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                scale.set_minor_formatter(NullFormatter())
+        else:
+            axis.set_xlim(left=0)
+            axis.set_ylim(bottom=0)
+        axis.set_xlabel(pane.across, fontsize=9)
+        axis.set_title(pane.upwards, loc="left", fontsize=10)
+        axis.grid(color="#DDDDDD", linewidth=0.6)
+        if pane.curves:
+            axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _bars(chart: Panes) -> Figure:
+    wanted = 1 + len(chart.panes) * len(chart.labels) * _INCHES_PER_LABEL
+    figure = _titled(chart, max(_WIDTH, wanted))
     axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]
     for index, (axis, (unit, series)) in enumerate(zip(axes, chart.panes, strict=True)):
         _pane(axis, unit, chart.labels, series, _PUBLISHED if index else _MEASURED)

@@ -9,6 +9,10 @@ from orchestrator.report.ability_layout import ability_sheet, fits_abilities
 from orchestrator.report.list_layout import list_sheet
 from orchestrator.report.mail_layout import fits_mail, mail_sheet
 from orchestrator.report.markers_layout import fits_markers, markers_sheet
+from orchestrator.report.mass import fits_mass
+from orchestrator.report.mass_layout import BENCHMARK as KPCACHE
+from orchestrator.report.mass_layout import mass_sheet
+from orchestrator.report.model_layout import model_sheet
 from orchestrator.report.panels import Panel, panels
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import RunRecord
@@ -24,11 +28,13 @@ def _sheet(group: Sequence[Panel]) -> Sheet:
         return mail_sheet(group)
     if fits_markers(group[0]):
         return markers_sheet(group[0])
+    if fits_mass(group[0]):
+        return mass_sheet(group) if group[0].first.benchmark == KPCACHE else model_sheet(group)
     return ability_sheet(group[0]) if fits_abilities(group[0]) else list_sheet(group[0])
 
 
 def grouped(all_panels: Iterable[Panel]) -> list[list[Panel]]:
-    """Return the panels that are printed together: each alone, but for those that share a mail's table."""
+    """Return the panels that are printed together: each alone, but for those that share a table of their document."""
     groups: list[list[Panel]] = []
     for panel in all_panels:
         fitting = next((group for group in groups if _belongs(panel, group)), None)
@@ -40,11 +46,19 @@ def grouped(all_panels: Iterable[Panel]) -> list[list[Panel]]:
 
 
 def _belongs(panel: Panel, group: list[Panel]) -> bool:
+    if fits_mass(panel):
+        return fits_mass(group[0]) and _measured_alike(panel) == _measured_alike(group[0])
     if not (fits_mail(panel) and all(fits_mail(other) for other in group)):
         return False
     if any(panel.references == other.references for other in group):
         return False
     return _shared(panel) == _shared(group[0])
+
+
+def _measured_alike(panel: Panel) -> tuple[object, ...]:
+    """What the numbers of probes in one table have in common; kernels stand side by side, but for the model."""
+    first = panel.first
+    return (first.benchmark, first.cpu, first.smp, first.clock, panel.kernel if first.benchmark != KPCACHE else None)
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:

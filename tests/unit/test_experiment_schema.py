@@ -78,6 +78,8 @@ def test_defaults_are_written_out(load: Loader) -> None:
             "arguments": [],
             "file": None,
             "hits": 1,
+            "sizes": None,
+            "seed": 2014,
         },
         "time_limit": 120,
     }
@@ -135,11 +137,13 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("probes=[kretprobes]", "probes.0: found 'kretprobes'; allowed: none, kprobe, "),
         ("handlers=[records]", "handlers.0: found 'records'; allowed: noop, count, record"),
         ("benchmark=gtodbench", "benchmark: found 'gtodbench'; expected a mapping"),
-        ("benchmark.name=kpcache", "benchmark.name: found 'kpcache'; allowed: gtodbench"),
+        ("benchmark.name=kpcash", "benchmark.name: found 'kpcash'; allowed: gtodbench"),
+        ("benchmark.sizes=[1000]", "benchmark.sizes: benchmark 'gtodbench' has no such key; leave it out"),
         ("probes=[marker.varargs]", "probes.0: found 'marker.varargs'; with benchmark 'gtodbench': it is a row of"),
         (
             "benchmark.cals=1",
-            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits; did",
+            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits, sizes, seed; "
+            "did",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a benchmark of many probes comes to: samples for each of its rows, and one proof for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class MassProof:
+    """What was seen: ``mechanism`` and bytes of the first target while armed and before, its address, hits and calls.
+
+    ``others`` are hits of probes that nobody meant to hit while they were enabled or disabled.
+    """
+
+    mechanism: str
+    live: str
+    original: str
+    address: int
+    symbol: str
+    hits: int
+    calls: int
+    others: int | None = None
+
+
+@dataclass(frozen=True)
+class MassFigures:
+    """Samples in TSC units by row (BASELINE's too), and what else is known: of each row, and of the whole work."""
+
+    samples: Mapping[str, tuple[float, ...]]
+    proof: MassProof
+    facts: Mapping[str, int]
+    row_facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a kernel says of its own functions, asked once in a guest of its own and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
+
+_LISTS = {"symbols": "/proc/kallsyms", "blacklist": "/sys/kernel/debug/kprobes/blacklist"}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The kernel's symbols, and the functions that kprobes must not touch, as it lists them."""
+
+    symbols: bytes
+    blacklist: bytes
+
+
+def survey(workshop: Workshop, kernel: Kernel, machine: Machine) -> Survey:
+    """The lists of a kernel, the same in each of its boots (nokaslr). Raises GuestError when it does not boot."""
+
+    def ask(folder: Path) -> None:
+        workshop.say(f"asking {kernel.spec.name} for its functions")
+        with Guest(machine, folder) as guest:
+            for name, file in _LISTS.items():
+                (folder / name).write_bytes(guest.get(file))
+
+    inputs = {"kernel": kernel.key, "initramfs": machine.initramfs.parent.name, "cpu": machine.cpu.name}
+    found = workshop.cache.obtain("surveys", inputs, f"functions of {kernel.spec.name}", ask)
+    return Survey(**{name: (found.path / name).read_bytes() for name in _LISTS})

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""On which functions of a kernel thousands of kprobes go."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+from orchestrator.errors import EvidenceError, UnsupportedError
+
+_SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
+_FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
+_SPARE = 1.1
+"""So many times the addresses that are needed: kprobes refuse one function in a hundred."""
+_SPACING = 16
+"""Bytes between a model's addresses within a function: the kernel aligns functions to as many."""
+_PARTS = 8
+
+
+def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int) -> list[int]:
+    """Beginnings of so many of the kernel's own functions and a tenth more, in an order that ``seed`` decides.
+
+    ``listing`` is the guest's /proc/kallsyms, ``blacklist`` its list of what kprobes must not touch: functions there
+    are left out, and so is what is freed after the boot. Raises UnsupportedError where the kernel has too few.
+    """
+    known = functions(listing)
+    forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
+    allowed = [address for address in known if not _within(address, forbidden)]
+    if len(allowed) < count:
+        raise UnsupportedError(f"this kernel has {len(allowed)} functions that take a kprobe, not {count}")
+    random.Random(seed).shuffle(allowed)  # noqa: S311 - which functions, not a secret
+    return allowed[: int(count * _SPARE)]
+
+
+def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:
+    """So many addresses of the kernel's text, where nothing is going to be put: more than a kernel has functions.
+
+    Every function's beginning, then, where these are too few, places behind it.
+    """
+    known = functions(listing)
+    ends = [*known[1:], known[-1]]
+    found: list[int] = []
+    for part in range(_PARTS):
+        found += [
+            start + part * _SPACING
+            for start, end in zip(known, ends, strict=True)
+            if not part or start + part * _SPACING < end
+        ]
+        if len(found) >= count:
+            break
+    else:
+        raise UnsupportedError(f"this kernel's functions have {len(found)} places, not {count}")
+    random.Random(seed).shuffle(found)  # noqa: S311
+    return found[:count]
+
+
+def functions(listing: bytes) -> list[int]:
+    """The addresses of a kernel's own functions, each once, in order: from _stext to _etext.
+
+    Raises EvidenceError where the list tells none.
+    """
+    symbols = [(int(address, 16), name) for address, _, name in _SYMBOL.findall(listing)]
+    bounds = {name: address for address, name in symbols if name in (b"_stext", b"_etext")}
+    if len(bounds) != 2:
+        raise EvidenceError("the guest's kernel does not tell where its text begins and ends (_stext, _etext)")
+    low, high = bounds[b"_stext"], bounds[b"_etext"]
+    found = sorted({address for address, _ in symbols if low <= address < high})
+    if not found:
+        raise EvidenceError("the guest's kernel lists no functions of its own, or hides their addresses")
+    return found
+
+
+def _within(address: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= address < end for start, end in ranges)
