@@ -6,8 +6,8 @@ driver=lab_kpcache_driver
 
 # An optimised hit does no lookup.
 [ ! -e /proc/sys/debug/kprobes-optimization ] || echo 0 > /proc/sys/debug/kprobes-optimization
-# Without, unregistering waits for one grace period after the other.
-echo 1 > /sys/kernel/rcu_expedited
+# Without, unregistering waits for one grace period after the other; a kernel for one CPU has none to wait for.
+[ ! -e /sys/kernel/rcu_expedited ] || echo 1 > /sys/kernel/rcu_expedited
 insmod /sealed/$driver.ko || exit 1
 cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
 
@@ -23,7 +23,7 @@ tell alone 0
 
 in_steps register "$probes"
 tell call 10
-tell sieve
+tell sieve "$rehearse"
 in_steps enable $((probes / 2))
 tell targets 1
 tell check

@@ -85,6 +85,7 @@ def read_driver(text: str, probes: int) -> MassFigures:
             others=sum(step.number("others") for step in (*enabling, *disabling)),
         ),
         facts=facts,
+        compared=frozenset(samples) - {*_CURVES, BASELINE},
         row_facts=row_facts,
     )
 

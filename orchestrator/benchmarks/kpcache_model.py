@@ -50,6 +50,7 @@ def read_model(text: str, probes: int) -> MassFigures:
             calls=lookups,
         ),
         facts={"cache_bytes": fill.number("cache_bytes")},
+        compared=frozenset(samples) - {BASELINE},
         row_facts=row_facts,
     )
 

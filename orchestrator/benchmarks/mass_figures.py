@@ -26,9 +26,13 @@ class MassProof:
 
 @dataclass(frozen=True)
 class MassFigures:
-    """Samples in TSC units by row (BASELINE's too), and what else is known: of each row, and of the whole work."""
+    """Samples in TSC units by row (BASELINE's too), and what else is known: of each row, and of the whole work.
+
+    Of the rows ``compared`` there is an overhead over the baseline.
+    """
 
     samples: Mapping[str, tuple[float, ...]]
     proof: MassProof
     facts: Mapping[str, int]
+    compared: frozenset[str]
     row_facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -11,6 +11,8 @@ from orchestrator.errors import EvidenceError
 
 _STEP = re.compile(r"([a-z]{1,16})((?: [a-z0-9]{1,16}){0,3}): ((?:[a-z0-9_]{1,32}=-?[0-9a-f]{1,20}(?: |$))+)")
 _MOST_STEPS = 10_000
+_QUOTED = 5
+"""Lines before and behind the one that was not expected."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def parse_steps(text: str) -> list[Step]:
     for line in text.splitlines():
         match = _STEP.fullmatch(line)
         if match is None or len(steps) == _MOST_STEPS:
-            raise EvidenceError("the work in the guest did not go as planned", detail=text.splitlines()[-10:])
+            said = text.splitlines()[max(0, len(steps) - _QUOTED) : len(steps) + _QUOTED]
+            raise EvidenceError(f"the work in the guest did not go as planned: {line[:200]!r}", detail=said)
         values = dict(pair.split("=", 1) for pair in match[3].split())
         steps.append(Step(match[1], tuple(match[2].split()), values))
     return steps

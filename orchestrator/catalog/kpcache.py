@@ -16,7 +16,7 @@ class MassRow(Fact):
     """
 
     title: str
-    each: Literal["probe", "hit", "call", "lookup"] = "lookup"
+    each: Literal["probe", "event", "hit", "call", "lookup"] = "lookup"
     curve: bool = False
     bits: int = 0
     walk: Literal["", "list", "cache"] = ""
@@ -24,9 +24,10 @@ class MassRow(Fact):
 
 
 class MassBenchmark(Fact):
-    """A benchmark of many probes: the module that runs it, its rows, and how many probes where nothing else is said."""
+    """A benchmark of many probes: its module, its script, its rows, and how many probes where nothing else is said."""
 
     template: str
+    script: str
     sizes: list[int]
     baseline: MassRow
     rows: dict[str, MassRow]

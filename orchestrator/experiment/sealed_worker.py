@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +15,13 @@ from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sealed import OUTPUT, STATUS, with_work
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.benchmarks.kpcache import read_driver
-from orchestrator.benchmarks.kpcache_model import read_model
 from orchestrator.benchmarks.mass_figures import MassFigures
 from orchestrator.catalog.kpcache import mass_benchmark
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import BuildError, EvidenceError, GuestError, HostError, LabError, UnsupportedError, UsageError
 from orchestrator.experiment.bench import CLOCKSOURCE, check_identity, read_clocksource
 from orchestrator.experiment.desk import Desk
+from orchestrator.experiment.mass_work import mass_work
 from orchestrator.experiment.outcome import identity, without_number
 from orchestrator.experiment.plan import Boot, Cell
 from orchestrator.experiment.run_book import RunBook
@@ -31,18 +29,16 @@ from orchestrator.experiment.supplies import Supplies, Target
 from orchestrator.experiment.survey import survey
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint
-from orchestrator.probes.mass_sites import choose_addresses, choose_sites, functions
+from orchestrator.probes.mass_sites import functions
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
 
-_READERS: Mapping[str, Callable[[str, int], MassFigures]] = {"kpcache_driver": read_driver, "kpcache_model": read_model}
 _PROGRESS = "lab: "
 """What a line of the console begins with where the work says how far it has got, behind the kernel's time stamp."""
 _SAYING_INTERVAL = 10.0
 _CACHE = "kpcache"
 """The per-CPU object of images/patches/kprobe-cache.patch."""
-_WORDS = {"i386": "<I", "x86_64": "<Q"}
 
 
 @dataclass
@@ -92,23 +88,18 @@ class SealedWorker:
         assert isinstance(target.module, Module)
         workshop = replace(self.workshop, say=self.book.say)  # whoever is told, is told at the desk
         lists = survey(workshop, self.supplies.kernel, self.supplies.machine)
-        if benchmark.template == "kpcache_driver":
-            sites = choose_sites(lists.symbols, lists.blacklist, cell.size, cell.seed)
-        else:
-            sites = choose_addresses(lists.symbols, cell.size, cell.seed)
-        word = _WORDS[self.supplies.kernel.spec.arch]
-        files = {
-            f"{target.module.name}.ko": target.module.file.read_bytes(),
-            "sites": b"".join(struct.pack(word, site) for site in sites),
-        }
-        settings = {"probes": cell.size, "seed": cell.seed}
-        image = with_work(self.supplies.machine.initramfs, benchmark.template, settings, files)
+        work = mass_work(benchmark.script, lists, self.supplies.kernel.spec.arch, cell.size, cell.seed)
+        files = {f"{target.module.name}.ko": target.module.file.read_bytes(), **work.files}
+        # By the function tracer, enabling takes the longer the more there are: a rehearsal would take twice as long.
+        rehearse = self.supplies.kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
+        settings = {"probes": cell.size, "seed": cell.seed, "rehearse": int(rehearse)}
+        image = with_work(self.supplies.machine.initramfs, benchmark.script, settings, files)
         output, taint = self._run(cell, image, lists.symbols)
         facts = _kernel_facts(self.supplies)
         cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
         if cache is not None:
             facts["cache_bytes"] = cache
-        return _Done(_READERS[benchmark.template](output, cell.size), taint, facts)
+        return _Done(work.read(output, cell.size), taint, facts)
 
     def _run(self, cell: Cell, initramfs: bytes, symbols: bytes) -> tuple[str, int]:
         """Boot a guest that does the work; return what that printed, and the kernel's taint after it."""
@@ -166,7 +157,7 @@ class SealedWorker:
         samples, proof, baseline = figures.samples[row], figures.proof, mean(figures.samples[BASELINE])
         target = self.supplies.targets[cell.id]
         assert isinstance(target, Target)
-        compared = row == BASELINE or "step" not in figures.row_facts.get(row, {})
+        compared = row == BASELINE or row in figures.compared
         overhead = mean(samples) - baseline if compared else None
         live = proof.original if row == BASELINE else proof.live
         parameters = {**done.kernel, **figures.facts, **figures.row_facts.get(row, {})}

@@ -207,12 +207,13 @@ class Guest:
                 silent = said is None or self.console.length() <= heard
                 if time.monotonic() >= latest or (silent and time.monotonic() >= deadline):
                     raise
-            if said is not None:
-                lines, length = self.console.whole_lines(heard)
-                if length > heard:
-                    heard, deadline = length, time.monotonic() + time_limit
-                for line in lines:
-                    said(line)
+            finally:
+                if said is not None:  # also the last words of one that dies
+                    lines, length = self.console.whole_lines(heard)
+                    if length > heard:
+                        heard, deadline = length, time.monotonic() + time_limit
+                    for line in lines:
+                        said(line)
 
     def _control(self, before: State, command: str, after: State) -> None:
         if self._monitor is None or self.state is not before:

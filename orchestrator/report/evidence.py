@@ -10,6 +10,7 @@ from itertools import groupby
 from orchestrator.report.figures import number
 from orchestrator.results.contract import CellRecord, Evidence
 
+_MODEL = "model"
 _SHOWN_BYTES = 5  # as long as a jump
 
 
@@ -57,6 +58,8 @@ def _facts(evidence: Evidence) -> list[str]:
     counted = f"{evidence.calls} calls" if evidence.calls != 1 else "1 call"
     if evidence.mechanism == "none":
         return [f"no probe, {counted}"]
+    if evidence.mechanism == _MODEL:
+        return [f"{evidence.hits} of {evidence.calls} lookups found their own, nothing is patched"]
     each = f" x {evidence.hits_per_call}" if evidence.hits_per_call != 1 else ""
     facts = [f"{evidence.hits} hits = {counted}{each}"] if evidence.hits_per_call else [f"no hit in {counted}"]
     if evidence.others:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from orchestrator.catalog.kpcache import mass_benchmark
 from orchestrator.report.curves import Curve, CurveChart, CurvePane
 from orchestrator.report.mass import Mass
-from orchestrator.report.mass_layout import BENCHMARK as KPCACHE
 from orchestrator.report.mass_layout import PER_SECOND
 from orchestrator.report.model_layout import ACCESS
 from orchestrator.report.model_layout import BENCHMARK as MODEL
@@ -27,10 +26,11 @@ def mass_charts(group: Sequence[Panel]) -> dict[str, CurveChart]:
 
 
 def _kernels(mass: Mass, subtitle: str) -> dict[str, CurveChart]:
-    rows = mass_benchmark(KPCACHE)
+    benchmark = mass.cells[0].benchmark
+    rows = mass_benchmark(benchmark)
     assert rows is not None
     charts = {
-        f"kpcache-{name}": CurveChart(
+        f"{benchmark}-{name}": CurveChart(
             f"{row.title.capitalize()} so many kprobes",
             subtitle,
             [
@@ -41,7 +41,7 @@ def _kernels(mass: Mass, subtitle: str) -> dict[str, CurveChart]:
         for name, row in rows.rows.items()
         if row.curve
     }
-    charts["kpcache-hit"] = CurveChart(
+    charts[f"{benchmark}-hit"] = CurveChart(
         "What a hit costs among so many kprobes",
         subtitle,
         [

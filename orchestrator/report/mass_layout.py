@@ -19,7 +19,9 @@ from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.growth import growth
 
-BENCHMARK = "kpcache"
+_EVENTS = "kpcache-events"
+_PROVED = {"kpcache": "hit", _EVENTS: "enable"}
+"""The row whose proof is shown: one piece of work has one proof."""
 _HITS = ("hit-alone", "hit-first", "hit")
 PER_SECOND = 1e9
 """Instructions in a second of the guest's time on the exact clock (machine.yaml: shift=0)."""
@@ -37,16 +39,17 @@ def mass_sheet(group: Sequence[Panel]) -> Sheet:
     footnotes = Footnotes(mass.cells, _name, lambda _: None)
     sizes = ", ".join(str(size) for size in mass.sizes)
     return Sheet(
-        title=f"Thousands of kprobes: {sizes}",
+        title=f"Thousands of kprobes{', as events of tracefs' if first.benchmark == _EVENTS else ''}: {sizes}",
         facts=[
             cpu(first.cpu).title,
             f"{first.cpu}, {processors(first)}; instructions, of all but hits with the timer's ticks; "
-            "half of the registered probes are enabled",
+            "half of the registered probes are enabled"
+            + ("; less what the shell takes itself" if first.benchmark == _EVENTS else ""),
         ],
         grid=Grid([_heading(mass, kernel) for kernel in mass.kernels], list(_blocks(mass, footnotes))),
         sentences=list(_sentences(mass)),
         footnotes=footnotes.all(),
-        proofs=proof_lists([cell for cell in mass.cells if row_of(cell) == "hit"], _name),
+        proofs=proof_lists([cell for cell in mass.cells if row_of(cell) == _PROVED[first.benchmark]], _place),
     )
 
 
@@ -57,7 +60,7 @@ def _heading(mass: Mass, kernel: str) -> str:
 
 
 def _blocks(mass: Mass, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    benchmark = mass_benchmark(BENCHMARK)
+    benchmark = mass_benchmark(mass.cells[0].benchmark)
     assert benchmark is not None
     measured = {row_of(cell) for cell in mass.cells}
     for name, row in benchmark.rows.items():
@@ -94,7 +97,11 @@ def _hits(mass: Mass, footnotes: Footnotes) -> Iterator[Row]:
     def row(label: str, name: str, size: int) -> Row:
         return Row(label, [_shown(mass.cell(kernel, name, size), footnotes) for kernel in mass.kernels])
 
-    yield row("without other probes", "hit-alone", mass.sizes[0])
+    alone = [
+        next((cell for size in mass.sizes if (cell := mass.cell(kernel, "hit-alone", size))), None)
+        for kernel in mass.kernels
+    ]
+    yield Row("without other probes", [_shown(cell, footnotes) for cell in alone])
     for size in mass.sizes:
         yield row(f"the first, among {size}", "hit-first", size)
         yield row(f"later ones, among {size}", "hit", size)
@@ -152,9 +159,10 @@ def _sentences(mass: Mass) -> Iterator[str]:
     )
     yield (
         "Instructions are a count, not time: what a lookup waits for memory is not in them, and that is what the cache "
-        "is to save. A hit's figures are what it costs more than the call; what is hit is spread evenly among the "
-        "others."
+        "is to save."
     )
+    if any(row_of(cell) in _HITS for cell in mass.cells):
+        yield "A hit's figures are what it costs more than the call; what is hit is spread evenly among the others."
     left_out = {cell.kernel: cell.parameters.get("left_out") for cell in mass.cells if size_of(cell) == mass.sizes[-1]}
     told = ", ".join(f"{number} on {kernel}" for kernel, number in left_out.items() if number is not None)
     if told:
@@ -175,14 +183,20 @@ def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
         return NOTHING
     if cell.value is None:
         return f"{cell.status}{footnotes.marks(cell)}"
-    return figure(cell.overhead, cell.unit) if cell.overhead is not None else f"{cell.value:.1f}"
+    if "step" in cell.parameters or cell.overhead is None:
+        return f"{cell.value if cell.overhead is None else cell.overhead:.1f}"
+    return figure(cell.overhead, cell.unit)
 
 
 def _blanks(mass: Mass) -> list[str]:
     return [""] * len(mass.kernels)
 
 
+def _place(cell: CellRecord) -> str:
+    return f"{size_of(cell)} on {cell.kernel}"
+
+
 def _name(cell: CellRecord) -> str:
     row = mass_row(cell.probe)
     title = "baseline" if cell.probe == BASELINE else row.title if row else cell.probe
-    return f"{title}, {size_of(cell)} on {cell.kernel}"
+    return f"{title}, {_place(cell)}"

@@ -10,8 +10,8 @@ from orchestrator.report.list_layout import list_sheet
 from orchestrator.report.mail_layout import fits_mail, mail_sheet
 from orchestrator.report.markers_layout import fits_markers, markers_sheet
 from orchestrator.report.mass import fits_mass
-from orchestrator.report.mass_layout import BENCHMARK as KPCACHE
 from orchestrator.report.mass_layout import mass_sheet
+from orchestrator.report.model_layout import BENCHMARK as MODEL
 from orchestrator.report.model_layout import model_sheet
 from orchestrator.report.panels import Panel, panels
 from orchestrator.report.sheet import Sheet
@@ -29,7 +29,7 @@ def _sheet(group: Sequence[Panel]) -> Sheet:
     if fits_markers(group[0]):
         return markers_sheet(group[0])
     if fits_mass(group[0]):
-        return mass_sheet(group) if group[0].first.benchmark == KPCACHE else model_sheet(group)
+        return model_sheet(group) if group[0].first.benchmark == MODEL else mass_sheet(group)
     return ability_sheet(group[0]) if fits_abilities(group[0]) else list_sheet(group[0])
 
 
@@ -58,7 +58,7 @@ def _belongs(panel: Panel, group: list[Panel]) -> bool:
 def _measured_alike(panel: Panel) -> tuple[object, ...]:
     """What the numbers of probes in one table have in common; kernels stand side by side, but for the model."""
     first = panel.first
-    return (first.benchmark, first.cpu, first.smp, first.clock, panel.kernel if first.benchmark != KPCACHE else None)
+    return (first.benchmark, first.cpu, first.smp, first.clock, panel.kernel if first.benchmark == MODEL else None)
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:

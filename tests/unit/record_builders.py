@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import mean, median
 
 RUN_ID = "20261121-014502-quickstart-1f3a"
+SEALED = Path(__file__).with_name("sealed")
 LIST5 = "djprobe-2005/list5"
 ENTRY_BYTES = "8b44240453"
 COUNTS = {"none": 409.0, "kprobe": 1036.0, "jprobe": 1689.0, "djprobe": 462.0}
@@ -107,6 +109,11 @@ def abilities(*names: str, refused: bool = True) -> list[CellRecord]:
             notes = [grant.note] if grant.note else []
             found.append(cell(probe, probe=name, id=identity, parameters=places, notes=notes))
     return found
+
+
+def many_probes() -> list[CellRecord]:
+    """Read what a run with up to 5000 kprobes, and with the model of their cache, came to."""
+    return list(RunRecord.model_validate_json((SEALED / "kpcache_run.json").read_bytes()).cells)
 
 
 def marker_loops(**values: float | None) -> list[CellRecord]:

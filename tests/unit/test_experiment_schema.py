@@ -142,8 +142,8 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("probes=[marker.varargs]", "probes.0: found 'marker.varargs'; with benchmark 'gtodbench': it is a row of"),
         (
             "benchmark.cals=1",
-            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits, sizes, seed; "
-            "did",
+            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits, sizes, "
+            "seed; did",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),

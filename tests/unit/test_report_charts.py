@@ -7,10 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from record_builders import COUNTS, cell, failed, mail_table, marker_loops, noop_list, recording_list, run, wall_list
+from record_builders import (
+    COUNTS,
+    cell,
+    failed,
+    mail_table,
+    many_probes,
+    marker_loops,
+    noop_list,
+    recording_list,
+    run,
+    wall_list,
+)
 
 from orchestrator.errors import HostError
-from orchestrator.report.charts import charts, draw_charts
+from orchestrator.report.charts import charts, curves, draw_charts
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -54,6 +65,23 @@ def test_wall_clock_bars_have_intervals_and_say_what_they_are() -> None:
     assert axis == "measured, nsec (an indication only)"
     assert measured.bars[0].bounds == (2499.5, 2571.0)
     assert measured.bars[1].text == "41.2\nno verdict"
+
+
+def test_thousands_of_kprobes_are_curves_over_their_number() -> None:
+    drawn = curves(run(*many_probes()))
+    assert {"kpcache-register", "kpcache-enable", "kpcache-hit", "kpcache-model"} <= set(drawn)
+    totals, steps = drawn["kpcache-register"].panes
+    assert (totals.logarithmic, steps.logarithmic) == (True, False)
+    # One size is no curve.
+    assert [curve.name for curve in totals.curves] == ["lab-i386-smp-hash12", "lab-i386-smp-kpcache"]
+    assert [x for x, _ in totals.curves[0].points] == [1000, 5000]
+    assert [x for x, _ in steps.curves[0].points] == list(range(500, 5001, 500))
+    assert totals.curves[1].points[-1][1] == pytest.approx(6.0034, rel=1e-4)
+    assert steps.curves[1].points[-1] == totals.curves[0].points[-1]
+    later, first = drawn["kpcache-hit"].panes
+    assert [later.curves[1].points[1][1], first.curves[1].points[1][1]] == [363.078125, 396.740625]
+    assert len(drawn["kpcache-model"].panes[0].curves) == 4
+    assert charts(run(*many_probes())) == {}
 
 
 def test_each_group_of_marker_loops_has_a_chart() -> None:

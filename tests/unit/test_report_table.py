@@ -18,6 +18,7 @@ from record_builders import (
     evidence,
     failed,
     mail_table,
+    many_probes,
     marker_loops,
     noop_list,
     recording_list,
@@ -39,6 +40,8 @@ PANIC = (
     "[    1.204512] BUG: unable to handle page fault for address: cbbc0000 in the handler of this module\n"
     "[    1.204733] Kernel panic - not syncing: Fatal exception in interrupt"
 )
+
+KPCACHE_CELL = ("id", "table", "kernel", "probe", "benchmark", "metric", "parameters")
 
 RUNS: dict[str, RunRecord] = {
     "with_reference": run(*(cell(probe, reference=reference(probe), parameters=RELEASE) for probe in COUNTS)),
@@ -92,6 +95,15 @@ RUNS: dict[str, RunRecord] = {
             int3=2.0,
             int3_on=564.0,
         )
+    ),
+    "many_probes": run(*many_probes()),
+    "many_probes_with_failures": run(
+        *(one for one in many_probes() if one.table == "hash6"),
+        *(
+            failed("none", "the guest hangs", **{name: getattr(one, name) for name in KPCACHE_CELL})
+            for one in many_probes()
+            if one.kernel == "lab-i386-smp-kpcache"
+        ),
     ),
     "wall": run(*wall_list()),
     "wall_by_kvm": run(*wall_list("kvm")),

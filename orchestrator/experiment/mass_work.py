@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What each script of many probes is given besides its module, and how what it printed is read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.benchmarks.kpcache import read_driver
+from orchestrator.benchmarks.kpcache_events import TARGET, read_events
+from orchestrator.benchmarks.kpcache_model import read_model
+from orchestrator.benchmarks.mass_figures import MassFigures
+from orchestrator.catalog.kernels import Arch
+from orchestrator.experiment.survey import Survey
+from orchestrator.probes.mass_sites import choose_addresses, choose_sites
+from orchestrator.probes.symbols import Symbols
+
+_WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
+
+
+@dataclass(frozen=True)
+class MassWork:
+    """Files of the work, by name, and the reader of its output: it takes that and the number of probes."""
+
+    files: Mapping[str, bytes]
+    read: Callable[[str, int], MassFigures]
+
+
+def mass_work(script: str, lists: Survey, arch: Arch, probes: int, seed: int) -> MassWork:
+    """The work of a script on so many probes. Raises UnsupportedError where the kernel has not so many functions."""
+    if script == "kpcache_model":
+        return MassWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
+    sites = choose_sites(lists.symbols, lists.blacklist, probes, seed)
+    if script == "kpcache_driver":
+        return MassWork({"sites": _binary(sites, arch)}, read_driver)
+    target = Symbols(lists.symbols).address(TARGET[arch])
+    sites = [target, *(site for site in sites if site != target)]
+    addresses = "".join(f"{site:x}\n" for site in sites)
+    return MassWork({"sites": _binary(sites, arch), "addresses": addresses.encode()}, read_events)
+
+
+def _binary(sites: Sequence[int], arch: Arch) -> bytes:
+    return b"".join(struct.pack(_WORDS[arch], site) for site in sites)

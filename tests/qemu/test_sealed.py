@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is work that a guest does by itself the same in every boot, and is it told how far one got that did not end?"""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts.cpio import Entry, archive
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.sealed import OUTPUT, STATUS
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernel
+from orchestrator.errors import GuestHang, GuestPanic
+from orchestrator.experiment.machines import machine_for
+from orchestrator.guest.guest import Guest
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+BUSY = """
+i=0
+while [ $i -lt 300 ]; do ls -l /sys/kernel > /tmp/list; i=$((i + 1)); done
+grep "now at" /proc/timer_list
+cat /proc/interrupts /proc/vmstat
+"""
+SAYS = 'say() { echo "<4>lab: $*" > /dev/kmsg; }\n'
+
+
+def guest_with(workshop: Workshop, folder: Path, work: str, name: str = "guest") -> Guest:
+    built = ready_kernel(workshop, kernel("lab-i386-up"))
+    machine = machine_for(workshop, built, cpu("pentium4"), smp=1, memory_mib=256, timing="instructions")
+    image = folder / f"{name}.initramfs"
+    sealed = archive([Entry.folder("sealed"), Entry.file("sealed/work.sh", work.encode())])
+    image.write_bytes(machine.initramfs.read_bytes() + sealed)
+    return Guest(dataclasses.replace(machine, initramfs=image), folder, name)
+
+
+@contextmanager
+def busy_host() -> Iterator[None]:
+    """Keep both CPUs from doing one thing after the other in the same order each time."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        yield
+    finally:
+        for one in spinning:
+            one.kill()
+            one.wait()
+
+
+def test_two_boots_agree_to_the_nanosecond_however_busy_the_host(workshop: Workshop, tmp_path: Path) -> None:
+    outputs = []
+    with guest_with(workshop, tmp_path, BUSY, "idle") as guest:
+        outputs.append(guest.get(OUTPUT))
+    with busy_host(), guest_with(workshop, tmp_path, BUSY, "busy") as guest:
+        outputs.append(guest.get(OUTPUT))
+        assert guest.get(STATUS) == b"0"
+    assert b"now at" in outputs[0]
+    assert outputs[0] == outputs[1]
+
+
+def test_a_guest_that_has_work_to_do_is_as_any_other_afterwards(workshop: Workshop, tmp_path: Path) -> None:
+    with guest_with(workshop, tmp_path, "echo done; echo wrong >&2; exit 3\n") as guest:
+        assert (guest.get(OUTPUT), guest.get(STATUS)) == (b"done\nwrong\n", b"768")
+        assert guest.succeed(["echo", "hello"]).text == "hello\n"
+
+
+def test_a_guest_that_dies_in_the_middle_has_said_how_far_it_got(workshop: Workshop, tmp_path: Path) -> None:
+    work = SAYS + "say first half\nsay second half\necho c > /proc/sysrq-trigger\nsay never\n"
+    heard: list[str] = []
+    guest = guest_with(workshop, tmp_path, work)
+    with pytest.raises(GuestPanic, match="panicked while booting"):
+        guest.boot(20, heard.append)
+    assert [line.partition("lab: ")[2] for line in heard if "lab: " in line] == ["first half", "second half"]
+    assert guest.pid is None
+
+
+def test_a_guest_that_says_nothing_for_too_long_is_given_up(workshop: Workshop, tmp_path: Path) -> None:
+    heard: list[str] = []
+    guest = guest_with(workshop, tmp_path, SAYS + "say begun\nwhile :; do :; done\n")
+    with pytest.raises(GuestHang):
+        guest.boot(3, heard.append)
+    assert any("lab: begun" in line for line in heard)
+    assert guest.pid is None
+
+
+def test_a_guest_that_goes_on_may_take_longer_than_its_time_limit(workshop: Workshop, tmp_path: Path) -> None:
+    part = 'i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; say "part $part"'
+    work = f"{SAYS}for part in $(seq 25); do {part}; done\n"
+    heard: list[str] = []
+    guest = guest_with(workshop, tmp_path, work)
+    try:
+        start = time.monotonic()
+        guest.boot(4, heard.append)
+        assert time.monotonic() - start > 4
+        assert sum("lab: part" in line for line in heard) == 25
+    finally:
+        guest.kill()

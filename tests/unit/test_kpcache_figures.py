@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what a guest printed of its many probes believed only where all of it fits together?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.benchmarks.kpcache import read_driver
+from orchestrator.benchmarks.kpcache_events import read_events
+from orchestrator.benchmarks.kpcache_model import read_model
+from orchestrator.benchmarks.sealed_output import parse_steps
+from orchestrator.catalog.kpcache import kprobe_cache, mass_benchmark
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.errors import EvidenceError
+
+SEALED = Path(__file__).with_name("sealed")
+DRIVER = (SEALED / "kpcache_driver.txt").read_text()
+EVENTS = (SEALED / "kpcache_events.txt").read_text()
+MODEL = (SEALED / "kpcache_model.txt").read_text()
+
+
+def test_a_thousand_kprobes_have_their_figures() -> None:
+    figures = read_driver(DRIVER, 1000)
+    rows = mass_benchmark("kpcache")
+    assert rows is not None
+    assert set(figures.samples) == {BASELINE, *rows.rows}
+    assert len(figures.samples["register"]) == len(figures.samples["enable"]) == 10
+    assert figures.samples["hit"] == (369.103125, 369.103125)
+    assert figures.samples["hit"][0] < figures.samples["hit-first"][0]
+    assert figures.row_facts["register"] == {"step": 100}
+    assert figures.row_facts["enable"] == {"step": 50}
+    assert (figures.proof.mechanism, figures.proof.hits, figures.proof.calls) == ("int3", 640, 640)
+    assert figures.proof.live.startswith("cc")
+    assert not figures.proof.original.startswith("cc")
+    # A step of a hundred takes too few pages to tell by them what a probe takes.
+    assert "probe_bytes_taken" not in figures.facts
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("hits=640", "hits=639", "of 640 calls 639 were hits, not 640"),
+        ("call 10: taken=3906 calls=640 hits=0", "call 10: taken=3906 calls=640 hits=1", "1 were hits, not 0"),
+        ("registered=1000 refused", "registered=999 refused", "999 kprobes were registered, not 1000"),
+        ("check: armed=500", "check: armed=499", "499 of 500 enabled kprobes and 64 of 64 targets are armed"),
+        ("targets=64", "targets=63", "500 of 500 enabled kprobes and 63 of 64"),
+        ("int3=500", "int3=400", "400 of 500 kprobes are breakpoints"),
+        ("changed=0", "changed=3", "3 places have other bytes than before"),
+        ("enable 50: ", "inable 50: ", "9 steps 'enable' were taken, not 10"),
+        ("register 100: taken=", "register 100: token=", "step 'register 100' tells no number taken"),
+        ("sieve 1: ", "sieve 1 ", "did not go as planned"),
+        ("restored: ", "failed: restored ", "did not go as planned"),
+    ],
+)
+def test_what_does_not_fit_is_no_result(old: str, new: str, message: str) -> None:
+    assert old in DRIVER
+    with pytest.raises(EvidenceError, match=message):
+        read_driver(DRIVER.replace(old, new, 1), 1000)
+
+
+def test_samples_of_one_boot_are_equal() -> None:
+    head, _, tail = DRIVER.rpartition("call 10: taken=")
+    with pytest.raises(EvidenceError, match="samples of one boot differ: hit: "):
+        read_driver(f"{head}call 10: taken=1{tail}", 1000)
+
+
+def test_probes_through_the_function_tracer_are_told_from_breakpoints() -> None:
+    traced = DRIVER.replace("int3=500", "int3=0").replace("bytes=cc", "bytes=e8")
+    assert read_driver(traced, 1000).proof.mechanism == "ftrace"
+    with pytest.raises(EvidenceError, match="not of one kind"):
+        read_driver(DRIVER.replace("int3=500", "int3=0"), 1000)
+
+
+def test_the_model_has_its_figures() -> None:
+    figures = read_model(MODEL, 1000)
+    rows = mass_benchmark("kpcache-model")
+    assert rows is not None
+    assert set(figures.samples) == {BASELINE, *rows.rows}
+    assert len(set(figures.samples[BASELINE])) == 1
+    assert min(figures.samples["list-6-any"]) > max(figures.samples["list-12-any"])
+    assert figures.row_facts["cache-12-few"] == {"cache_hits": 8192, "lookups": 8192}
+    assert 0 < figures.row_facts["cache-6-any"]["cache_hits"] < 8192
+    assert figures.proof.mechanism == "model"
+    assert figures.proof.live == figures.proof.original
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("wrong=0", "wrong=2", "2 lookups found something else"),
+        ("walk cache", "walk list", "not those that were planned"),
+        ("fill 1000 12", "fill 999 12", "no lookups among 1000 addresses in 2.12 lists"),
+        ("asked=83 ", "asked=0 ", "0 addresses were found after they had been taken away"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_no_result(old: str, new: str, message: str) -> None:
+    assert old in MODEL
+    with pytest.raises(EvidenceError, match=message):
+        read_model(MODEL.replace(old, new, 1), 1000)
+
+
+def test_a_model_that_finds_what_was_taken_away_is_no_result() -> None:
+    head, _, tail = MODEL.rpartition("wrong=0")
+    with pytest.raises(EvidenceError, match="1 addresses were found after they had been taken away"):
+        read_model(f"{head}wrong=1{tail}", 1000)
+
+
+@given(st.text(max_size=200))
+def test_whatever_a_guest_prints_is_steps_or_an_error(noise: str) -> None:
+    try:
+        steps = parse_steps(noise)
+    except EvidenceError:
+        return
+    assert len(steps) == len(noise.splitlines())
+    for step in steps:
+        assert step.values
+
+
+def test_the_documents_seconds_are_net_of_its_pauses() -> None:
+    published = kprobe_cache().published
+    assert (published.net_seconds("without"), published.net_seconds("with")) == (1763, 1228)
+
+
+def test_events_have_their_figures() -> None:
+    figures = read_events(EVENTS, 200)
+    rows = mass_benchmark("kpcache-events")
+    assert rows is not None
+    assert set(figures.samples) == {BASELINE, *rows.rows}
+    # The shell's own work is in all of them.
+    assert min(figures.samples["enable"]) > max(figures.samples[BASELINE])
+    assert (figures.proof.mechanism, figures.proof.hits, figures.proof.calls) == ("int3", 100, 100)
+    assert figures.row_facts["enable"] == {"step": 10}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("calls=100 hits=100", "calls=100 hits=99", "of 100 calls 99 were hits"),
+        ("enabled=100", "enabled=90", "90 kprobes are enabled, of 100 events"),
+        ("left=0", "left=1", "1 kprobes were left"),
+        ("define 20: ", "define 20 ", "did not go as planned: 'define 20 taken"),
+        ("counted=20", "counted=2", "182 of 200 events were defined"),
+    ],
+)
+def test_events_that_do_not_fit_are_no_result(old: str, new: str, message: str) -> None:
+    assert old in EVENTS
+    with pytest.raises(EvidenceError, match=message):
+        read_events(EVENTS.replace(old, new, 1), 200)
