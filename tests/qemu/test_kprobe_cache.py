@@ -6,15 +6,20 @@ What is wrong with the published one is asserted as it is: a kernel that is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import capstone
 import pytest
 from djprobe_trial import insert
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.modules import Module
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.symbols import Symbols
 
 Hits = tuple[list[int], list[int]]
 """Hits of the first and of the second kprobe, on each CPU."""
@@ -67,10 +72,10 @@ class Loaded:
         return [[int(number) for number in line.split()] for line in self.read(parameter).splitlines()]
 
 
-def loaded(guest: Guest, modules: ModuleMaker, name: str, arguments: Sequence[str] = ()) -> Loaded:
-    """A test module, built and inserted."""
-    insert(guest, modules.rogue(name), arguments)
-    return Loaded(guest, name)
+def loaded(guest: Guest, module: Module, arguments: Sequence[str] = ()) -> Loaded:
+    """A test module, inserted."""
+    insert(guest, module, arguments)
+    return Loaded(guest, module.name)
 
 
 # --- the second kprobe at an address --------------------------------------------------------------
@@ -99,7 +104,7 @@ DEFECTIVE = [([1, 0], [0, 0]), ([2, 1], [0, 1]), ([3, 1], [0, 2])]
 
 
 def test_the_second_kprobe_at_an_address(kernel: str, sound: Guest, modules: ModuleMaker) -> None:
-    pair = loaded(sound, modules, "kprobe_pair", ["symbol=pair_short"])
+    pair = loaded(sound, modules.rogue("kprobe_pair"), ["symbol=pair_short"])
     pair.write("put", 0)
     assert pair.read("alone") == "1"  # so it cannot be optimized: that would have needed an aggregator
     assert list(life_of_a_pair(pair)) == (DEFECTIVE if kernel.endswith("-published") else RIGHT)
@@ -114,8 +119,145 @@ def test_where_a_jump_fits_there_is_an_aggregator_from_the_start(
     kernel: str, sound: Guest, modules: ModuleMaker
 ) -> None:
     """So the published cache, too, finds both kprobes there."""
-    pair = loaded(sound, modules, "kprobe_pair", ["symbol=pair_long"])
+    pair = loaded(sound, modules.rogue("kprobe_pair"), ["symbol=pair_long"])
     pair.write("put", 0)
     assert pair.read("alone") == "0"
     assert list(life_of_a_pair(pair)) == RIGHT
     sound.succeed(["rmmod", "kprobe_pair"])
+
+
+# --- what comes between a hit's look into the cache and its end ------------------------------------
+
+_MODULES = Path(__file__).with_name("modules")
+_CODE_BYTES = 512
+"""More than the functions looked into have."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Addresses in the kernel at which a hit can be held."""
+
+    found: int
+    """The kprobe has been found, in the cache or the hash, and is about to be used."""
+    searched: int
+    """It has been found in the hash, and its entry in the cache is about to be set."""
+    set: int
+    """The entry has the kprobe, and is about to get the address."""
+
+
+def places_in(guest: Guest) -> Places:
+    """Found in the live code of the guest's kernel, which is not written in the same way for every compiler."""
+    symbols = Symbols.of(guest)
+    lookup, handler = symbols.address("get_kprobe_cached"), symbols.address("kprobe_ftrace_handler")
+    machine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64 if lookup >> 32 else capstone.CS_MODE_32)
+
+    def code(address: int) -> list[tuple[int, int, str, str]]:
+        return list(machine.disasm_lite(guest.read_memory(address, _CODE_BYTES), address))
+
+    found = next(at + size for at, size, name, operands in code(handler) if (name, operands) == ("call", hex(lookup)))
+    stores = [
+        (at, operands.split(", ")) for at, _, name, operands in code(lookup) if name == "mov" and "ptr" in operands
+    ]
+    # The entry's address becomes 0, then its kprobe is set, then its address.
+    searched, entry = next((at, target) for at, (target, value) in stores if value == "0")
+    set_ = next(at for at, (target, _) in stores if at > searched and target == entry)
+    return Places(found, searched, set_)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a race has left. Of each kprobe: hits at its own address, and at another one."""
+
+    interrupts: bool
+    """Whether they were on where the hit was held."""
+    timed_out: bool
+    """Whether it was held until it gave up waiting for the other CPU."""
+    removed: bool
+    """Whether the first kprobe was out of the hash by then."""
+    first: tuple[int, int]
+    second: tuple[int, int]
+    others: list[tuple[int, int]]
+
+
+def race_source() -> ModuleSource:
+    """The module that runs races, with what it holds a CPU with."""
+    name = "kprobe_race"
+    parts = ["cpu_hold.h", "cpu_hold.c", "cpu_hold_detour.S", "traced_kprobes.h", "traced_kprobes.c"]
+    files = {part: (_MODULES / part).read_text() for part in parts}
+    files[f"{name}_main.c"] = (_MODULES / f"{name}.c").read_text()
+    objects = " ".join(f"{Path(file).stem}.o" for file in files if not file.endswith(".h"))
+    # objtool is right to find a return strange that goes where nobody has called from.
+    kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\nOBJECT_FILES_NON_STANDARD_cpu_hold_detour.o := y\n"
+    return ModuleSource(name, {**files, "Kbuild": kbuild})
+
+
+Race = Callable[[str, str], Outcome]
+"""Runs the race of a name, with the hit held at the place of a name."""
+
+
+@pytest.fixture
+def race(sound: Guest, modules: ModuleMaker) -> Iterator[Race]:
+    module = loaded(sound, modules.built(race_source()))
+    places = places_in(sound)
+
+    def run(name: str, place: str) -> Outcome:
+        module.write("hold", getattr(places, place))
+        module.write("race", name)
+        held, interrupts, timed_out, removed = (number == 1 for number in module.table("held")[0])
+        assert held
+        first, second, *others = ((hits, strays) for hits, strays in module.table("hits"))
+        return Outcome(interrupts, timed_out, removed, first, second, others)
+
+    yield run
+    sound.succeed(["rmmod", "kprobe_race"])
+
+
+TRACED = pytest.mark.parametrize("kernel", on("kpcache-ftrace", "kpcache-published-ftrace"), indirect=True)
+UNHIT = [(0, 0)] * 4
+
+
+@TRACED
+def test_what_is_removed_between_search_and_setting_does_not_come_back(kernel: str, race: Race) -> None:
+    """Nor does it on the published kernel, for all its interrupts: the kprobe leaves the hash at once, but its entry is
+    invalidated only after the grace period, which waits for the hit that would set it again."""
+    outcome = race("removal", "searched")
+    assert outcome.timed_out
+    assert (outcome.second, outcome.others) == ((1, 0), UNHIT)
+    if kernel.endswith("-published-ftrace"):
+        assert (outcome.interrupts, outcome.removed) == (True, True)
+        assert outcome.first == (0, 0)  # switched off by the time that the hit goes on
+    else:
+        assert not outcome.interrupts
+        assert outcome.first[1] == 0
+
+
+@TRACED
+def test_what_an_aggregator_replaces_between_search_and_setting(kernel: str, race: Race) -> None:
+    """There is no grace period before that invalidation: it needs the interrupts off, or the entry would stay."""
+    outcome = race("joining", "searched")
+    if kernel.endswith("-published-ftrace"):
+        # Nothing is invalidated, so nothing waits.
+        assert outcome == Outcome(True, False, True, (2, 0), (0, 0), UNHIT)
+    else:
+        assert outcome == Outcome(False, True, True, (2, 0), (1, 0), UNHIT)
+
+
+@TRACED
+def test_an_interrupt_that_hits_a_list_full_of_kprobes_during_the_setting(kernel: str, race: Race) -> None:
+    outcome = race("setting", "set")
+    if kernel.endswith("-published-ftrace"):
+        # The last of the others has got the entry of the first: it is hit in its place, and the first no more.
+        assert outcome == Outcome(True, False, False, (1, 0), (0, 0), [(1, 0), (1, 0), (1, 0), (1, 1)])
+    else:
+        assert outcome == Outcome(False, True, False, (2, 0), (0, 0), [(1, 0)] * 4)
+
+
+@TRACED
+def test_a_kprobe_used_again_while_a_hit_has_it_from_the_cache(kernel: str, race: Race) -> None:
+    """unregister_kprobe() has come back, and its owner may do with the kprobe what it likes: here, put it elsewhere."""
+    outcome = race("reuse", "found")
+    if kernel.endswith("-published-ftrace"):
+        # It is hit where it is not any more, and the one that is there is not.
+        assert outcome == Outcome(True, False, False, (1, 1), (0, 0), UNHIT)
+    else:
+        assert outcome == Outcome(True, False, False, (1, 0), (1, 0), UNHIT)
