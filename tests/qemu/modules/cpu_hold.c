@@ -9,7 +9,7 @@
 
 #include "cpu_hold.h"
 
-enum { LIMIT_MS = 3000 };
+enum { LIMIT_MS = 1500 };
 
 struct cpu_hold cpu_hold;
 

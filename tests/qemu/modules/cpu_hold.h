@@ -25,7 +25,7 @@ void cpu_hold_prepare(unsigned long address);
 /*
  * By the thread that is to be held, on the CPU where it stays: it is held the
  * first time that it comes to the address, with interrupts as they are there,
- * until it is released or three seconds have passed.
+ * until it is released or some seconds have passed.
  */
 void cpu_hold_arm(void);
 void cpu_hold_disarm(void);

@@ -149,6 +149,9 @@ static int race_setting(void)
 
 /* --- a kprobe is used again elsewhere while a hit has got it from the cache -- */
 
+/* Exported, but declared for the kernel's own tests only: changes when a grace period begins or ends. */
+unsigned long rcu_get_gp_seq(void);
+
 static bool replaced, in_section;
 
 static void spin(unsigned int ms)
@@ -163,13 +166,18 @@ static void spin(unsigned int ms)
  */
 static void hold_grace_periods_and_call(void)
 {
+	unsigned long under_way;
+
 	smp_store_release(&in_section, true);
 	while (!smp_load_acquire(&replaced))
 		cpu_hold_pass_ms();
-	spin(NOTICING_MS);
 	/* Nobody else runs here when this thread lets others run. */
 	sched_set_fifo(current);
-	schedule();
+	under_way = rcu_get_gp_seq();
+	while (rcu_get_gp_seq() == under_way) {
+		schedule();
+		spin(NOTICING_MS);
+	}
 	/* What was under way before the kprobe went has ended; now its own grace period waits. */
 	spin(NOTICING_MS);
 	cpu_hold_arm();
