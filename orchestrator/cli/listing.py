@@ -31,13 +31,14 @@ class Subject(StrEnum):
     REFERENCES = "references"
     ABILITIES = "abilities"
     MARKERS = "markers"
+    KPCACHE = "kpcache"
     RUNS = "runs"
 
 
 _MORE = {
     Subject.CPUS: "... and any model of QEMU's own, by QEMU's name",
     Subject.KERNELS: "... and any build tree of your own, by its path",
-    Subject.PROBES: "... and any module of your own, by its path; see abilities and markers as well",
+    Subject.PROBES: "... and any module of your own, by its path; see abilities, markers and kpcache as well",
 }
 
 
@@ -143,6 +144,16 @@ def _markers() -> tuple[Sequence[str], Rows]:
     )
 
 
+def _kpcache() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.kpcache import kprobe_cache
+
+    return ("name", "what", "each"), (
+        (f"{name}.{row_name}", row.title, row.each)
+        for name, benchmark in kprobe_cache().benchmarks.items()
+        for row_name, row in benchmark.rows.items()
+    )
+
+
 def _runs() -> tuple[Sequence[str], Rows]:
     from orchestrator.paths import lab_dir
     from orchestrator.results.store import FILE_NAME, Store
@@ -172,5 +183,6 @@ _LISTS: Mapping[Subject, Callable[[], tuple[Sequence[str], Rows]]] = {
     Subject.REFERENCES: _references,
     Subject.ABILITIES: _abilities,
     Subject.MARKERS: _markers,
+    Subject.KPCACHE: _kpcache,
     Subject.RUNS: _runs,
 }

@@ -59,7 +59,7 @@ def _facts(evidence: Evidence) -> list[str]:
     if evidence.mechanism == "none":
         return [f"no probe, {counted}"]
     if evidence.mechanism == _MODEL:
-        return [f"{evidence.hits} of {evidence.calls} lookups found their own, nothing is patched"]
+        return [f"{evidence.hits} of {evidence.calls} found their own", "nothing patched"]
     each = f" x {evidence.hits_per_call}" if evidence.hits_per_call != 1 else ""
     facts = [f"{evidence.hits} hits = {counted}{each}"] if evidence.hits_per_call else [f"no hit in {counted}"]
     if evidence.others:

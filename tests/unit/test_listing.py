@@ -19,6 +19,7 @@ from orchestrator.catalog.abilities import ability_names
 from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.kpcache import kprobe_cache
 from orchestrator.catalog.markers import marker_benchmarks
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.catalog.reference import reference_tables
@@ -37,6 +38,7 @@ NAMES = {
     "references": list(reference_tables()),
     "abilities": list(ability_names()),
     "markers": [f"marker.{name}" for name in marker_benchmarks().rows],
+    "kpcache": [f"{name}.{row}" for name, mass in kprobe_cache().benchmarks.items() for row in mass.rows],
 }
 
 
