@@ -27,9 +27,17 @@ class MarkerLoops:
     guest: Guest
     module_name: str
 
-    def per_round(self, loop: str, rounds: int) -> float:
-        """TSC units of one round: instructions on the exact clock."""
-        once, twice = (self._run(loop, times * rounds) for times in (1, 2))
+    def per_round(self, loop: str, rounds: int, *, copies: bool = False) -> float:
+        """TSC units of one round: instructions on the exact clock.
+
+        Where the connected probe ``copies`` what it is told, the copies must be there after each run, and right.
+        """
+        taken = []
+        for times in (1, 2):
+            taken.append(self._run(loop, times * rounds))
+            if copies:
+                self._check_copies(loop)
+        once, twice = taken
         if twice <= once:
             raise EvidenceError(f"{2 * rounds} rounds of {loop} took {twice} TSC units, and {rounds} took {once}")
         return (twice - once) / rounds
@@ -65,6 +73,12 @@ class MarkerLoops:
         if len(addresses) != 1 or not min(addresses):
             raise EvidenceError(f"the module tells of {len(addresses)} places of {loop}, not of one")
         return addresses.pop()
+
+    def _check_copies(self, loop: str) -> None:
+        copied, passed = self._lines("copied"), self._lines("passed")
+        if copied != passed:
+            told = " / ".join(copied)[:80]
+            raise EvidenceError(f"the probe of {loop} copied {told!r}, and {' / '.join(passed)[:80]!r} was passed")
 
     def _run(self, loop: str, rounds: int) -> int:
         self._put("run", f"{loop} {rounds}")

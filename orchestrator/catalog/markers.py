@@ -24,7 +24,10 @@ class Difference(Fact):
 
 
 class MarkerRow(Fact):
-    """One loop, what is connected to its marker, and where to look for that; ``published`` in cycles a loop."""
+    """One loop, what is connected to its marker, and where to look for that; ``published`` in cycles a loop.
+
+    ``copies`` says that the probe keeps what it is told.
+    """
 
     title: str
     group: str
@@ -33,6 +36,7 @@ class MarkerRow(Fact):
     place: Place
     probe: str | None = None
     counting: str | None = None
+    copies: bool = False
     guarded: bool = False
     published: float | None = None
     minus: Difference | None = None

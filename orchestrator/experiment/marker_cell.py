@@ -46,7 +46,7 @@ def measure_marker(
         with _connected(loops, row, row.probe):
             live = _look(guest, row, place)
             _check(row, live, original, "before the rounds")
-            samples = [loops.per_round(row.loop, row.rounds) for _ in range(max(2, cell.repeats))]
+            samples = [loops.per_round(row.loop, row.rounds, copies=row.copies) for _ in range(max(2, cell.repeats))]
             _check_same(_look(guest, row, place), live, "while the rounds ran")
         if len(set(samples)) != 1:
             raise EvidenceError(f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in samples)}")

@@ -120,6 +120,24 @@ def test_a_probe_that_is_told_something_else_is_found_out(bench: Bench, workshop
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+def test_a_probe_that_copies_nothing_is_found_out(bench: Bench, modules: ModuleMaker) -> None:
+    module = modules.rendered("markers", {})
+    load(bench.guest, module.name, module.file)
+    loops = MarkerLoops(bench.guest, module.name)
+    try:
+        for loop, probe in (("varargs_copied", "varargs_copy"), ("format_parsed", "format_copy")):
+            loops.connect(loop, probe)
+            assert loops.per_round(loop, 10, copies=True) > 0
+            loops.disconnect()
+        # The copies of the run before are no copies of this one.
+        loops.connect("varargs_copied", "varargs_empty")
+        with pytest.raises(EvidenceError, match="the probe of varargs_copied copied '0 0+', and '1 [0-9a-f]+' was"):
+            loops.per_round("varargs_copied", 10, copies=True)
+    finally:
+        bench.guest.succeed(["rmmod", module.name])
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_the_module_refuses_what_it_does_not_know(bench: Bench, modules: ModuleMaker) -> None:
     module = modules.rendered("markers", {})
     load(bench.guest, module.name, module.file)
