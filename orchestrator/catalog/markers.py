@@ -38,6 +38,7 @@ class MarkerRow(Fact):
     counting: str | None = None
     copies: bool = False
     guarded: bool = False
+    on_stack: bool = False
     published: float | None = None
     minus: Difference | None = None
 

@@ -125,6 +125,8 @@ def _calls_objection(kernel: Kernel, cell: Cell) -> str | None:
 
 def _marker_objection(kernel: Kernel, cell: Cell) -> str | None:
     row = marker_row(cell.probe)
+    if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
+        return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"
     if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":
         return f"this kernel has no preemption to disable; take a preemptible one, such as {_preemptible(kernel)}"
     return None
