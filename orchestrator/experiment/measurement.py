@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.workload import Measurement, Workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
-from orchestrator.errors import BuildError, EvidenceError, GuestHang, UnsupportedError
-from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
+from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
+from orchestrator.experiment.bench import CLOCKSOURCE, Bench
+from orchestrator.experiment.closing import check_clocksource, read_taint, valid_result
+from orchestrator.experiment.deadline import Deadline
 from orchestrator.experiment.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.experiment.marker_cell import measure_marker
 from orchestrator.experiment.outcome import asked, identity, reference, without_number
@@ -23,7 +22,7 @@ from orchestrator.experiment.plan import Cell
 from orchestrator.experiment.proof import Proof, count_hits
 from orchestrator.experiment.supplies import Target
 from orchestrator.probes.attachment import Attachment, attached
-from orchestrator.probes.evidence import Observation, check_same, check_taint, check_untouched, mechanism_seen, observe
+from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_point
 from orchestrator.results.contract import CellRecord, Evidence
@@ -40,7 +39,7 @@ class _Armed:
 
 @dataclass(frozen=True)
 class _Work:
-    """A cell under way: where, what, and until when (host's monotonic seconds)."""
+    """A cell under way: where, what, and until when."""
 
     bench: Bench
     cell: Cell
@@ -48,16 +47,7 @@ class _Work:
     workload: Workload
     kind: ProbeKind
     point: ProbePoint
-    deadline: float
-
-    def left(self) -> float:
-        """Seconds left. Raises GuestHang when there are none."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise GuestHang(
-                f"the cell's time limit of {self.cell.time_limit} s is over", hint="raise it: --set time_limit=..."
-            )
-        return left
+    deadline: Deadline
 
 
 def measure_cell(bench: Bench, cell: Cell, baseline: float | None, events: Path | None = None) -> CellRecord:
@@ -85,7 +75,7 @@ def measure_cell(bench: Bench, cell: Cell, baseline: float | None, events: Path 
         workload=target.workload,
         kind=probe_kind(cell.probe),
         point=_find_point(bench, cell, target),
-        deadline=time.monotonic() + cell.time_limit,
+        deadline=Deadline(cell.time_limit),
     )
     work.workload.prepare(bench.guest)
     exact = cell.clock == "instructions" and work.workload.exact
@@ -162,17 +152,19 @@ def _timed(work: _Work) -> Measurement:
     cell, guest, workload = work.cell, work.bench.guest, work.workload
     ticks = int(work.bench.supplies.kernel.config["CONFIG_HZ"])
     if cell.clock == "instructions" and workload.exact:
-        measured = workload.measure_exact(guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.left())
+        measured = workload.measure_exact(
+            guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.deadline.left()
+        )
     else:
-        measured = workload.measure_one(guest, ticks_per_second=ticks, time_limit=work.left())
-    clocksource = read_clocksource(guest)
-    if clocksource != CLOCKSOURCE:
-        raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
+        measured = workload.measure_one(guest, ticks_per_second=ticks, time_limit=work.deadline.left())
+    check_clocksource(guest)
     return measured
 
 
 def _proved(work: _Work, armed: _Armed, events: Path | None) -> Proof:
-    counted = count_hits(work.bench, work.workload, work.kind, armed.attachment, work.cell.handler, events, work.left())
+    counted = count_hits(
+        work.bench, work.workload, work.kind, armed.attachment, work.cell.handler, events, work.deadline.left()
+    )
     _check_same(work, armed, "while the hits were counted")
     return Proof(
         point=armed.attachment.point,
@@ -195,10 +187,9 @@ def _untouched(work: _Work, calls: int) -> Proof:
 
 
 def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
-    guest, cell, point = work.bench.guest, work.cell, proof.point
-    taint = int(guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
-    check_taint(taint)
-    try:
+    cell, point = work.cell, proof.point
+    taint = read_taint(work.bench.guest)
+    with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),
             probe_bytes=proof.seen.live.hex(),
@@ -231,8 +222,6 @@ def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
             evidence=evidence,
             reference=reference(cell),
         )
-    except ValidationError as error:
-        raise EvidenceError("what the guest reported makes no valid result", detail=str(error).splitlines()) from None
 
 
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | int]:
