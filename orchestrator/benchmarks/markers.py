@@ -8,10 +8,11 @@ whatever a loop costs besides.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.errors import EvidenceError
-from orchestrator.guest.guest import Guest
+from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.guest.guest import COMMAND_LIMIT, Guest
 
 COUNTED_ROUNDS = 1000
 """Rounds of a counting pass: each passes the marker once."""
@@ -22,10 +23,14 @@ _PLACE = re.compile(r"(\w{1,64}) ([0-9a-f]{1,16})")
 
 @dataclass(frozen=True)
 class MarkerLoops:
-    """The loaded module ``module_name`` in a guest. Whatever it refuses is a GuestError."""
+    """The loaded module ``module_name`` in a guest. What it refuses is a GuestError, a connection an EvidenceError.
+
+    ``left`` tells how many seconds of the host's a run may take yet; it raises when there are none.
+    """
 
     guest: Guest
     module_name: str
+    left: Callable[[], float] = lambda: COMMAND_LIMIT
 
     def per_round(self, loop: str, rounds: int, *, copies: bool = False) -> float:
         """TSC units of one round: instructions on the exact clock.
@@ -43,8 +48,13 @@ class MarkerLoops:
         return (twice - once) / rounds
 
     def connect(self, loop: str, probe: str) -> None:
-        """Connect a probe to the loop's marker; nothing may be connected."""
-        self._put("armed", f"{loop} {probe}")
+        """Connect a probe to the loop's marker; nothing may be connected. A refusal is told in the module's words."""
+        try:
+            self._put("armed", f"{loop} {probe}")
+        except GuestError as error:
+            if type(error) is not GuestError:
+                raise  # the guest is in trouble, which is no refusal
+            raise EvidenceError(f"{probe} cannot be connected to {loop}: {self._reason(loop) or error.what}") from None
 
     def disconnect(self) -> None:
         """Disconnect what is connected, if anything is."""
@@ -81,8 +91,14 @@ class MarkerLoops:
             raise EvidenceError(f"the probe of {loop} copied {told!r}, and {' / '.join(passed)[:80]!r} was passed")
 
     def _run(self, loop: str, rounds: int) -> int:
-        self._put("run", f"{loop} {rounds}")
+        self.guest.put(f"{loop} {rounds}".encode(), self._file("run"), time_limit=self.left())
         return self._number("taken")
+
+    def _reason(self, loop: str) -> str:
+        """Why the module refused the loop's marker, from the kernel's log; empty where it does not say."""
+        log = self.guest.run(["dmesg"]).text
+        said = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
+        return str(said[-1]) if said else ""
 
     def _put(self, parameter: str, value: str) -> None:
         self.guest.put(value.encode(), self._file(parameter))

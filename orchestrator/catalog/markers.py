@@ -26,7 +26,7 @@ class Difference(Fact):
 class MarkerRow(Fact):
     """One loop, what is connected to its marker, and where to look for that; ``published`` in cycles a loop.
 
-    ``copies`` says that the probe keeps what it is told.
+    ``copies`` says that the probe keeps what it is told, ``int3`` how many breakpoint traps a hit takes.
     """
 
     title: str
@@ -39,6 +39,7 @@ class MarkerRow(Fact):
     copies: bool = False
     guarded: bool = False
     on_stack: bool = False
+    int3: int = 0
     published: float | None = None
     minus: Difference | None = None
 

@@ -14,12 +14,12 @@ from orchestrator.artifacts.workshop import Workshop
 from orchestrator.benchmarks.markers import MarkerLoops
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.markers import MarkerRow, marker_benchmarks, marker_row
-from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.errors import EvidenceError, GuestError, GuestHang
 from orchestrator.experiment.bench import Bench
 from orchestrator.experiment.bench import bench as another_bench
 from orchestrator.experiment.marker_cell import measure_marker
 from orchestrator.experiment.measurement import measure_cell
-from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.plan import Boot, Cell, plan
 from orchestrator.experiment.schema import load_experiment
 from orchestrator.experiment.supplies import Target, gather
 from orchestrator.paths import data_dir
@@ -29,6 +29,7 @@ from orchestrator.results.contract import CellRecord
 CONFIG = data_dir("configs") / "markers-2006.yaml"
 MARKER = 3
 """Instructions of a marker to which nothing is connected: load, test, branch."""
+ARMED = {"immediate": "b001", "flag": "01"}
 GUARDED = {name for name, row in marker_benchmarks().rows.items() if row.guarded}
 
 
@@ -85,12 +86,22 @@ def test_every_loop_is_exact_and_proved(bench: Bench, workshop: Workshop, kernel
     bench.guest.check_console()
 
 
+def module_of(bench: Bench, cell: Cell) -> Module:
+    """The module with the loops, built for the guest."""
+    target = bench.supplies.targets[cell.id]
+    assert isinstance(target, Target)
+    assert isinstance(target.module, Module)
+    return target.module
+
+
 def check_proof(row: MarkerRow, record: CellRecord) -> None:
     assert record.status == "ok", record.reason
     assert record.evidence is not None
     assert len(set(record.samples)) == 1
     assert record.samples[0].is_integer()
     assert record.evidence.hits == (1000 if row.counting else 0)
+    assert record.evidence.int3 == (2000 if row.place == "int3" and row.probe else 0)
+    assert record.parameters.get("armed_bytes") == (ARMED[row.place] if row.counting and not row.probe else None)
     changed = record.evidence.probe_bytes != record.evidence.original_bytes
     assert changed == (row.probe is not None)
     if row.place == "immediate":
@@ -113,17 +124,29 @@ def test_another_boot_counts_the_same(bench: Bench, workshop: Workshop, tmp_path
 def test_a_probe_that_is_told_something_else_is_found_out(bench: Bench, workshop: Workshop) -> None:
     """A probe that expects its arguments on the stack is told nothing right in registers."""
     boot = boot_of("lab-i386-up")
-    supplies = gather(workshop, boot)
+    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
     cell = next(cell for cell in boot.cells if cell.probe == "marker.varargs-preemptible")
-    target = supplies.targets[cell.id]
-    assert isinstance(target, Target)
-    assert isinstance(target.module, Module)
+    module = module_of(ready, cell)
     wrong = marker_benchmarks().rows["varargs-preemptible"].model_copy(update={"counting": "fast_count"})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("orchestrator.experiment.marker_cell.marker_row", lambda probe: wrong)
         with pytest.raises(EvidenceError, match="1000 times with other arguments than were passed"):
-            measure_marker(bench, cell, target.module, None, ())
+            measure_marker(bench, cell, module, None, ())
     assert "lab_markers" not in bench.guest.get("/proc/modules").decode()
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+def test_all_samples_are_kept_and_the_time_limit_is_heeded(bench: Bench, workshop: Workshop) -> None:
+    boot = boot_of("lab-i386-up")
+    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    cell = next(cell for cell in boot.cells if cell.probe == "marker.memcpy")
+    once = measure_cell(ready, dataclasses.replace(cell, repeats=1), None)
+    assert once.evidence is not None
+    assert (len(once.samples), once.evidence.batches) == (2, 4)
+    module = module_of(ready, cell)
+    with pytest.raises(GuestHang, match="the cell's time limit of 0 s is over"):
+        measure_marker(ready, dataclasses.replace(cell, time_limit=0), module, None, ())
+    bench.guest.succeed(["rmmod", module.name])
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
@@ -138,7 +161,7 @@ def test_a_probe_that_copies_nothing_is_found_out(bench: Bench, modules: ModuleM
             loops.disconnect()
         # The copies of the run before are no copies of this one.
         loops.connect("varargs_copied", "varargs_empty")
-        with pytest.raises(EvidenceError, match="the probe of varargs_copied copied '0 0+', and '1 [0-9a-f]+' was"):
+        with pytest.raises(EvidenceError, match=r"the probe of varargs_copied copied '0 0+', and '1 [0-9a-f]+' was"):
             loops.per_round("varargs_copied", 10, copies=True)
     finally:
         bench.guest.succeed(["rmmod", module.name])
@@ -151,10 +174,10 @@ def test_the_module_refuses_what_it_does_not_know(bench: Bench, modules: ModuleM
     loops = MarkerLoops(bench.guest, module.name)
     try:
         for loop, probe in (("empty", "fast_empty"), ("varargs", "trace_empty"), ("nothing", "fast_empty")):
-            with pytest.raises(GuestError):
+            with pytest.raises(EvidenceError, match=f"{probe} cannot be connected to {loop}: no such loop, or no"):
                 loops.connect(loop, probe)
         loops.connect("varargs", "varargs_empty")
-        with pytest.raises(GuestError):
+        with pytest.raises(EvidenceError, match="fast_empty cannot be connected to registers: another loop has"):
             loops.connect("registers", "fast_empty")
         loops.disconnect()
         with pytest.raises(GuestError):
