@@ -26,14 +26,36 @@ void marker_no_probe(const char *format, ...)
 {
 }
 
+/* A name may have several markers, and a marker several sites where the compiler copied it. */
+#define for_each_site(site, table, of)						\
+	for ((site) = (table)->begin; (site) < (table)->end; (site)++)		\
+		if (!strcmp((site)->marker->name, of))
+
 static struct marker *find(const struct marker_table *table, const char *name)
 {
 	const struct marker_site *site;
 
-	for (site = table->begin; site < table->end; site++)
-		if (!strcmp(site->marker->name, name))
-			return site->marker;
+	for_each_site(site, table, name)
+		return site->marker;
 	return NULL;
+}
+
+static bool is_of_one_format(const struct marker_table *table, const struct marker *marker)
+{
+	const struct marker_site *site;
+
+	for_each_site(site, table, marker->name)
+		if (strcmp(site->marker->format, marker->format))
+			return false;
+	return true;
+}
+
+static void lead_to(const struct marker_table *table, const char *name, marker_probe *probe)
+{
+	const struct marker_site *site;
+
+	for_each_site(site, table, name)
+		WRITE_ONCE(site->marker->call, probe);
 }
 
 static void patch(const struct marker_site *site, u8 value)
@@ -45,14 +67,15 @@ static void patch(const struct marker_site *site, u8 value)
 	ktext_unlock();
 }
 
-static void arm(const struct marker_table *table, struct marker *marker, u8 value)
+static void arm(const struct marker_table *table, const char *name, u8 value)
 {
 	const struct marker_site *site;
 
-	WRITE_ONCE(marker->armed, value);
-	for (site = table->begin; site < table->end; site++)
-		if (site->marker == marker && site->load)
+	for_each_site(site, table, name) {
+		WRITE_ONCE(site->marker->armed, value);
+		if (site->load)
 			patch(site, value);
+	}
 }
 
 static int refuse(const char *name, int err, const char *reason)
@@ -63,20 +86,22 @@ static int refuse(const char *name, int err, const char *reason)
 
 static int connect(const struct marker_table *table, const char *name, const char *format, marker_probe *probe)
 {
-	struct marker *marker = find(table, name);
+	const struct marker *marker = find(table, name);
 
 	if (!marker)
 		return refuse(name, -ENOENT, "no such marker");
+	if (!is_of_one_format(table, marker))
+		return refuse(name, -EINVAL, "markers of this name differ in their format");
 	if (format && strcmp(format, marker->format))
 		return refuse(name, -EINVAL, "the probe expects another format");
 	if (marker->call != marker_no_probe)
 		return refuse(name, -EBUSY, "a probe is connected");
 	if (ktext_init())
 		return refuse(name, -EOPNOTSUPP, "this kernel lacks a function that markers need");
-	WRITE_ONCE(marker->call, probe);
+	lead_to(table, name, probe);
 	/* Who takes the branch finds the probe. */
 	smp_wmb();
-	arm(table, marker, 1);
+	arm(table, name, 1);
 	return 0;
 }
 
@@ -92,13 +117,13 @@ int marker_connect(const struct marker_table *table, const char *name, const cha
 
 int marker_disconnect(const struct marker_table *table, const char *name)
 {
-	struct marker *marker = find(table, name);
+	const struct marker *marker = find(table, name);
 	int err = -ENOENT;
 
 	mutex_lock(&marker_mutex);
 	if (marker && marker->call != marker_no_probe) {
-		arm(table, marker, 0);
-		WRITE_ONCE(marker->call, marker_no_probe);
+		arm(table, name, 0);
+		lead_to(table, name, marker_no_probe);
 		err = 0;
 	}
 	mutex_unlock(&marker_mutex);
