@@ -9,7 +9,8 @@
  * A marker to which nothing is connected costs a load, a test and a branch that
  * is not taken. The optimized flavour (MARK) loads an immediate value, which is
  * patched in the instruction itself; the generic one (MARK_GENERIC) loads a byte
- * from memory. The format is only told and compared: what is passed must fit it.
+ * from memory. The format is told and compared; the compiler checks that what is
+ * passed fits it, as for printk(). Markers of one name are connected together.
  */
 #ifndef LAB_MARKER_H
 #define LAB_MARKER_H
@@ -45,11 +46,16 @@ struct marker_table {
 
 void marker_no_probe(const char *format, ...);
 
+/* Never called: for the compiler to compare a format with what is passed. */
+static inline __printf(1, 2) void marker_check_format(const char *format, ...)
+{
+}
+
 /*
- * Connects a probe to all sites of the marker "name" in the table. The format
- * must be the marker's; NULL leaves it to the probe to check what it is told.
- * -ENOENT: no such marker; -EINVAL: another format; -EBUSY: something is
- * connected. The reason is in the kernel log. May sleep.
+ * Connects a probe to all markers of that name in the table, wherever they are.
+ * The format must be theirs; NULL leaves it to the probe to check what it is told.
+ * -ENOENT: no such marker; -EINVAL: another format, or they have different ones;
+ * -EBUSY: something is connected. The reason is in the kernel log. May sleep.
  */
 int marker_connect(const struct marker_table *table, const char *name, const char *format,
 		   marker_probe *probe);
@@ -75,13 +81,15 @@ static const struct marker_table __maybe_unused table = { table##_begin, table##
 /* What the unlikely path does: the call itself, within a guard against its being preempted. */
 #define MARKER_CALL(marker, format, args...)					\
 	do {									\
+		if (0)								\
+			marker_check_format(format, ##args);			\
 		preempt_disable();						\
 		READ_ONCE((marker).call)(format, ##args);			\
 		preempt_enable();						\
 	} while (0)
 
 #define __MARKER(mark_name, mark_format)					\
-	static struct marker mark __used __section("__marker_data") = {		\
+	static struct marker __lab_mark __used __section("__marker_data") = {	\
 		.name = __stringify(mark_name),					\
 		.format = mark_format,						\
 		.call = marker_no_probe,					\
@@ -90,37 +98,40 @@ static const struct marker_table __maybe_unused table = { table##_begin, table##
 #define __MARKER_SITE(load, passed, taken)					\
 	".pushsection __markers, 1, \"aw\", @progbits\n"			\
 	_ASM_ALIGN "\n"								\
-	_ASM_PTR " %c[mark], " load ", " passed ", " taken "\n"			\
+	_ASM_PTR " %c[lab_mark], " load ", " passed ", " taken "\n"		\
 	".popsection\n"
 
-/* The statement is executed while something is connected. */
+/*
+ * The statement is executed while something is connected. What is declared here
+ * has names that the statement, which is the caller's, will not have.
+ */
 #define __MARK_OPTIMIZED(mark_name, mark_format, statement)			\
 	do {									\
-		__label__ taken, done;						\
+		__label__ __lab_taken, __lab_done;				\
 		__MARKER(mark_name, mark_format);				\
 		asm goto("771:	movb $0, %%al\n"				\
 			 "	testb %%al, %%al\n"				\
-			 "	jne %l[taken]\n"				\
+			 "	jne %l[__lab_taken]\n"				\
 			 "772:\n"						\
-			 __MARKER_SITE("771b", "772b", "%l[taken]")		\
-			 : : [mark] "i" (&mark) : "ax", "cc" : taken);		\
-		goto done;							\
-	taken:	__cold;								\
+			 __MARKER_SITE("771b", "772b", "%l[__lab_taken]")	\
+			 : : [lab_mark] "i" (&__lab_mark) : "ax", "cc" : __lab_taken); \
+		goto __lab_done;						\
+	__lab_taken: __cold;							\
 		statement;							\
-	done:;									\
+	__lab_done:;								\
 	} while (0)
 
 #define __MARK_GENERIC(mark_name, mark_format, statement)			\
 	do {									\
 		__MARKER(mark_name, mark_format);				\
-		asm(__MARKER_SITE("0", "0", "0") : : [mark] "i" (&mark));	\
-		if (unlikely(READ_ONCE(mark.armed)))				\
+		asm(__MARKER_SITE("0", "0", "0") : : [lab_mark] "i" (&__lab_mark)); \
+		if (unlikely(READ_ONCE(__lab_mark.armed)))			\
 			statement;						\
 	} while (0)
 
 #define MARK(name, format, args...)						\
-	__MARK_OPTIMIZED(name, format, MARKER_CALL(mark, format, ##args))
+	__MARK_OPTIMIZED(name, format, MARKER_CALL(__lab_mark, format, ##args))
 #define MARK_GENERIC(name, format, args...)					\
-	__MARK_GENERIC(name, format, MARKER_CALL(mark, format, ##args))
+	__MARK_GENERIC(name, format, MARKER_CALL(__lab_mark, format, ##args))
 
 #endif
