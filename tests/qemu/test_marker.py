@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from module_maker import ModuleMaker
 
 from orchestrator.artifacts.inclusion import included
 from orchestrator.artifacts.module_source import ModuleSource
-from orchestrator.errors import GuestError
+from orchestrator.errors import BuildError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 from orchestrator.probes.evidence import check_taint
@@ -26,7 +28,8 @@ MACHINES = {
     "debian-amd64": "xeon-e5410",
 }
 CYCLES = 30
-_TRIAL = Path(__file__).with_name("modules") / f"{NAME}.c"
+WAIT_LIMIT = 60.0
+"""Host seconds; an idle host needs none of them."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,12 @@ class Trial:
         self.guest.put(str(times).encode(), f"/sys/kernel/debug/{NAME}/pass")
 
     def hits(self) -> int:
-        return sum(int(count) for count in self.read("hits").split())
+        return sum(sum(counts) for counts in self.counts().values())
+
+    def counts(self) -> dict[str, list[int]]:
+        """Hits on each CPU by the marker's name."""
+        lines = [line.split() for line in self.read("hits").splitlines()]
+        return {f"trial_{word}": [int(count) for count in counts] for word, *counts in lines}
 
     def told(self) -> str:
         return self.read("told").strip()
@@ -77,7 +85,8 @@ class Trial:
         return [self.guest.read_memory(place.load, 2) for place in self.places() if place.name == name and place.load]
 
     def flag(self, name: str) -> int:
-        (flag,) = {place.flag for place in self.places() if place.name == name}
+        """The live flag of a name's one marker of the generic flavour."""
+        (flag,) = {place.flag for place in self.places() if place.name == name and place.flavour == "generic"}
         return self.guest.read_memory(flag, 1)[0]
 
     def refusal(self, name: str, format_: str) -> str:
@@ -95,18 +104,19 @@ class Trial:
         self.guest.put(value.encode(), f"/sys/module/{NAME}/parameters/{parameter}")
 
 
-def trial_source() -> ModuleSource:
-    """The trial module with all that it includes."""
-    shared = included(_TRIAL.read_text(), [data_dir("kmods")])
-    files = {f"{NAME}_main.c": _TRIAL.read_text(), **{file.name: file.read_text() for file in shared}}
+def source_of(name: str) -> ModuleSource:
+    """A test's module with all that it includes."""
+    own = Path(__file__).with_name("modules").joinpath(f"{name}.c").read_text()
+    shared = included(own, [data_dir("kmods")])
+    files = {f"{name}_main.c": own, **{file.name: file.read_text() for file in shared}}
     objects = " ".join(f"{Path(name).stem}.o" for name in files if name.endswith((".c", ".S")))
-    return ModuleSource(NAME, {**files, "Kbuild": f"obj-m := {NAME}.o\n{NAME}-y := {objects}\n"})
+    return ModuleSource(name, {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n"})
 
 
 def loaded(guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
     """The trial module in a guest; at the end the kernel must have had nothing to complain of."""
     mark = guest.console.length()
-    load(guest, NAME, modules.built(trial_source()).file)
+    load(guest, NAME, modules.built(source_of(NAME)).file)
     yield Trial(guest)
     guest.succeed(["rmmod", NAME])
     guest.check_console(mark)
@@ -125,15 +135,18 @@ def trial(request: pytest.FixtureRequest, guest: Guest, modules: ModuleMaker) ->
 
 def test_markers_are_listed_with_their_places(trial: Trial) -> None:
     places = trial.places()
-    assert [(place.name, place.flavour, place.format) for place in places] == [
-        ("trial_inline", "optimized", "inline %ld"),
-        ("trial_inline", "optimized", "inline %ld"),
-        ("trial_optimized", "optimized", "optimized %ld %s"),
+    # In the order of the code, which is the compiler's to choose.
+    assert sorted((place.name, place.flavour, place.format) for place in places) == [
+        ("trial_differing", "optimized", "differing %ld"),
+        ("trial_differing", "optimized", "differing %s"),
         ("trial_generic", "generic", "generic %ld"),
+        ("trial_inline", "optimized", "inline %ld"),
+        ("trial_inline", "optimized", "inline %ld"),
         ("trial_last", "optimized", "last"),
-    ] or sorted(place.name for place in places) == sorted(
-        ["trial_inline", "trial_inline", "trial_optimized", "trial_generic", "trial_last"]
-    )
+        ("trial_optimized", "optimized", "optimized %ld %s"),
+        ("trial_twice", "generic", "twice %ld"),
+        ("trial_twice", "optimized", "twice %ld"),
+    ]
     assert not any(place.connected for place in places)
     assert all((place.load == 0) == (place.flavour == "generic") for place in places)
     trial.pass_markers(5)
@@ -145,6 +158,7 @@ def test_a_probe_is_told_what_the_marker_is(trial: Trial) -> None:
         ("trial_optimized", "optimized %ld %s", "optimized 20 text", 1),
         ("trial_generic", "generic %ld", "generic 20", 1),
         ("trial_inline", "inline %ld", "inline 20", 2),
+        ("trial_twice", "twice %ld", "twice 20", 2),
         ("trial_last", "last", "last", 1),
     ):
         before = trial.hits()
@@ -183,12 +197,30 @@ def test_several_markers_are_connected_at_once(trial: Trial) -> None:
     assert trial.hits() - before == 70
 
 
+def test_markers_of_one_name_are_connected_together(trial: Trial) -> None:
+    trial.connect("trial_twice", "twice %ld")
+    assert (trial.loads("trial_twice"), trial.flag("trial_twice")) == ([b"\xb0\x01"], 1)
+    assert [place.name for place in trial.places() if place.connected] == ["trial_twice"] * 2
+    trial.disconnect("trial_twice")
+    assert (trial.loads("trial_twice"), trial.flag("trial_twice")) == ([b"\xb0\x00"], 0)
+    assert not any(place.connected for place in trial.places())
+
+
+@pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")
+def test_the_compiler_checks_what_is_passed(modules: ModuleMaker) -> None:
+    with pytest.raises(BuildError) as failure:
+        modules.built(source_of("marker_misfit"))
+    assert "format '%s' expects argument of type" in str(failure.value).replace("\u2018", "'").replace("\u2019", "'")
+
+
 @pytest.mark.parametrize(
     ("name", "format_", "reason"),
     [
         ("trial_optimized", "optimized %d %s", "the probe expects another format"),
         ("trial_last", "last ", "the probe expects another format"),
         ("trial_lost", "-", "no such marker"),
+        ("trial_differing", "-", "markers of this name differ in their format"),
+        ("trial_differing", "differing %ld", "markers of this name differ in their format"),
     ],
 )
 def test_a_wrong_connection_is_refused(trial: Trial, name: str, format_: str, reason: str) -> None:
@@ -207,20 +239,42 @@ def test_a_second_probe_is_refused(trial: Trial) -> None:
 
 @pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", smp=2, timing="tcg", fresh=True)
 def test_probes_come_and_go_while_two_cpus_pass_by(guest: Guest, modules: ModuleMaker) -> None:
+    names = ("trial_optimized", "trial_inline", "trial_generic")
     for trial in loaded(guest, modules):
         guest.put(b"", "/tmp/go")
-        script = f"while [ -e /tmp/go ]; do echo 10000 > /sys/kernel/debug/{NAME}/pass; done"
-        for mask in ("1", "2"):
-            guest.succeed(["sh", "-c", f"taskset {mask} sh -c '{script}' > /dev/null 2>&1 &"])
+        passing = f"echo 10000 > /sys/kernel/debug/{NAME}/pass || touch /tmp/failed"
+        for cpu in (0, 1):
+            script = f"while [ -e /tmp/go -a ! -e /tmp/failed ]; do {passing}; done; touch /tmp/ended{cpu}"
+            guest.succeed(["sh", "-c", f"taskset {1 << cpu:x} sh -c '{script}' > /dev/null 2>&1 &"])
         for cycle in range(CYCLES):
-            before = trial.hits()
-            for name in ("trial_optimized", "trial_inline", "trial_generic"):
+            before = trial.counts()
+            for name in names:
                 trial.connect(name, "-")
-            while min(int(count) for count in trial.read("hits").split()) == 0 or trial.hits() == before:
-                guest.succeed(["sleep", "0.01"])
-            for name in ("trial_optimized", "trial_inline", "trial_generic"):
+            wait_for(guest, partial(are_all_hit, trial, names, before), f"hits in cycle {cycle}")
+            for name in names:
                 trial.disconnect(name)
-            gone = trial.hits()
+            gone = trial.counts()
             guest.succeed(["sleep", "0.02"])
-            assert trial.hits() == gone, f"cycle {cycle}"
-        guest.succeed(["sh", "-c", "rm /tmp/go; sleep 0.5"])
+            assert trial.counts() == gone, f"cycle {cycle}"
+        guest.succeed(["rm", "/tmp/go"])
+        wait_for(guest, lambda: all(is_there(guest, f"/tmp/ended{cpu}") for cpu in (0, 1)), "the ends of both loops")
+        assert not is_there(guest, "/tmp/failed")
+
+
+def are_all_hit(trial: Trial, names: Sequence[str], before: Mapping[str, Sequence[int]]) -> bool:
+    """Whether each marker was hit on each CPU since ``before``."""
+    now = trial.counts()
+    return all(count > old for name in names for count, old in zip(now[name], before[name], strict=True))
+
+
+def is_there(guest: Guest, file: str) -> bool:
+    return guest.run(["test", "-e", file]).status == 0
+
+
+def wait_for(guest: Guest, condition: Callable[[], bool], what: str) -> None:
+    """Wait until the condition holds; what it waits for must not have failed meanwhile."""
+    deadline = time.monotonic() + WAIT_LIMIT
+    while not condition():
+        assert not is_there(guest, "/tmp/failed"), "passing the markers failed"
+        assert time.monotonic() < deadline, f"no {what} in {WAIT_LIMIT} s"
+        guest.succeed(["sleep", "0.01"])

@@ -6,7 +6,7 @@
  * probe that checks the format itself); NAME written to "disconnect" takes it
  * away. How often written to <debugfs>/marker_trial/pass passes all markers so
  * often, with "number"; "told" is what the probe was told last, "hits" how often
- * on each CPU. "markers" lists them.
+ * on each CPU, with a line for each first word of a format. "markers" lists them.
  */
 #include <linux/debugfs.h>
 #include <linux/module.h>
@@ -22,14 +22,18 @@ MARKERS(trial_markers);
 
 static long number = 20;
 module_param(number, long, 0644);
-static DEFINE_PER_CPU(unsigned long, hits);
+static const char *const words[] = { "optimized", "generic", "inline", "last", "twice" };
+static DEFINE_PER_CPU(unsigned long [ARRAY_SIZE(words)], hits);
 static char told[128];
 
 static void trial_probe(const char *format, ...)
 {
 	va_list arguments;
+	int i;
 
-	this_cpu_inc(hits);
+	for (i = 0; i < ARRAY_SIZE(words); i++)
+		if (*words[i] == *format)
+			this_cpu_inc(hits[i]);
 	va_start(arguments, format);
 	vscnprintf(told, sizeof(told), format, arguments);
 	va_end(arguments);
@@ -52,6 +56,25 @@ static noinline long pass_second(long value)
 	return pass_inline(value) * 2;
 }
 
+/* Two markers of one name, and an argument that is named like nothing of the header's. */
+static noinline long pass_third(long mark)
+{
+	MARK(trial_twice, "twice %ld", mark);
+	return mark;
+}
+
+static noinline long pass_fourth(long mark)
+{
+	MARK_GENERIC(trial_twice, "twice %ld", mark);
+	return mark;
+}
+
+static noinline void pass_differing(long value)
+{
+	MARK(trial_differing, "differing %ld", value);
+	MARK(trial_differing, "differing %s", "text");
+}
+
 static noinline long pass_all(long value)
 {
 	long result;
@@ -59,6 +82,8 @@ static noinline long pass_all(long value)
 	MARK(trial_optimized, "optimized %ld %s", value, "text");
 	MARK_GENERIC(trial_generic, "generic %ld", value);
 	result = pass_first(value) + pass_second(value);
+	result += pass_third(value) - pass_fourth(value);
+	pass_differing(value);
 	MARK(trial_last, "last");
 	return result;
 }
@@ -105,10 +130,14 @@ static int get_told(char *page, const struct kernel_param *param)
 
 static int get_hits(char *page, const struct kernel_param *param)
 {
-	int cpu, size = 0;
+	int i, cpu, size = 0;
 
-	for_each_online_cpu(cpu)
-		size += sysfs_emit_at(page, size, "%lu ", per_cpu(hits, cpu));
+	for (i = 0; i < ARRAY_SIZE(words); i++) {
+		size += sysfs_emit_at(page, size, "%s", words[i]);
+		for_each_online_cpu(cpu)
+			size += sysfs_emit_at(page, size, " %lu", per_cpu(hits[i], cpu));
+		size += sysfs_emit_at(page, size, "\n");
+	}
 	return size;
 }
 
