@@ -34,7 +34,7 @@ COMMANDS = [
     "cache",
     "cache show",
 ]
-COMMANDS += ["kmod size", "shell", "kernel", "kernel build", "kernel list"]
+COMMANDS += ["shell", "kernel", "kernel build", "kernel list"]
 QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 
 
