@@ -8,7 +8,7 @@ import textwrap
 from orchestrator.catalog.markers import MarkerRow, marker_benchmarks
 from orchestrator.report.bars import Bar, Panes, Series
 from orchestrator.report.figures import figure, published_figure, unit_name
-from orchestrator.report.markers_layout import row_name
+from orchestrator.report.markers_layout import cells_by_row, difference
 from orchestrator.report.panels import Panel
 from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
@@ -22,7 +22,7 @@ _ADDED = ("empty", "memcpy")
 
 def marker_charts(panel: Panel) -> dict[str, Panes]:
     """Return a chart for each group that has something measured, by the name of its file."""
-    cells = {row_name(cell): cell for cell in panel.cells}
+    cells = cells_by_row(panel)
     found = {}
     for group, title in marker_benchmarks().groups.items():
         rows = {
@@ -53,13 +53,10 @@ def _panes(panel: Panel, title: str, rows: dict[str, MarkerRow], cells: dict[str
 
 def _measured(name: str, row: MarkerRow, cells: dict[str, CellRecord], *, added: bool) -> Bar:
     cell = cells[name]
-    other = cells.get(row.minus.row) if added and row.minus else None
     if cell.value is None:
         return Bar(None, cell.status)
-    if added and (other is None or other.value is None):
-        return Bar(None, "nothing to compare")
-    value = cell.value - (other.value if other and other.value is not None else 0.0)
-    return Bar(value, figure(value, cell.unit))
+    value = difference(cells, name, row.minus.row) if added and row.minus else cell.value
+    return Bar(None, "nothing to compare") if value is None else Bar(value, figure(value, cell.unit))
 
 
 def _told(row: MarkerRow, *, added: bool) -> Bar:

@@ -27,8 +27,9 @@ def fits_markers(panel: Panel) -> bool:
 def markers_sheet(panel: Panel) -> Sheet:
     """Return a panel that fits in the document's order."""
     document, first = marker_benchmarks(), panel.first
-    cells = {row_name(cell): cell for cell in panel.cells}
-    footnotes = Footnotes(panel.cells, row_name, lambda _: None)
+    cells = cells_by_row(panel)
+    shown = [cell for cell in panel.cells if cells[row_name(cell)] is cell]
+    footnotes = Footnotes(shown, row_name, lambda cell: _remark(panel, cell))
     return Sheet(
         title=document.title,
         facts=[
@@ -60,6 +61,9 @@ def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[S
                 rows += _rows(name, row, cells, footnotes)
         if len(rows) > 1:
             yield rows
+    unknown = [_row(name, cell, None, footnotes) for name, cell in cells.items() if name not in document.rows]
+    if unknown:
+        yield [Row("Not in this version's catalogue", ["", "", ""], style="bold"), *unknown]
     conclusions = [
         Row(f"  {one.what}", ["", _difference(cells, one.row, one.minus), published_figure(one.published)])
         for one in document.conclusions
@@ -70,14 +74,22 @@ def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[S
 
 
 def _rows(name: str, row: MarkerRow, cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Row]:
-    cell = cells[name]
-    # "unsupported" is too long a word for the column; the note says it.
-    lacking = NOTHING if cell.status == "unsupported" else cell.status
-    value = f"{lacking}{footnotes.marks(cell)}" if cell.value is None else figure(cell.value, cell.unit)
-    yield Row(row.title, [str(row.rounds), value, _published(row.published)])
+    yield _row(row.title, cells[name], row.published, footnotes)
     if row.minus is not None:
         difference = _difference(cells, name, row.minus.row)
         yield Row(f"  {row.minus.what}", ["", difference, _published(row.minus.published)])
+
+
+def _row(title: str, cell: CellRecord, published: float | None, footnotes: Footnotes) -> Row:
+    # "unsupported" is too long a word for the column; the note says it.
+    lacking = NOTHING if cell.status == "unsupported" else cell.status
+    value = lacking if cell.value is None else figure(cell.value, cell.unit)
+    rounds = str(cell.parameters.get("rounds", NOTHING))
+    return Row(title, [rounds, value + footnotes.marks(cell), _published(published)])
+
+
+def _remark(panel: Panel, cell: CellRecord) -> str | None:
+    return f"measured on {cell.kernel}" if cell.status == "ok" and panel.elsewhere(cell) else None
 
 
 def _published(value: float | None) -> str:
@@ -85,13 +97,24 @@ def _published(value: float | None) -> str:
 
 
 def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> str:
+    value = difference(cells, name, minus)
+    return NOTHING if value is None else figure(value, cells[name].unit)
+
+
+def difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float | None:
+    """Return what a row takes more than another; None where one has no number, or they are of different kernels."""
     one, other = cells.get(name), cells.get(minus)
-    if one is None or other is None or one.value is None or other.value is None:
-        return NOTHING
-    return figure(one.value - other.value, one.unit)
+    if one is None or other is None or one.value is None or other.value is None or one.kernel != other.kernel:
+        return None
+    return one.value - other.value
+
+
+def cells_by_row(panel: Panel) -> dict[str, CellRecord]:
+    """Return a panel's cells by their rows' names; of two of one row, the one of the panel's own kernel."""
+    return {row_name(cell): cell for cell in sorted(panel.cells, key=panel.elsewhere, reverse=True)}
 
 
 def row_name(cell: CellRecord) -> str:
-    """Return the name of a cell's row, as the catalogue has it."""
+    """Return the name of a cell's row, as the catalogue has it; of a row that it lacks, the probe's own."""
     row = marker_row(cell.probe)
-    return next(name for name, known in marker_benchmarks().rows.items() if known is row)
+    return next((name for name, known in marker_benchmarks().rows.items() if known is row), cell.probe)

@@ -147,6 +147,19 @@ def marker_loops(**values: float | None) -> list[CellRecord]:
     return found
 
 
+def mixed_marker_loops() -> list[CellRecord]:
+    """Build loops of two kernels, one of them with fewer rounds, and one of a row that nobody knows any more."""
+    home = marker_loops(empty=2.0, empty_optimized=5.0, varargs_preemptible=14.0)
+    fewer = home[1].model_copy(update={"parameters": {"rounds": 1000}})
+    guests = [
+        one.model_copy(update={"kernel": "lab-i386-smp-preempt", "id": one.id.replace("up", "smp-preempt")})
+        for one in marker_loops(empty=3.0, varargs=16.0)
+    ]
+    noted = guests[1].model_copy(update={"notes": ("an SMP kernel on one virtual CPU",)})
+    lost = home[2].model_copy(update={"probe": "marker.lost", "id": "pentium4/lab-i386-up/marker.lost/noop"})
+    return [home[0], fewer, home[2], guests[0], noted, lost]
+
+
 def run(*cells: CellRecord) -> RunRecord:
     """Build a run of these cells."""
     return RunRecord(run=RUN_ID, experiment="quickstart", cells=cells)

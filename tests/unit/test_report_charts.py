@@ -96,6 +96,15 @@ def test_each_group_of_marker_loops_has_a_chart() -> None:
     assert len(drawn["markers-int3"].panes) == 1
 
 
+def test_marker_loops_of_two_kernels_are_not_compared() -> None:
+    empty, optimized = marker_loops(empty=2.0, empty_optimized=5.0)
+    generic = marker_loops(empty=9.0, empty_generic=6.0)
+    others = [one.model_copy(update={"kernel": "debian-686", "id": f"other/{one.id}"}) for one in generic]
+    drawn = charts(run(empty, optimized, *others))
+    (_, (measured,)), _ = drawn["markers-empty"].panes
+    assert [(bar.value, bar.text) for bar in measured.bars] == [(3.0, "3"), (None, "nothing to compare")]
+
+
 def test_charts_are_named_after_their_tables_and_never_overwrite_each_other() -> None:
     plain = [cell(probe) for probe in COUNTS]
     others = [cell(probe, id=f"smp/{probe}", smp=2) for probe in COUNTS]

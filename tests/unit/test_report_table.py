@@ -20,6 +20,7 @@ from record_builders import (
     mail_table,
     many_probes,
     marker_loops,
+    mixed_marker_loops,
     noop_list,
     recording_list,
     reference,
@@ -105,6 +106,7 @@ RUNS: dict[str, RunRecord] = {
             if one.kernel == "lab-i386-smp-kpcache"
         ),
     ),
+    "markers_of_two_kernels": run(*mixed_marker_loops()),
     "wall": run(*wall_list()),
     "wall_by_kvm": run(*wall_list("kvm")),
 }
