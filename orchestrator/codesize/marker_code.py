@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a marker adds to a function's code, and its disassembly with what each part is for.
 
-The likely path is what runs while nothing is connected: from the function's entry to its return, no conditional branch
-taken. The unlikely path is all else that can be reached, wherever the compiler put it.
+The marker itself is from the load of its immediate value or flag to the branch on it. The likely path is what runs
+while nothing is connected: from the function's entry to its return, no conditional branch taken. The unlikely path is
+all else that can be reached, wherever the compiler put it.
 """
 
 from __future__ import annotations
@@ -18,17 +19,25 @@ from orchestrator.codesize.object_file import Function, ObjectFile
 from orchestrator.errors import EvidenceError
 
 _MODES: Mapping[Arch, int] = {"i386": capstone.CS_MODE_32, "x86_64": capstone.CS_MODE_64}
+MARKER_DATA = "__marker_data"
+"""The section of the markers' names, formats, probes and flags."""
+_IMMEDIATE = b"\xb0\x00"
+"""mov $0, %al, which loads the immediate value."""
 _ENDS = ("ret", "retq", "retl", "ud2", "int3")
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its offset and size in bytes, its text, what it refers to, and where a branch leads."""
+    """One instruction: its offset and size in bytes, its text, what it refers to, and where a branch leads.
+
+    ``reads`` are the bytes of memory that it reads.
+    """
 
     at: int
     code: bytes
     text: str
     refers: str | None
+    reads: int
     target: int | None
     conditional: bool
     ends: bool
@@ -41,10 +50,16 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Paths:
-    """A function's code by path, in bytes, and its listing."""
+    """A function's code by path, in bytes, and its listing.
+
+    ``marker`` are the bytes of the marker itself in the likely path, ``flag`` those of memory that it reads; 0 where
+    there is no marker.
+    """
 
     likely: int
     unlikely: int
+    marker: int
+    flag: int
     listing: Sequence[str]
 
 
@@ -62,13 +77,31 @@ def paths(found: ObjectFile, name: str) -> Paths:
     listing = [_line(one, one.at in unlikely) for one in code.values() if one.at in likely or one.at in unlikely]
     if cold:
         listing += [_line(one, True) for one in _instructions(cold, found.arch)]
-    return Paths(sum(map(len, likely.values())), sum(map(len, unlikely.values())) + beyond, listing)
+    marker = _marker([code[at] for at in likely])
+    return Paths(
+        likely=sum(map(len, likely.values())),
+        unlikely=sum(map(len, unlikely.values())) + beyond,
+        marker=sum(len(one.code) for one in marker),
+        flag=sum(one.reads for one in marker if one.refers == MARKER_DATA),
+        listing=listing,
+    )
+
+
+def _marker(likely: Sequence[Instruction]) -> Sequence[Instruction]:
+    """The marker itself among the instructions of the likely path."""
+    start = next(
+        (n for n, one in enumerate(likely) if one.code == _IMMEDIATE or one.refers == MARKER_DATA), len(likely)
+    )
+    end = next((n for n, one in enumerate(likely) if n > start and one.conditional), None)
+    return likely[start : end + 1] if end is not None else []
 
 
 def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
     machine = capstone.Cs(capstone.CS_ARCH_X86, _MODES[arch])
     machine.syntax = capstone.CS_OPT_SYNTAX_ATT
-    for at, size, mnemonic, operands in machine.disasm_lite(function.code, 0):
+    machine.detail = True
+    for one in machine.disasm(function.code, 0):
+        at, size, mnemonic, operands = one.address, one.size, one.mnemonic, one.op_str
         refers = next((word for place, word in function.references.items() if at <= place < at + size), None)
         branch = mnemonic.startswith("j")
         inside = branch and refers is None and re.fullmatch(r"(0x)?[0-9a-f]+", operands) is not None
@@ -77,6 +110,9 @@ def _instructions(function: Function, arch: Arch) -> Iterator[Instruction]:
             code=function.code[at : at + size],
             text=f"{mnemonic} {operands}".strip(),
             refers=refers,
+            reads=sum(
+                o.size for o in one.operands if o.type == capstone.x86.X86_OP_MEM and o.access & capstone.CS_AC_READ
+            ),
             target=int(operands, 16) if inside else None,
             conditional=branch and mnemonic != "jmp",
             ends=mnemonic in _ENDS or (mnemonic == "jmp" and not inside),
@@ -113,11 +149,11 @@ def _reachable(code: Mapping[int, Instruction], likely: Mapping[int, bytes]) -> 
 
 def _line(one: Instruction, unlikely: bool) -> str:
     notes = [f"<{one.refers}>"] if one.refers else []
-    if one.code == b"\xb0\x00":
+    if one.code == _IMMEDIATE:
         notes.append("<-- immediate value")
-    elif one.text.startswith(("movzbl", "movzb", "movb", "cmpb")) and one.refers == "__marker_data":
+    elif one.text.startswith(("movzbl", "movzb", "movb", "cmpb")) and one.refers == MARKER_DATA:
         notes.append("<-- load of the flag")
     elif one.text.startswith("call"):
-        notes.append("<-- call" if one.refers is None or one.refers == "__marker_data" else "")
+        notes.append("<-- call" if one.refers is None or one.refers == MARKER_DATA else "")
     mark = "|" if unlikely else " "
     return f"{one.at:4x}: {one.code.hex(' '):<30} {mark} {one.text} {' '.join(notes)}".rstrip()

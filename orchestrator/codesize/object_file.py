@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a relocatable object holds: its functions, what they refer to, the sizes of its sections, its compiler."""
+"""What a relocatable object holds: its functions and variables, what they refer to, and its compiler."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
@@ -17,6 +18,8 @@ from orchestrator.elf import DAMAGED
 from orchestrator.errors import ConfigError
 
 _LARGEST = 16 << 20
+_LARGEST_VARIABLE = 4096
+"""Bytes of a variable that are looked through for pointers."""
 _ARCHITECTURES: Mapping[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 
 
@@ -30,13 +33,45 @@ class Function:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A place in a section, by its offset in bytes."""
+
+    section: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable and its size in bytes."""
+
+    name: str
+    place: Place
+    size: int
+
+
+@dataclass(frozen=True)
 class ObjectFile:
-    """A relocatable object; section sizes in bytes."""
+    """A relocatable object. ``pointers`` are what relocations put into the sections that hold variables."""
 
     arch: Arch
     compiler: str
     functions: Mapping[str, Function]
-    sections: Mapping[str, int]
+    variables: Sequence[Variable]
+    sections: Mapping[str, bytes]
+    pointers: Mapping[Place, Place]
+
+    def text(self, place: Place) -> bytes:
+        """The string at a place, without its end; empty where there is none."""
+        content = self.sections.get(place.section, b"")
+        return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
+
+    def pointed(self, variable: Variable) -> Sequence[Place]:
+        """Where the pointers in a variable lead, in their order."""
+        start = variable.place.at
+        inside = (
+            Place(variable.place.section, at) for at in range(start, start + min(variable.size, _LARGEST_VARIABLE))
+        )
+        return [self.pointers[place] for place in inside if place in self.pointers]
 
 
 def read_object(file: Path) -> ObjectFile:
@@ -62,9 +97,12 @@ def _read(elf: Any, file: Path) -> ObjectFile:
         for section in elf.iter_sections()
         if isinstance(section, RelocationSection)
     }
-    functions = {}
+    functions, variables = {}, []
     for symbol in table.iter_symbols():
         index = symbol["st_shndx"]
+        if symbol["st_info"]["type"] == "STT_OBJECT" and isinstance(index, int):
+            place = Place(elf.get_section(index).name, symbol["st_value"])
+            variables.append(Variable(symbol.name, place, symbol["st_size"]))
         if symbol["st_info"]["type"] == "STT_FUNC" and isinstance(index, int):
             start, size = symbol["st_value"], symbol["st_size"]
             code = elf.get_section(index).data()[start : start + size]
@@ -72,8 +110,35 @@ def _read(elf: Any, file: Path) -> ObjectFile:
             functions[symbol.name] = Function(symbol.name, code, inside)
     comment = elf.get_section_by_name(".comment")
     compiler = comment.data().split(b"\0")[0] or comment.data().strip(b"\0").split(b"\0")[0] if comment else b""
-    sizes = {section.name: section["sh_size"] for section in elf.iter_sections() if section.name}
-    return ObjectFile(arch, compiler.decode("ascii", errors="replace")[:120], functions, sizes)
+    sections = {section.name: section.data() for section in elf.iter_sections() if section["sh_type"] == "SHT_PROGBITS"}
+    return ObjectFile(
+        arch,
+        compiler.decode("ascii", errors="replace")[:120],
+        functions,
+        variables,
+        sections,
+        dict(_pointers(elf, table)),
+    )
+
+
+def _pointers(elf: Any, table: SymbolTableSection) -> Iterator[tuple[Place, Place]]:
+    """Pointers in the sections that are written; the offset is in the relocation (RELA), or where it is to be put."""
+    for section in elf.iter_sections():
+        if not isinstance(section, RelocationSection):
+            continue
+        home = elf.get_section(section["sh_info"])
+        if home["sh_type"] != "SHT_PROGBITS" or not home["sh_flags"] & SH_FLAGS.SHF_WRITE:
+            continue
+        content = home.data()
+        for relocation in section.iter_relocations():
+            at = relocation["r_offset"]
+            symbol = table.get_symbol(relocation["r_info_sym"])
+            index = symbol["st_shndx"]
+            if not isinstance(index, int):
+                continue
+            stored = int.from_bytes(content[at : at + 4], "little", signed=True)
+            beyond = relocation["r_addend"] if section.is_RELA() else stored
+            yield Place(home.name, at), Place(elf.get_section(index).name, symbol["st_value"] + beyond)
 
 
 def _references(section: RelocationSection, table: SymbolTableSection, elf: Any) -> dict[int, str]:

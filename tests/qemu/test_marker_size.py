@@ -18,13 +18,18 @@ pytestmark = pytest.mark.qemu
 KNOWN = {
     "GCC: (Debian 12.2.0-14+deb12u1) 12.2.0": {
         "lab-i386-up": {"optimized": (6, 44), "generic": (11, 44)},
+        "lab-i386-smp-preempt": {"optimized": (6, 67), "generic": (11, 67)},
+        "debian-686": {"optimized": (6, 60), "generic": (11, 60)},
         "debian-amd64": {"optimized": (6, 49), "generic": (11, 49)},
     }
 }
 """Likely and unlikely path, in bytes."""
 
 
-@pytest.mark.parametrize("name", ["lab-i386-up", "debian-amd64"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.kernels(name)) for name in next(iter(KNOWN.values()))],
+)
 def test_a_marker_adds_what_it_did_in_2006_to_the_likely_path(workshop: Workshop, name: str) -> None:
     maker = ModuleMaker(workshop, ready_kernel(workshop, kernels()[name]))
     found = read_object(maker.rendered("marker_sizes", {}).file)

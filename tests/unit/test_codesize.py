@@ -42,9 +42,28 @@ def test_each_path_has_its_bytes(marked: ObjectFile) -> None:
     assert (sizes["optimized"].likely, sizes["optimized"].unlikely) == (6, 16)
     # The jump into another section is a long one; what is there counts whole.
     assert (sizes["generic"].likely, sizes["generic"].unlikely) == (15, 7)
+
+
+def test_each_flavour_has_the_data_that_its_pointers_lead_to(marked: ObjectFile) -> None:
+    sizes = marker_sizes(marked)
+    pointer = 4 if marked.arch == "i386" else 8
     assert {flavour: dict(size.sections) for flavour, size in sizes.items()} == {
-        flavour: {"__markers": 16, "__marker_data": 12} for flavour in ("optimized", "generic")
+        "optimized": {"__markers": 2 * pointer, "__marker_data": 3 * pointer + 4},
+        "generic": {"__markers": 4 * pointer, "__marker_data": 3 * pointer + 2},
     }
+    assert {flavour: (size.flag, size.data) for flavour, size in sizes.items()} == {
+        "optimized": (0, 0),
+        "generic": (1, 4),
+    }
+    assert {(size.name, size.format) for size in sizes.values()} == {(len("subsys_mark1") + 1, len("%d %p") + 1)}
+
+
+def test_a_frame_of_the_function_is_none_of_the_marker(tmp_path: Path) -> None:
+    source = tmp_path / "frame.S"
+    framed = SOURCE.read_text().replace("function my_open_unmarked\n", "function my_open_unmarked\n\tnop\n\tnop\n")
+    source.write_text(framed)
+    sizes = marker_sizes(read_object(assembled(tmp_path, 32, source)))
+    assert (sizes["optimized"].likely, sizes["generic"].likely) == (6, 15)
 
 
 def test_the_listing_says_what_is_what(marked: ObjectFile) -> None:
@@ -62,9 +81,16 @@ def test_the_listing_says_what_is_what(marked: ObjectFile) -> None:
 def test_the_table_names_its_compiler_whichever_it_is(marked: ObjectFile) -> None:
     text = "\n".join(str(line) for line in size_lines(marked, "a-kernel", listing=True))
     assert f"{marked.arch}, kernel a-kernel, unknown compiler" in text
-    rows = {line.split("  ")[0]: line.split()[-4:] for line in text.splitlines() if line.startswith((".text", "__"))}
+    rows = {
+        line.split("  ")[0]: line.split()[-4:]
+        for line in text.splitlines()
+        if line.startswith((".text", "__", ".data", ".rodata, format"))
+    }
     assert rows[".text, likely path"] == ["6", "6", "15", "11"]
-    assert rows["__markers"] == ["16", "8", "16", "8"]
+    pointer = 4 if marked.arch == "i386" else 8
+    assert rows["__markers"] == [str(2 * pointer), "8", str(4 * pointer), "8"]
+    assert rows[".data"] == ["0", "0", "4", "1"]
+    assert rows[".rodata, format"] == ["6", "-", "6", "-"]
     assert text.count("<-- immediate value") == 1
 
 
@@ -75,10 +101,18 @@ def test_a_way_without_end_is_noticed(marked: ObjectFile) -> None:
         paths(marked, "nothing")
 
 
-def test_an_object_without_markers_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("there", "instead", "refusal"),
+    [
+        ("__markers", "__other", "the object does not list where the marker marker1 is"),
+        ('"subsys_mark1"', '"other"', "the object has no marker subsys_mark1"),
+        (".byte 0xb0, 0\t", "nop\t", "the likely path of my_open_optimized has no marker"),
+    ],
+)
+def test_an_object_without_markers_is_refused(tmp_path: Path, there: str, instead: str, refusal: str) -> None:
     source = tmp_path / "plain.S"
-    source.write_text(SOURCE.read_text().replace("__markers", "__other"))
-    with pytest.raises(EvidenceError, match="no sections of markers"):
+    source.write_text(SOURCE.read_text().replace(there, instead))
+    with pytest.raises(EvidenceError, match=refusal):
         marker_sizes(read_object(assembled(tmp_path, 64, source)))
 
 

@@ -54,8 +54,35 @@ my_open_generic.cold:
 	ret			// 1
 	.size my_open_generic.cold, . - my_open_generic.cold
 
+#ifdef __x86_64__
+#define POINTER .quad
+#else
+#define POINTER .long
+#endif
+	// The generic marker has a second site, and a variable of its own.
 	.section __markers, "aw", @progbits
-	.skip 32
+	POINTER marker2, 0
+	POINTER marker1, my_open_optimized
+	POINTER marker2, 0
+
 	.section __marker_data, "aw", @progbits
-	.skip 24
+	.type marker1, @object
+marker1:
+	POINTER name1, format, probe
+	.byte 0, 0, 0, 0
+	.size marker1, . - marker1
+	.type marker2, @object
+marker2:
+	POINTER name2, format, own
+	.byte 0, 0
+	.size marker2, . - marker2
+
+	.data
+	.type own, @object
+own:	.long 0
+	.size own, . - own
+	.section .rodata.str1.1, "aMS", @progbits, 1
+format:	.string "%d %p"
+name1:	.string "subsys_mark1"
+name2:	.string "subsys_mark2"
 	.section .note.GNU-stack, "", @progbits
