@@ -243,6 +243,9 @@ def test_probes_come_and_go_while_two_cpus_pass_by(guest: Guest, modules: Module
     for trial in loaded(guest, modules):
         guest.put(b"", "/tmp/go")
         passing = f"echo 10000 > /sys/kernel/debug/{NAME}/pass || touch /tmp/failed"
+        guest.succeed(["sh", "-c", passing.replace("10000", "nothing")])
+        assert is_there(guest, "/tmp/failed")  # a write that fails is seen
+        guest.succeed(["rm", "/tmp/failed"])
         for cpu in (0, 1):
             script = f"while [ -e /tmp/go -a ! -e /tmp/failed ]; do {passing}; done; touch /tmp/ended{cpu}"
             guest.succeed(["sh", "-c", f"taskset {1 << cpu:x} sh -c '{script}' > /dev/null 2>&1 &"])
