@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.sealed import OUTPUT, STATUS, with_work
@@ -19,7 +17,8 @@ from orchestrator.benchmarks.mass_figures import MassFigures
 from orchestrator.catalog.kpcache import mass_benchmark
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import BuildError, EvidenceError, GuestError, HostError, LabError, UnsupportedError, UsageError
-from orchestrator.experiment.bench import CLOCKSOURCE, check_identity, read_clocksource
+from orchestrator.experiment.bench import CLOCKSOURCE, check_identity
+from orchestrator.experiment.closing import check_clocksource, read_taint, valid_result
 from orchestrator.experiment.desk import Desk
 from orchestrator.experiment.mass_work import mass_work
 from orchestrator.experiment.outcome import identity, without_number
@@ -28,7 +27,6 @@ from orchestrator.experiment.run_book import RunBook
 from orchestrator.experiment.supplies import Supplies, Target
 from orchestrator.experiment.survey import survey
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.mass_sites import functions
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
@@ -137,11 +135,8 @@ class SealedWorker:
         guest.check_console()
         if status != "0":
             raise EvidenceError("the work in the guest did not end well", detail=output.splitlines()[-10:])
-        if read_clocksource(guest) != CLOCKSOURCE:
-            raise EvidenceError(f"the guest's clocksource is {read_clocksource(guest)}, not {CLOCKSOURCE}")
-        taint = int(guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
-        check_taint(taint)
-        return output, taint
+        check_clocksource(guest)
+        return output, read_taint(guest)
 
     def _guest_name(self, directory: Path) -> str:
         number = 1
@@ -164,7 +159,7 @@ class SealedWorker:
         fields = identity(self.supplies, cell)
         told = fields.pop("parameters")
         assert isinstance(told, dict)
-        try:
+        with valid_result():
             return CellRecord(
                 **fields,
                 parameters={**told, **parameters},
@@ -192,8 +187,6 @@ class SealedWorker:
                     disturbed=0,
                 ),
             )
-        except ValidationError as error:
-            raise EvidenceError("what the guest reported makes no result", detail=str(error).splitlines()) from None
 
 
 def _kernel_facts(supplies: Supplies) -> dict[str, str | int | bool]:
