@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from orchestrator.benchmarks.mass_figures import MassFigures, MassProof
+from orchestrator.benchmarks.mass_figures import MassFigures, MassProof, mechanism_of
 from orchestrator.benchmarks.sealed_output import Step, of_command, parse_steps
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
@@ -60,12 +60,10 @@ def read_driver(text: str, probes: int) -> MassFigures:
     for row in (BASELINE, "hit-alone", "hit"):
         if len(set(samples[row])) != 1:
             raise EvidenceError(f"samples of one boot differ: {row}: {samples[row]}")
-    facts = {
-        "refused": registering[-1].number("refused"),
-        "left_out": sieve.number("left_out"),
-        "probe_bytes_plain": total.number("probe_bytes"),
-        "probe_bytes_extra": total.number("optimiser_bytes"),
-    }
+    facts = {"refused": registering[-1].number("refused"), "left_out": sieve.number("left_out")}
+    if mechanism == "int3":  # through the function tracer, an instruction is neither copied nor optimized
+        facts["probe_bytes_plain"] = total.number("probe_bytes")
+        facts["probe_bytes_extra"] = total.number("optimiser_bytes")
     if each >= _ENOUGH_FOR_PAGES:
         # What else goes on frees pages now and then: the steps' middle one tells what registering takes.
         facts["probe_bytes_taken"] = round(
@@ -98,7 +96,7 @@ def _per_probe(steps: Sequence[Step], count: int) -> tuple[float, ...]:
 
 
 def _per_call(step: Step) -> float:
-    return step.number("taken") / step.number("calls")
+    return step.number("taken") / step.positive("calls")
 
 
 def _check_hits(step: Step, expected: int) -> None:
@@ -110,8 +108,7 @@ def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
     armed, int3, targets = (check.number(name) for name in ("armed", "int3", "targets"))
     if (armed, targets) != (enabled, TARGETS) or live == original:
         raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {TARGETS} targets are armed")
-    if int3 == armed and live.startswith("cc"):
-        return "int3"
-    if live.startswith("cc"):
-        raise EvidenceError(f"{int3} of {armed} kprobes are breakpoints, and the targets are, too: not of one kind")
-    return "ftrace"
+    mechanism = mechanism_of(live)
+    if int3 != (armed if mechanism == "int3" else 0):
+        raise EvidenceError(f"{int3} of {armed} kprobes are breakpoints, and the targets are {mechanism}")
+    return mechanism

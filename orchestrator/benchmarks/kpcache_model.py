@@ -63,7 +63,7 @@ def _part(steps: list[Step], probes: int, bits: int, hot: int) -> dict[str, tupl
             for number, step in enumerate(steps)
             if step.command == "fill"
             and step.arguments == (str(probes), str(bits))
-            and steps[number + 1].arguments[:1] == (str(hot),)
+            and [following.arguments[:1] for following in steps[number + 1 : number + 2]] == [(str(hot),)]
         ),
         None,
     )
@@ -79,7 +79,7 @@ def _part(steps: list[Step], probes: int, bits: int, hot: int) -> dict[str, tupl
     for name in ("nothing", "list", "cache"):
         taken = [step for step in walks if step.arguments == (name,)]
         found[name] = tuple(
-            step.number("taken") / step.number("lookups") for step in taken[1 if name == "cache" else 0 :]
+            step.number("taken") / step.positive("lookups") for step in taken[1 if name == "cache" else 0 :]
         )
     counted = walks[-1]
     found["count"] = (float(counted.number("hits")), float(counted.number("lookups")))

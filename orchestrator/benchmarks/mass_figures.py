@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.errors import EvidenceError
+
 
 @dataclass(frozen=True)
 class MassProof:
@@ -22,6 +24,14 @@ class MassProof:
     hits: int
     calls: int
     others: int | None = None
+
+
+def mechanism_of(live: str) -> str:
+    """How a place is hit whose live bytes (in hex) are these. Raises EvidenceError for any but the two ways."""
+    for byte, mechanism in (("cc", "int3"), ("e8", "ftrace")):
+        if live.startswith(byte):
+            return mechanism
+    raise EvidenceError(f"at an enabled kprobe there is neither a breakpoint nor a call of the function tracer: {live}")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,13 @@ class Step:
             raise EvidenceError(f"step '{self}' tells no number {name}")
         return int(text)
 
+    def positive(self, name: str) -> int:
+        """A number above zero, to divide by."""
+        number = self.number(name)
+        if number <= 0:
+            raise EvidenceError(f"step '{self}' tells {name}={number}")
+        return number
+
     def hexadecimal(self, name: str) -> str:
         """Bytes or an address, as hexadecimal digits."""
         text = self.values.get(name, "")

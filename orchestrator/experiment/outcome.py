@@ -58,7 +58,7 @@ def asked(cell: Cell) -> dict[str, str | int]:
     if cell.point is not None:
         told["at"] = cell.point
     if cell.size is not None:
-        told["probes"] = cell.size
+        told["probes"], told["seed"] = cell.size, cell.seed
     return told
 
 

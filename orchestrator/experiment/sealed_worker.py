@@ -30,6 +30,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.mass_sites import functions
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.faults import storage_faults
 from orchestrator.results.statistics import mean
 
 _PROGRESS = "lab: "
@@ -85,7 +86,7 @@ class SealedWorker:
             raise target.module
         assert isinstance(target.module, Module)
         workshop = replace(self.workshop, say=self.book.say)  # whoever is told, is told at the desk
-        lists = survey(workshop, self.supplies.kernel, self.supplies.machine)
+        lists = survey(workshop, self.supplies.kernel, self.supplies.machine, self.desk.watch)
         work = mass_work(benchmark.script, lists, self.supplies.kernel.spec.arch, cell.size, cell.seed)
         files = {f"{target.module.name}.ko": target.module.file.read_bytes(), **work.files}
         # By the function tracer, enabling takes the longer the more there are: a rehearsal would take twice as long.
@@ -106,7 +107,8 @@ class SealedWorker:
         file = directory / f"{name}.initramfs"
         progress = _Progress(self.book.say, f"{self.supplies.kernel.spec.name}, {cell.size} probes")
         try:
-            file.write_bytes(initramfs)
+            with storage_faults(directory):
+                file.write_bytes(initramfs)
             guest = Guest(replace(self.supplies.machine, initramfs=file), directory, name)
             self.desk.watch(guest)
             self.book.say(f"booting {self.supplies.kernel.spec.name} on {self.boot.cpu} with {cell.size} probes to do")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +23,17 @@ class Survey:
     blacklist: bytes
 
 
-def survey(workshop: Workshop, kernel: Kernel, machine: Machine) -> Survey:
-    """The lists of a kernel, the same in each of its boots (nokaslr). Raises GuestError when it does not boot."""
+def survey(workshop: Workshop, kernel: Kernel, machine: Machine, watch: Callable[[Guest], None]) -> Survey:
+    """The lists of a kernel, the same in each of its boots (nokaslr). ``watch`` hears of the guest before it runs.
+
+    Raises GuestError when it does not boot.
+    """
 
     def ask(folder: Path) -> None:
         workshop.say(f"asking {kernel.spec.name} for its functions")
-        with Guest(machine, folder) as guest:
+        guest = Guest(machine, folder)
+        watch(guest)
+        with guest:
             for name, file in _LISTS.items():
                 (folder / name).write_bytes(guest.get(file))
 

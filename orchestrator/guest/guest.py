@@ -44,7 +44,7 @@ from orchestrator.process import kill_group, spawn
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first word; a Debian kernel takes seven on an idle core."""
 
-LONGEST_WORK = 6 * 3600.0
+LONGEST_WORK = 24 * 3600.0
 """Seconds that a guest's own work may take, whatever it says meanwhile."""
 
 COMMAND_LIMIT = 60.0
@@ -195,25 +195,28 @@ class Guest:
                 os.killpg(process.pid, signal.SIGKILL)
 
     def _wait_for_agent(self, time_limit: float, said: Callable[[str], None] | None) -> None:
-        deadline = time.monotonic() + time_limit
-        latest = deadline if said is None else time.monotonic() + LONGEST_WORK
-        heard, waiting = 0, True
+        start = time.monotonic()
+        deadline, passed_on, printed, waiting = start + time_limit, 0, 0, True
         while waiting:
-            until = deadline if said is None else min(deadline, time.monotonic() + _LISTENING_INTERVAL)
+            until = deadline if said is None else time.monotonic() + _LISTENING_INTERVAL
             try:
                 self._agent.wait_for_agent(until)
                 waiting = False
             except GuestHang:
-                silent = said is None or self.console.length() <= heard
-                if time.monotonic() >= latest or (silent and time.monotonic() >= deadline):
+                if said is None:
                     raise
             finally:
                 if said is not None:  # also the last words of one that dies
-                    lines, length = self.console.whole_lines(heard)
-                    if length > heard:
-                        heard, deadline = length, time.monotonic() + time_limit
+                    lines, passed_on = self.console.whole_lines(passed_on)
                     for line in lines:
                         said(line)
+            length, now = self.console.length(), time.monotonic()
+            if length > printed:
+                printed, deadline = length, now + time_limit
+            if waiting and now >= deadline:
+                raise GuestHang(f"it has said nothing for {time_limit:g} s")
+            if waiting and now >= start + LONGEST_WORK:
+                raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
 
     def _control(self, before: State, command: str, after: State) -> None:
         if self._monitor is None or self.state is not before:

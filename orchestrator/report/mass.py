@@ -72,6 +72,21 @@ class Mass:
         sums = accumulate(sample * step for sample in cell.samples)
         return [(float((number + 1) * step), total) for number, total in enumerate(sums)]
 
+    def growth_by_steps(self, kernel: str, row: str, size: int) -> Growth | None:
+        """How the time grows with the number done, by what one takes in each step: their errors are independent.
+
+        Where one takes as much as the number to some power, all take as much as the number to that power and one.
+        """
+        cell = self.cell(kernel, row, size)
+        if cell is None:
+            return None
+        # In the middle of a step: the next one has done more already.
+        found = growth([(number + 0.5, sample) for number, sample in enumerate(cell.samples)])
+        if found is None:
+            return None
+        low, high = found.interval or (None, None)
+        return Growth(1 + found.exponent, None if low is None or high is None else (1 + low, 1 + high))
+
     def largest(self, kernel: str, row: str) -> int | None:
         """The most probes that there are figures of."""
         return next((size for size in reversed(self.sizes) if self.steps(kernel, row, size)), None)
@@ -95,6 +110,11 @@ class Mass:
 def row_of(cell: CellRecord) -> str:
     """The name of a cell's row, as the catalogue has it; BASELINE of the one without a probe."""
     return cell.probe.partition(".")[2] or BASELINE
+
+
+def place_of(cell: CellRecord) -> tuple[str, str, int]:
+    """Where a cell stands in its table, which has room for one: kernel, row, number of probes."""
+    return cell.kernel, row_of(cell), size_of(cell)
 
 
 def size_of(cell: CellRecord) -> int:

@@ -9,7 +9,7 @@ from orchestrator.report.ability_layout import ability_sheet, fits_abilities
 from orchestrator.report.list_layout import list_sheet
 from orchestrator.report.mail_layout import fits_mail, mail_sheet
 from orchestrator.report.markers_layout import fits_markers, markers_sheet
-from orchestrator.report.mass import fits_mass
+from orchestrator.report.mass import fits_mass, place_of
 from orchestrator.report.mass_layout import mass_sheet
 from orchestrator.report.model_layout import BENCHMARK as MODEL
 from orchestrator.report.model_layout import model_sheet
@@ -47,7 +47,9 @@ def grouped(all_panels: Iterable[Panel]) -> list[list[Panel]]:
 
 def _belongs(panel: Panel, group: list[Panel]) -> bool:
     if fits_mass(panel):
-        return fits_mass(group[0]) and _measured_alike(panel) == _measured_alike(group[0])
+        alike = fits_mass(group[0]) and _measured_alike(panel) == _measured_alike(group[0])
+        taken = {place_of(cell) for other in group for cell in other.cells}
+        return alike and not any(place_of(cell) in taken for cell in panel.cells)
     if not (fits_mail(panel) and all(fits_mail(other) for other in group)):
         return False
     if any(panel.references == other.references for other in group):
@@ -58,7 +60,8 @@ def _belongs(panel: Panel, group: list[Panel]) -> bool:
 def _measured_alike(panel: Panel) -> tuple[object, ...]:
     """What the numbers of probes in one table have in common; kernels stand side by side, but for the model."""
     first = panel.first
-    return (first.benchmark, first.cpu, first.smp, first.clock, panel.kernel if first.benchmark == MODEL else None)
+    kernel = panel.kernel if first.benchmark == MODEL else None
+    return (first.benchmark, first.cpu, first.smp, first.clock, first.parameters.get("seed"), kernel)
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:

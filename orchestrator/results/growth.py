@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+_FEWEST = 5
 _NORMAL_95 = 1.959964
 """The standard normal distribution's 97.5 % point."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """y goes like x to the power of ``exponent``; ``interval`` holds it with 95 %, None where two points tell none."""
+    """y goes like x to the power of ``exponent``; ``interval`` holds it with 95 %, None where too few points tell."""
 
     exponent: float
     interval: tuple[float, float] | None
@@ -25,17 +26,18 @@ def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
     """Fit a power law to points (x, y), all above zero; None for fewer than two different x.
 
     The median of the slopes between all pairs in the logarithms, which a step out of line does not pull away, and its
-    interval (P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", JASA 63, 1968). Of few points
-    the interval is from the smallest slope to the largest.
+    interval (P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", JASA 63, 1968), for points
+    whose errors are independent: running sums have none. Of fewer than five points, not even from the smallest slope
+    to the largest is as sure as 95 %.
     """
     logs = sorted((math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0)
     slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(logs, 2) if x2 > x1)
     if not slopes:
         return None
-    if len(slopes) == 1:
-        return Growth(slopes[0], None)
     count = len(logs)
+    if count < _FEWEST:
+        return Growth(statistics.median(slopes), None)
     reach = _NORMAL_95 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    low = max(0, round((len(slopes) - reach) / 2))
+    low = max(0, round((len(slopes) - reach) / 2) - 1)
     high = min(len(slopes) - 1, round((len(slopes) + reach) / 2))
     return Growth(statistics.median(slopes), (slopes[low], slopes[high]))

@@ -24,6 +24,7 @@ from orchestrator.probes.symbols import Symbols
 Hits = tuple[list[int], list[int]]
 """Hits of the first and of the second kprobe, on each CPU."""
 
+_SECOND_CPU = "/sys/devices/system/cpu/cpu1/online"
 _CPUS = {"i386": "pentium4", "x86_64": "xeon-e5410"}
 
 
@@ -123,6 +124,22 @@ def test_where_a_jump_fits_there_is_an_aggregator_from_the_start(
     pair.write("put", 0)
     assert pair.read("alone") == "0"
     assert list(life_of_a_pair(pair)) == RIGHT
+    sound.succeed(["rmmod", "kprobe_pair"])
+
+
+def test_a_cpu_that_was_offline_meanwhile(kernel: str, sound: Guest, modules: ModuleMaker) -> None:
+    """No interrupt reaches it when its entry is invalidated, and it comes back with what it had."""
+    pair = loaded(sound, modules.rogue("kprobe_pair"), ["symbol=pair_short"])
+    pair.write("put", 0)
+    pair.write("call", 1)
+    sound.put(b"0", _SECOND_CPU)
+    pair.write("take", 0)
+    pair.write("put", 1)
+    sound.put(b"1", _SECOND_CPU)
+    pair.write("call", 1)
+    published = kernel.endswith("-published")
+    assert pair.table("hits") == ([[0, 2], [0, 0]] if published else [[0, 1], [0, 1]])
+    pair.write("take", 1)
     sound.succeed(["rmmod", "kprobe_pair"])
 
 

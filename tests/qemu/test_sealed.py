@@ -82,10 +82,13 @@ def test_a_guest_that_dies_in_the_middle_has_said_how_far_it_got(workshop: Works
     assert guest.pid is None
 
 
-def test_a_guest_that_says_nothing_for_too_long_is_given_up(workshop: Workshop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("last_words", ["", "printf 'and no end of a line' > /dev/console\n"])
+def test_a_guest_that_says_nothing_for_too_long_is_given_up(
+    workshop: Workshop, tmp_path: Path, last_words: str
+) -> None:
     heard: list[str] = []
-    guest = guest_with(workshop, tmp_path, SAYS + "say begun\nwhile :; do :; done\n")
-    with pytest.raises(GuestHang):
+    guest = guest_with(workshop, tmp_path, f"{SAYS}say begun\n{last_words}while :; do :; done\n")
+    with pytest.raises(GuestHang, match="it has said nothing for 3 s"):
         guest.boot(3, heard.append)
     assert any("lab: begun" in line for line in heard)
     assert guest.pid is None

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +24,7 @@ def test_the_exponent_of_a_power_law_is_its_own(exponent: float, factor: float, 
     found = growth([(float(x), factor * x**exponent) for x in xs])
     assert found is not None
     assert found.exponent == pytest.approx(exponent, abs=1e-6)
-    if len(xs) > 2:
+    if len(xs) >= 5:
         assert found.interval is not None
         assert found.interval == pytest.approx((exponent, exponent), abs=1e-6)
 
@@ -36,17 +39,32 @@ def test_one_step_out_of_line_does_not_pull_it_away() -> None:
     assert found.interval[0] < 1.1 < found.interval[1]
 
 
-def test_the_interval_holds_the_exponent_between_the_slopes() -> None:
-    found = growth([(1000.0, 1000.0), (5000.0, 5500.0), (20000.0, 19000.0)])
+@given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=12))
+def test_what_is_mirrored_has_the_mirrored_interval(errors: list[float]) -> None:
+    points = [(float(number), number * error) for number, error in enumerate(errors, start=1)]
+    found, mirrored = growth(points), growth([(x, 1 / y) for x, y in points])
     assert found is not None
+    assert mirrored is not None
     assert found.interval is not None
-    # Of three points it is from the smallest slope to the largest.
-    assert found.interval == pytest.approx((0.8943, 1.0592), abs=1e-4)
+    assert mirrored.interval is not None
+    assert (-mirrored.interval[1], -mirrored.interval[0]) == pytest.approx(found.interval)
     assert found.interval[0] <= found.exponent <= found.interval[1]
 
 
-def test_two_points_have_a_slope_and_no_interval() -> None:
-    found = growth([(10.0, 10.0), (1000.0, 1000.0)])
+def test_the_interval_of_steps_with_errors_of_their_own_holds_the_truth_as_often_as_it_says() -> None:
+    numbers = random.Random(2014)
+    held = 0
+    for _ in range(400):
+        found = growth([(float(x), x**1.05 * math.exp(numbers.gauss(0, 0.02))) for x in range(1, 11)])
+        assert found is not None
+        assert found.interval is not None
+        held += found.interval[0] <= 1.05 <= found.interval[1]
+    assert 0.92 * 400 <= held <= 0.99 * 400
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_few_points_have_a_slope_and_no_interval(count: int) -> None:
+    found = growth([(10.0**x, 10.0**x) for x in range(1, count + 1)])
     assert found is not None
     assert found.exponent == pytest.approx(1.0)
     assert found.interval is None

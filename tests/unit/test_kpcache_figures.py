@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -71,7 +73,7 @@ def test_samples_of_one_boot_are_equal() -> None:
 def test_probes_through_the_function_tracer_are_told_from_breakpoints() -> None:
     traced = DRIVER.replace("int3=500", "int3=0").replace("bytes=cc", "bytes=e8")
     assert read_driver(traced, 1000).proof.mechanism == "ftrace"
-    with pytest.raises(EvidenceError, match="not of one kind"):
+    with pytest.raises(EvidenceError, match="0 of 500 kprobes are breakpoints, and the targets are int3"):
         read_driver(DRIVER.replace("int3=500", "int3=0"), 1000)
 
 
@@ -120,9 +122,44 @@ def test_whatever_a_guest_prints_is_steps_or_an_error(noise: str) -> None:
         assert step.values
 
 
+@given(st.data())
+def test_output_that_lost_or_changed_lines_is_an_error_at_worst(data: st.DataObject) -> None:
+    reader, text, probes = data.draw(
+        st.sampled_from([(read_driver, DRIVER, 1000), (read_model, MODEL, 1000), (read_events, EVENTS, 200)])
+    )
+    lines = text.splitlines()
+    for _ in range(data.draw(st.integers(1, 5))):
+        number = data.draw(st.integers(0, len(lines) - 1))
+        change = data.draw(st.sampled_from(["drop", "zero", "word", "cut", "twice"]))
+        if change == "drop" and len(lines) > 1:
+            del lines[number]
+        elif change == "zero":
+            lines[number] = re.sub(r"=\d+", "=0", lines[number])
+        elif change == "word":
+            lines[number] = re.sub(r"^(\w+) \w+", r"\1 x", lines[number])
+        elif change == "cut":
+            lines = lines[: number + 1]
+        else:
+            lines.insert(number, lines[number])
+    with contextlib.suppress(EvidenceError):
+        reader("\n".join(lines), probes)
+
+
 def test_the_documents_seconds_are_net_of_its_pauses() -> None:
     published = kprobe_cache().published
     assert (published.net_seconds("without"), published.net_seconds("with")) == (1763, 1228)
+
+
+def test_events_that_hardly_any_of_were_enabled_are_no_result() -> None:
+    few = EVENTS.replace("enabled=100", "enabled=10")
+    few = "\n".join(re.sub("counted=10$", "counted=1", line) for line in few.splitlines())
+    with pytest.raises(EvidenceError, match="10 kprobes are enabled, of 10 events"):
+        read_events(few, 200)
+
+
+def test_a_place_that_is_neither_a_breakpoint_nor_traced_is_no_result() -> None:
+    with pytest.raises(EvidenceError, match="neither a breakpoint nor a call of the function tracer: e9"):
+        read_driver(DRIVER.replace("int3=500", "int3=0").replace("bytes=cc", "bytes=e9"), 1000)
 
 
 def test_events_have_their_figures() -> None:
@@ -142,6 +179,7 @@ def test_events_have_their_figures() -> None:
         ("calls=100 hits=100", "calls=100 hits=99", "of 100 calls 99 were hits"),
         ("enabled=100", "enabled=90", "90 kprobes are enabled, of 100 events"),
         ("left=0", "left=1", "1 kprobes were left"),
+        ("disable 10: taken", "disable 10: token", "tells no number taken"),
         ("define 20: ", "define 20 ", "did not go as planned: 'define 20 taken"),
         ("counted=20\n", "counted=2\n", "181 of 200 events were defined"),
     ],
