@@ -29,7 +29,7 @@ def read_driver(text: str, probes: int) -> MassFigures:
     registering, enabling, disabling, unregistering = (
         of_command(steps, command, STEPS) for command in ("register", "enable", "disable", "unregister")
     )
-    (sieve,), (check,), (restored,), (total,) = (
+    _, (check,), (restored,), (total,) = (
         of_command(steps, command, 1) for command in ("sieve", "check", "restored", "total")
     )
     alone, removed = of_command(steps, "alone", 2)
@@ -50,7 +50,8 @@ def read_driver(text: str, probes: int) -> MassFigures:
     samples = {
         BASELINE: (_per_call(bare), _per_call(disabled)),
         "register": _per_probe(registering, each),
-        "enable": _per_probe(enabling, halves),
+        # Where one is left out on the way, another was enabled in its place.
+        "enable": tuple(step.number("taken") / step.positive("timed") for step in enabling),
         "disable": _per_probe(disabling, halves),
         "unregister": _per_probe(unregistering, each),
         "hit-alone": (_per_call(alone_warm), _per_call(alone_again)),
@@ -60,7 +61,7 @@ def read_driver(text: str, probes: int) -> MassFigures:
     for row in (BASELINE, "hit-alone", "hit"):
         if len(set(samples[row])) != 1:
             raise EvidenceError(f"samples of one boot differ: {row}: {samples[row]}")
-    facts = {"refused": registering[-1].number("refused"), "left_out": sieve.number("left_out")}
+    facts = {"refused": registering[-1].number("refused"), "left_out": enabling[-1].number("left_out")}
     if mechanism == "int3":  # through the function tracer, an instruction is neither copied nor optimized
         facts["probe_bytes_plain"] = total.number("probe_bytes")
         facts["probe_bytes_extra"] = total.number("optimiser_bytes")

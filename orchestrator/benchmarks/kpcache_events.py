@@ -13,7 +13,6 @@ from orchestrator.errors import EvidenceError
 TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
 """The function that the first event is at, and that the script calls."""
 _STEPS = 10
-_MOST_REFUSED = 0.05
 
 
 def read_events(text: str, probes: int) -> MassFigures:
@@ -26,10 +25,9 @@ def read_events(text: str, probes: int) -> MassFigures:
     defined, enabled, disabled = (
         sum(step.number("counted") for step in done) for done in (defining, enabling, disabling)
     )
-    most_refused = int(_MOST_REFUSED * probes)
-    if probes - defined > most_refused:
-        raise EvidenceError(f"{defined} of {probes} events were defined")
-    if check.number("enabled") != enabled or enabled < probes // 2 - (probes - defined) or live == original:
+    if defined != probes:
+        raise EvidenceError(f"{defined} of {probes} events were defined: the kernel has too few functions for them")
+    if not check.number("enabled") == enabled == probes // 2 or live == original:
         raise EvidenceError(f"{check.number('enabled')} kprobes are enabled, of {enabled} events")
     if disabled != enabled:
         raise EvidenceError(f"{disabled} events were disabled, of {enabled}")
@@ -53,7 +51,7 @@ def read_events(text: str, probes: int) -> MassFigures:
             hits=check.number("hits"),
             calls=check.number("calls"),
         ),
-        facts={"refused": probes - defined},
+        facts={},
         compared=frozenset({"define", "enable", "disable"}),
         row_facts={
             "define": {"step": probes // _STEPS},

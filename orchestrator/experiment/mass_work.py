@@ -13,7 +13,7 @@ from orchestrator.benchmarks.kpcache_model import read_model
 from orchestrator.benchmarks.mass_figures import MassFigures
 from orchestrator.catalog.kernels import Arch
 from orchestrator.experiment.survey import Survey
-from orchestrator.probes.mass_sites import choose_addresses, choose_sites
+from orchestrator.probes.mass_sites import EVENT_SPARE, SPARE, choose_addresses, choose_sites
 from orchestrator.probes.symbols import Symbols
 
 _WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
@@ -31,8 +31,9 @@ def mass_work(script: str, lists: Survey, arch: Arch, probes: int, seed: int) ->
     """The work of a script on so many probes. Raises UnsupportedError where the kernel has not so many functions."""
     if script == "kpcache_model":
         return MassWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
-    sites = choose_sites(lists.symbols, lists.blacklist, probes, seed)
-    if script == "kpcache_driver":
+    events = script == "kpcache_events"
+    sites = choose_sites(lists.symbols, lists.blacklist, probes, seed, EVENT_SPARE if events else SPARE)
+    if not events:
         return MassWork({"sites": _binary(sites, arch)}, read_driver)
     target = Symbols(lists.symbols).address(TARGET[arch])
     sites = [target, *(site for site in sites if site != target)]

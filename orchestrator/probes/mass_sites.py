@@ -11,15 +11,19 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
 _FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
-_SPARE = 1.1
+SPARE = 1.1
 """So many times the addresses that are needed: kprobes refuse one function in a hundred."""
+EVENT_SPARE = 1.5
+"""Events refuse what the function tracer must not see as well, which is up to a third of a kernel's functions."""
 _SPACING = 16
 """Bytes between a model's addresses within a function: the kernel aligns functions to as many."""
 _PARTS = 8
 
 
-def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int) -> list[int]:
-    """Beginnings of so many of the kernel's own functions and a tenth more, in an order that ``seed`` decides.
+def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float = SPARE) -> list[int]:
+    """Beginnings of so many of the kernel's own functions and some more, in an order that ``seed`` decides.
+
+    ``spare`` is how many times the number is to be had where the kernel has so many.
 
     ``listing`` is the guest's /proc/kallsyms, ``blacklist`` its list of what kprobes must not touch: functions there
     are left out, and so is what is freed after the boot. Raises UnsupportedError where the kernel has too few.
@@ -30,7 +34,7 @@ def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int) -> lis
     if len(allowed) < count:
         raise UnsupportedError(f"this kernel has {len(allowed)} functions that take a kprobe, not {count}")
     random.Random(seed).shuffle(allowed)  # noqa: S311 - which functions, not a secret
-    return allowed[: int(count * _SPARE)]
+    return allowed[: int(count * spare)]
 
 
 def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:
