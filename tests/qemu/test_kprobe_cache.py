@@ -17,6 +17,7 @@ from module_maker import ModuleMaker
 
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.modules import Module
+from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.symbols import Symbols
@@ -28,11 +29,15 @@ _SECOND_CPU = "/sys/devices/system/cpu/cpu1/online"
 _CPUS = {"i386": "pentium4", "x86_64": "xeon-e5410"}
 
 
-def on(*variants: str) -> list[object]:
+def on(*variants: str, fresh: bool = False) -> list[object]:
     """Parameters of a fixture: these variants of the kernel for several CPUs, on two, of each architecture."""
     return [
         pytest.param(
-            name, marks=[pytest.mark.kernels(name), pytest.mark.guest(kernel=name, cpu=cpu, smp=2, timing="tcg")]
+            name,
+            marks=[
+                pytest.mark.kernels(name),
+                pytest.mark.guest(kernel=name, cpu=cpu, smp=2, timing="tcg", fresh=fresh),
+            ],
         )
         for arch, cpu in _CPUS.items()
         for name in (f"lab-{arch}-smp-{variant}" for variant in variants)
@@ -127,20 +132,37 @@ def test_where_a_jump_fits_there_is_an_aggregator_from_the_start(
     sound.succeed(["rmmod", "kprobe_pair"])
 
 
-def test_a_cpu_that_was_offline_meanwhile(kernel: str, sound: Guest, modules: ModuleMaker) -> None:
-    """No interrupt reaches it when its entry is invalidated, and it comes back with what it had."""
-    pair = loaded(sound, modules.rogue("kprobe_pair"), ["symbol=pair_short"])
+def offline_meanwhile(pair: Loaded) -> None:
+    """The second CPU hits a kprobe and goes offline; another takes the kprobe's place, and the CPU comes back and hits.
+
+    No interrupt reaches it while its entry is invalidated.
+    """
     pair.write("put", 0)
     pair.write("call", 1)
-    sound.put(b"0", _SECOND_CPU)
+    pair.guest.put(b"0", _SECOND_CPU)
     pair.write("take", 0)
     pair.write("put", 1)
-    sound.put(b"1", _SECOND_CPU)
+    pair.guest.put(b"1", _SECOND_CPU)
     pair.write("call", 1)
-    published = kernel.endswith("-published")
-    assert pair.table("hits") == ([[0, 2], [0, 0]] if published else [[0, 1], [0, 1]])
+
+
+@pytest.mark.parametrize("kernel", on("hash12", "kpcache"))
+def test_a_cpu_that_was_offline_meanwhile_finds_what_is_there_now(
+    kernel: str, sound: Guest, modules: ModuleMaker
+) -> None:
+    pair = loaded(sound, modules.rogue("kprobe_pair"), ["symbol=pair_short"])
+    offline_meanwhile(pair)
+    assert pair.table("hits") == [[0, 1], [0, 1]]
     pair.write("take", 1)
     sound.succeed(["rmmod", "kprobe_pair"])
+
+
+@pytest.mark.parametrize("kernel", on("kpcache-published", fresh=True))
+def test_as_published_it_finds_what_has_gone(kernel: str, guest: Guest, modules: ModuleMaker) -> None:
+    """The hit goes on with a kprobe whose copy of the instruction has been freed."""
+    pair = loaded(guest, modules.rogue("kprobe_pair"), ["symbol=pair_short"])
+    with pytest.raises(GuestPanic):
+        offline_meanwhile(pair)
 
 
 # --- what comes between a hit's look into the cache and its end ------------------------------------
