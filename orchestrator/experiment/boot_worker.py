@@ -41,7 +41,7 @@ class BootWorker:
         guests = 0
         while waiting:
             guests += 1
-            name = self._guest_name(guests)
+            name, guests = self.book.guest_name(self.name, self.boot, guests)
             self.book.say(f"booting {self.supplies.kernel.spec.name} on {self.boot.cpu}")
             try:
                 with bench(self.supplies, self.book.entry.directory, name, self.desk.watch) as ready:
@@ -57,14 +57,6 @@ class BootWorker:
                 for cell in waiting:
                     self.book.end(without_number(self.supplies, cell, "failed", str(error)))
                 return
-
-    def _guest_name(self, number: int) -> str:
-        """A guest's name, which its logs have too; a run that is gone on with keeps the logs of its earlier guests."""
-        while True:
-            name = f"{self.name}-guest{number}-{self.boot.cpu}-{self.supplies.kernel.spec.name}"
-            if not (self.book.entry.directory / f"{name}.console").exists():
-                return name
-            number += 1
 
     def _measure_one(self, ready: Bench, cell: Cell) -> bool:
         """Measure and store one cell; False when the guest should not be used any more."""

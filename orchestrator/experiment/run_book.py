@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.experiment.desk import Desk
-from orchestrator.experiment.plan import Cell, Plan
+from orchestrator.experiment.plan import Boot, Cell, Plan
 from orchestrator.experiment.provenance import Provenance
 from orchestrator.experiment.supplies import Supplies
 from orchestrator.experiment.watcher import Watcher
@@ -46,6 +47,17 @@ class RunBook:
                 self._provenance.boot(name, supplies, argv)
 
         self._desk.do(write)
+
+    def guest_name(self, prefix: str, boot: Boot, number: int) -> tuple[str, int]:
+        """A guest's name, which its logs have too, and its number, ``number`` or the next that is free.
+
+        A run that is gone on with keeps the logs of its earlier guests.
+        """
+        while True:
+            name = f"{prefix}-guest{number}-{boot.cpu}-{kernel_spec(boot.kernel).name}"
+            if not (self.entry.directory / f"{name}.console").exists():
+                return name, number
+            number += 1
 
     def begin(self, cell: Cell) -> None:
         """A cell is being measured."""

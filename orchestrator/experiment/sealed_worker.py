@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.modules import Module
@@ -103,7 +102,7 @@ class SealedWorker:
     def _run(self, cell: Cell, initramfs: bytes, symbols: bytes) -> tuple[str, int]:
         """Boot a guest that does the work; return what that printed, and the kernel's taint after it."""
         directory = self.book.entry.directory
-        name = self._guest_name(directory)
+        name, _ = self.book.guest_name(self.name, self.boot, 1)
         file = directory / f"{name}.initramfs"
         progress = _Progress(self.book.say, f"{self.supplies.kernel.spec.name}, {cell.size} probes")
         try:
@@ -139,14 +138,6 @@ class SealedWorker:
             raise EvidenceError("the work in the guest did not end well", detail=output.splitlines()[-10:])
         check_clocksource(guest)
         return output, read_taint(guest)
-
-    def _guest_name(self, directory: Path) -> str:
-        number = 1
-        while True:
-            name = f"{self.name}-guest{number}-{self.boot.cpu}-{self.supplies.kernel.spec.name}"
-            if not (directory / f"{name}.console").exists():
-                return name
-            number += 1
 
     def _record(self, cell: Cell, done: _Done) -> CellRecord:
         figures = done.figures

@@ -124,3 +124,30 @@ def test_any_bytes_are_survived(content: bytes, mark: int, tmp_path_factory: pyt
     trouble = console.trouble()
     assert trouble is not None
     assert trouble[0] in (Trouble.OOPS, Trouble.PANIC)
+
+
+@given(parts=st.lists(st.binary(max_size=40), max_size=10))
+def test_whole_lines_are_passed_on_once_each_and_only_when_they_end(
+    parts: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    console = Console(tmp_path_factory.getbasetemp() / "growing.log")
+    heard: list[str] = []
+    mark = 0
+    content = b""
+    for part in parts:
+        content += part
+        console.path.write_bytes(content)
+        lines, mark = console.whole_lines(mark)
+        heard += lines
+        assert mark == content.rfind(b"\n") + 1
+    console.path.write_bytes(content[: content.rfind(b"\n") + 1])
+    assert heard == console.whole_lines(0)[0]
+
+
+def test_a_line_without_an_end_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    assert console.whole_lines(0) == ([], 0)
+    console.path.write_bytes(b"x" * (1 << 20) + b"more")
+    (line,), mark = console.whole_lines(0)
+    assert (len(line), mark) == (1 << 20, 1 << 20)
+    assert console.whole_lines(mark) == ([], mark)
