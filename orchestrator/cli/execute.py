@@ -12,7 +12,7 @@ from orchestrator.cli import one_guest, options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
-    from orchestrator.guest.framed import Frame
+    from orchestrator.guest.channel import Stream
 
 
 @expected_failures
@@ -39,9 +39,9 @@ def execute(
     raise typer.Exit(result.status)
 
 
-def _print(kind: Frame, data: bytes) -> None:
-    from orchestrator.guest.framed import Frame
+def _print(kind: Stream, data: bytes) -> None:
+    from orchestrator.guest.channel import Stream
 
-    stream = sys.stdout if kind is Frame.STDOUT else sys.stderr
+    stream = sys.stdout if kind is Stream.STDOUT else sys.stderr
     stream.buffer.write(data)
     stream.buffer.flush()

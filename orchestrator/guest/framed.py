@@ -2,7 +2,7 @@
 """The command channel to the agent in the guest: frames on a virtio serial port of its own.
 
 The frames are described at the top of ``images/guest/agent.c``. Nothing else travels on this channel, so nothing that
-a guest prints can be taken for a reply. Time limits are the host's: a guest's own clock may jump.
+a guest prints can be taken for a reply.
 """
 
 from __future__ import annotations
@@ -14,20 +14,26 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
+from orchestrator.guest.channel import (
+    KILL_LIMIT,
+    OUTPUT_MAX,
+    CommandResult,
+    Listener,
+    Output,
+    Stream,
+    TooMuchOutput,
+    blocks,
+    check_command,
+    guest_path,
+)
 
 PROTOCOL = 1
 PAYLOAD_MAX = 64 * 1024
-KILL_LIMIT = 10.0
-"""Seconds that the agent may take to end a command it was told to kill."""
-
-OUTPUT_MAX = 256 << 20
-"""Bytes of output that one command may print; more is an error rather than the end of the host's memory."""
 
 _HEADER = struct.Struct("<III")
 _WORD = struct.Struct("<I")
@@ -51,27 +57,7 @@ class Frame(IntEnum):
     ERROR = 37
 
 
-Listener = Callable[[Frame, bytes], None]
-"""Gets a command's output as it comes: STDOUT or STDERR, and some bytes."""
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    """How a command ended. ``status`` is its exit status, or 128 + the signal that killed it, as in a shell."""
-
-    argv: tuple[str, ...]
-    status: int
-    stdout: bytes
-    stderr: bytes
-
-    @property
-    def text(self) -> str:
-        """Standard output as text."""
-        return self.stdout.decode("utf-8", errors="replace")
-
-
-class _TooMuchOutput(GuestError):
-    pass
+_STREAMS = {Frame.STDOUT: Stream.STDOUT, Frame.STDERR: Stream.STDERR}
 
 
 class FramedChannel:
@@ -97,39 +83,31 @@ class FramedChannel:
     def run(
         self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
     ) -> CommandResult:
-        """Run a program (looked for in /bin, /sbin and /usr) and collect what it prints, or give it to a listener.
-
-        Raises CommandTimeout when it was killed after ``time_limit`` seconds, GuestHang when even that got no answer.
-        """
-        words = [directory, *argv]
-        if not argv or any("\0" in word for word in words):
-            raise GuestError("a command needs a program and cannot hold NUL characters")
-        payload = b"".join(os.fsencode(word) + b"\0" for word in words)
-        if len(payload) > PAYLOAD_MAX:
-            raise GuestError(f"the command line is longer than {PAYLOAD_MAX} bytes", hint="put the data into a file")
-        request = self._send(Frame.EXEC, payload)
-        output: dict[int, bytearray] = {Frame.STDOUT: bytearray(), Frame.STDERR: bytearray()}
+        """Run a program, looked for in /bin, /sbin and /usr; see ``Channel.run``."""
+        check_command(argv, directory)
+        request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (directory, *argv)))
+        output = Output(listener)
         try:
-            status = self._collect(request, output, time.monotonic() + time_limit, listener)
-        except _TooMuchOutput:
+            status = self._collect(request, output, time.monotonic() + time_limit)
+        except TooMuchOutput:
             self._kill(request, argv, time_limit)
             raise
         except GuestHang:
             self._kill(request, argv, time_limit)
             raise CommandTimeout(
                 f"{argv[0]} did not end within {time_limit:g} s and was killed",
-                detail=_last_lines(output[Frame.STDOUT], output[Frame.STDERR]),
+                detail=output.last_lines(),
             ) from None
-        return CommandResult(tuple(argv), status, bytes(output[Frame.STDOUT]), bytes(output[Frame.STDERR]))
+        return output.result(argv, status)
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest. Raises GuestError with the guest's reason, OSError for the host's file."""
         deadline = time.monotonic() + time_limit
         request = self._next_request()
-        head = _WORD.pack(mode) + _path(target)
-        with contextlib.closing(_blocks(content)) as blocks:
-            first = next(blocks, None)  # a file of the host that cannot be read is known before anything is sent
-            whole = itertools.chain([first] if first else [], blocks, [b""])
+        head = _WORD.pack(mode) + guest_path(target) + b"\0"
+        with contextlib.closing(blocks(content, PAYLOAD_MAX)) as rest:
+            first = next(rest, None)  # a file of the host that cannot be read is known before anything is sent
+            whole = itertools.chain([first] if first else [], rest, [b""])
             frames = itertools.chain([(Frame.PUT, head)], ((Frame.DATA, block) for block in whole))
             self._send_whole((_HEADER.pack(len(data), kind, request) + data for kind, data in frames), deadline)
         self._done(request, deadline, f"cannot write {target}")
@@ -137,24 +115,18 @@ class FramedChannel:
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest whole. Raises GuestError with the guest's reason, or when it is too large."""
         deadline = time.monotonic() + time_limit
-        request = self._send(Frame.GET, _path(source), deadline)
+        request = self._send(Frame.GET, guest_path(source) + b"\0", deadline)
         return self._done(request, deadline, f"cannot read {source}", largest)
 
     def close(self) -> None:
         """Hang up; the agent then ends its machine."""
         self._socket.close()
 
-    def _collect(
-        self, request: int, output: dict[int, bytearray], deadline: float, listener: Listener | None = None
-    ) -> int:
+    def _collect(self, request: int, output: Output, deadline: float) -> int:
         while True:
             kind, payload = self._reply(request, deadline)
-            if kind in output and listener is not None:
-                listener(Frame(kind), payload)
-            elif kind in output:
-                output[kind] += payload
-                if len(output[kind]) > OUTPUT_MAX:
-                    raise _TooMuchOutput(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
+            if kind in (Frame.STDOUT, Frame.STDERR):
+                output.add(_STREAMS[Frame(kind)], payload)
             elif kind == Frame.EXIT:
                 word = int.from_bytes(payload, "little")
                 return 128 + (word & 0x7F) if word & 0x7F else word >> 8 & 0xFF
@@ -163,9 +135,8 @@ class FramedChannel:
 
     def _kill(self, request: int, argv: Sequence[str], time_limit: float) -> None:
         self._send_frame(Frame.KILL, request, b"", time.monotonic() + KILL_LIMIT)
-        ignored: dict[int, bytearray] = {Frame.STDOUT: bytearray(), Frame.STDERR: bytearray()}
         try:
-            self._collect(request, ignored, time.monotonic() + KILL_LIMIT)
+            self._collect(request, Output(lambda stream, data: None), time.monotonic() + KILL_LIMIT)
         except GuestHang:
             raise GuestHang(
                 f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
@@ -262,30 +233,8 @@ class FramedChannel:
             raise GuestHang("the guest gave no answer in time")
 
 
-def _blocks(content: bytes | Path) -> Generator[bytes, None, None]:
-    if isinstance(content, Path):
-        with content.open("rb") as file:
-            while block := file.read(PAYLOAD_MAX):
-                yield block
-    else:
-        for start in range(0, len(content), PAYLOAD_MAX):
-            yield content[start : start + PAYLOAD_MAX]
-
-
-def _path(path: str) -> bytes:
-    encoded = os.fsencode(path)
-    if not path.startswith("/") or b"\0" in encoded or len(encoded) > 4000:
-        raise GuestError(f"{path!r} is no absolute path in the guest")
-    return encoded + b"\0"
-
-
 def _error_text(kind: int, payload: bytes) -> str:
     if kind != Frame.ERROR or len(payload) != _ERRNO.size:
         return f"unexpected reply {kind}"
     (number,) = _ERRNO.unpack(payload)
     return os.strerror(number).lower()
-
-
-def _last_lines(*streams: bytearray) -> list[str]:
-    text = b"\n".join(bytes(stream[-4096:]) for stream in streams).decode("utf-8", errors="replace")
-    return [line for line in text.splitlines() if line.strip()][-10:]

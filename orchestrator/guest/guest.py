@@ -34,8 +34,9 @@ from orchestrator.errors import (
     GuestOops,
     GuestPanic,
 )
+from orchestrator.guest.channel import CommandResult, Listener
 from orchestrator.guest.console import Console, Trouble
-from orchestrator.guest.framed import CommandResult, FramedChannel, Listener
+from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.machine import Machine, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor

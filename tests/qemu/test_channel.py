@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import CommandFailed, CommandTimeout, GuestError
+from orchestrator.guest.channel import Stream
 from orchestrator.guest.framed import Frame
 from orchestrator.guest.guest import Guest
 
@@ -101,12 +102,12 @@ def test_long_output_is_whole(guest: Guest) -> None:
 
 
 def test_a_listener_hears_output_as_it_comes(guest: Guest) -> None:
-    heard: list[tuple[Frame, bytes, float]] = []
+    heard: list[tuple[Stream, bytes, float]] = []
     result = guest.run(
         ["sh", "-c", "echo first; sleep 1; echo second >&2"],
         listener=lambda kind, data: heard.append((kind, data, time.monotonic())),
     )
-    assert [(kind, data) for kind, data, _ in heard] == [(Frame.STDOUT, b"first\n"), (Frame.STDERR, b"second\n")]
+    assert [(kind, data) for kind, data, _ in heard] == [(Stream.STDOUT, b"first\n"), (Stream.STDERR, b"second\n")]
     assert heard[1][2] - heard[0][2] > 0.5
     assert (result.status, result.stdout, result.stderr) == (0, b"", b"")
 

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
+from orchestrator.guest import channel as channels
 from orchestrator.guest import framed
+from orchestrator.guest.channel import Stream
 from orchestrator.guest.framed import PAYLOAD_MAX, PROTOCOL, Frame, FramedChannel
 
 PATIENCE = 5.0
@@ -185,7 +187,7 @@ def test_what_cannot_travel_is_refused_before_anything_is_sent(argv: list[str]) 
 
 
 def test_a_listener_gets_the_output_as_it_comes() -> None:
-    heard: list[tuple[Frame, bytes]] = []
+    heard: list[tuple[Stream, bytes]] = []
     went_on = threading.Event()
 
     def script(agent: Agent) -> None:
@@ -194,13 +196,13 @@ def test_a_listener_gets_the_output_as_it_comes() -> None:
         assert went_on.wait(PATIENCE)
         agent.send(frame(Frame.STDERR, 1, b"second"), frame(Frame.EXIT, 1, word(0)))
 
-    def listener(kind: Frame, data: bytes) -> None:
+    def listener(kind: Stream, data: bytes) -> None:
         heard.append((kind, data))
         went_on.set()
 
     with channel_to(script) as channel:
         result = channel.run(["a"], time_limit=PATIENCE, listener=listener)
-    assert heard == [(Frame.STDOUT, b"first"), (Frame.STDERR, b"second")]
+    assert heard == [(Stream.STDOUT, b"first"), (Stream.STDERR, b"second")]
     assert (result.stdout, result.stderr) == (b"", b"")
 
 
@@ -236,7 +238,7 @@ def test_a_command_that_cannot_start(reply: tuple[int, bytes], reason: str) -> N
 
 
 def test_too_much_output_ends_the_command_and_not_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framed, "OUTPUT_MAX", 1 << 20)
+    monkeypatch.setattr(channels, "OUTPUT_MAX", 1 << 20)
 
     def script(agent: Agent) -> None:
         agent.read()

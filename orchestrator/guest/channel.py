@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is a channel into a guest, whatever carries it: commands in, their output and status back, files both ways.
+
+Every channel keeps the same contract, which ``tests/qemu/channel_contract.py`` holds it to. Time limits are the host's:
+a guest's own clock may jump.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.errors import GuestError
+
+KILL_LIMIT = 10.0
+"""Seconds that a guest may take to end a command it was told to kill."""
+
+OUTPUT_MAX = 256 << 20
+"""Bytes that one command may print on a stream; more is an error rather than the end of the host's memory."""
+
+COMMAND_LINE_MAX = 64 * 1024
+"""Bytes of a command's directory and words, each with its end."""
+
+_PATH_MAX = 4000
+_QUOTED_LINES = 10
+_QUOTED_BYTES = 4096
+
+
+class Stream(StrEnum):
+    """What a command prints on."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+Listener = Callable[[Stream, bytes], None]
+"""Gets a command's output as it comes."""
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command ended. ``status`` is its exit status, or 128 + the signal that killed it, as in a shell."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode("utf-8", errors="replace")
+
+
+class Channel(Protocol):
+    """One way into one guest; one request at a time.
+
+    Whatever it is asked, a channel raises GuestConnectionLost when it broke, GuestHang when the guest does not answer,
+    and GuestError, with the guest's reason, for what the guest refuses.
+    """
+
+    def run(
+        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
+    ) -> CommandResult:
+        """Run a program, its standard input empty; collect what it prints or give it to a listener.
+
+        Status 127 says that there is no such program, 126 that it may not be executed. A process it leaves behind holds
+        nobody up. Raises CommandTimeout when it was killed, with its process group, after ``time_limit`` seconds;
+        GuestHang when even that got no answer.
+        """
+        ...
+
+    def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
+        """Write a file in the guest, over what is there. Raises OSError for a file of the host that cannot be read."""
+        ...
+
+    def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
+        """Read a file of the guest whole. Raises GuestError when it has more than ``largest`` bytes."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+class TooMuchOutput(GuestError):
+    """A command printed more than is kept."""
+
+
+class Output:
+    """What a command has printed so far: kept, or given to a listener."""
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self._listener = listener
+        self._kept = {stream: bytearray() for stream in Stream}
+
+    def add(self, stream: Stream, data: bytes) -> None:
+        """Take some output. Raises TooMuchOutput when more is kept than OUTPUT_MAX."""
+        if self._listener is not None:
+            self._listener(stream, data)
+            return
+        kept = self._kept[stream]
+        kept += data
+        if len(kept) > OUTPUT_MAX:
+            raise TooMuchOutput(f"a command printed more than {OUTPUT_MAX >> 20} MiB")
+
+    def result(self, argv: Sequence[str], status: int) -> CommandResult:
+        """The whole of a command that has ended."""
+        stdout, stderr = (bytes(self._kept[stream]) for stream in Stream)
+        return CommandResult(tuple(argv), status, stdout, stderr)
+
+    def last_lines(self) -> list[str]:
+        """The last printed lines, for an error to quote."""
+        text = b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()).decode(errors="replace")
+        return [line for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
+
+
+def check_command(argv: Sequence[str], directory: str) -> None:
+    """Refuse a command that no guest could be given. Raises GuestError."""
+    words = [directory, *argv]
+    if not argv or any("\0" in word for word in words):
+        raise GuestError("a command needs a program and cannot hold NUL characters")
+    if sum(len(os.fsencode(word)) + 1 for word in words) > COMMAND_LINE_MAX:
+        raise GuestError(f"the command line is longer than {COMMAND_LINE_MAX} bytes", hint="put the data into a file")
+
+
+def guest_path(path: str) -> bytes:
+    """A path in the guest, encoded. Raises GuestError for one that cannot be."""
+    encoded = os.fsencode(path)
+    if not path.startswith("/") or b"\0" in encoded or len(encoded) > _PATH_MAX:
+        raise GuestError(f"{path!r} is no absolute path in the guest")
+    return encoded
+
+
+def blocks(content: bytes | Path, size: int) -> Generator[bytes, None, None]:
+    """The content, or that of a file of the host, piece by piece. Raises OSError when it cannot be read."""
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            while block := file.read(size):
+                yield block
+    else:
+        for start in range(0, len(content), size):
+            yield content[start : start + size]
