@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One authenticated SSH connection to a guest: how it comes about, and how nothing on it waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import paramiko
+
+from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
+
+HOST = "127.0.0.1"
+USER = "root"
+
+_FIRST_PATIENCE = 3.0
+"""Seconds for the first attempt to connect: before the guest has a network, what is sent to it is swallowed."""
+_RETRY_INTERVAL = 0.1
+_SEVERING_DELAY = 2.0
+"""Seconds after its deadline that a request gets to be abandoned by itself, before the whole connection is severed."""
+_NOTICING_LIMIT = 1.0
+"""Seconds until paramiko's own thread has noticed what broke."""
+
+_FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
+
+# What goes wrong is raised; its log repeats it, with tracebacks.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
+
+
+class Connection:
+    """A transport that is open, and its sessions."""
+
+    def __init__(self, client: paramiko.SSHClient, transport: paramiko.Transport) -> None:
+        self._client = client
+        self._transport = transport
+
+    @contextlib.contextmanager
+    def session(self, deadline: float) -> Iterator[paramiko.Channel]:
+        """A session of its own, closed at the end. Raises GuestHang when it is not open at the deadline."""
+        with self.bounded(deadline):
+            session = self._transport.open_session(timeout=_seconds_until(deadline))
+        try:
+            yield session
+        finally:
+            close_session(session)
+
+    @contextlib.contextmanager
+    def bounded(self, deadline: float, session: paramiko.Channel | None = None) -> Iterator[None]:
+        """Whatever waits in here ends at the deadline, with GuestHang. Raises GuestConnectionLost when it broke.
+
+        A plain OSError is let through: that is what the guest's SFTP refuses with.
+        """
+        # Some of paramiko's calls wait without a limit: for them the session is closed, and where not even that can be
+        # told to the guest, the connection.
+        abandoned = threading.Event()
+
+        def abandon(close: Callable[[], object]) -> None:
+            abandoned.set()
+            close()
+
+        left = _seconds_until(deadline)
+        timers = [threading.Timer(left + _SEVERING_DELAY, abandon, [self._transport.close])]
+        if session is not None:
+            session.settimeout(left)
+            timers.append(threading.Timer(left, abandon, [session.close]))
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
+        try:
+            with self.watched(deadline, session, abandoned):
+                yield
+        finally:
+            for timer in timers:
+                timer.cancel()
+
+    @contextlib.contextmanager
+    def watched(
+        self, deadline: float, session: paramiko.Channel | None = None, abandoned: threading.Event | None = None
+    ) -> Iterator[None]:
+        """What paramiko raises in here becomes one of our own errors, except for a plain OSError."""
+        try:
+            yield
+        except TimeoutError:
+            raise _silence() from None
+        except _FAILURES as error:
+            if abandoned is not None and abandoned.is_set():
+                raise _silence() from None
+            if isinstance(error, OSError) and self._is_sound(session):
+                raise
+            raise self._broken(error, deadline) from None
+
+    def check(self) -> None:
+        """Raise GuestConnectionLost when the connection is no more."""
+        if not self._transport.is_active():
+            raise GuestConnectionLost("the SSH connection broke")
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+    def _is_sound(self, session: paramiko.Channel | None) -> bool:
+        return self._transport.is_active() and (session is None or not session.closed)
+
+    def _broken(self, error: Exception, deadline: float) -> GuestError:
+        if isinstance(error, paramiko.ChannelException):
+            return GuestError(f"the guest's sshd opens no session ({error.text.lower()})")
+        if time.monotonic() < deadline:
+            self._transport.join(_NOTICING_LIMIT)
+        elif self._transport.is_active():
+            return _silence()
+        return GuestConnectionLost(f"the SSH connection broke ({error or type(error).__name__})")
+
+
+def connect(port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: float) -> Connection:
+    """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
+
+    Raises GuestError when who answers has another host key or refuses ours, GuestHang at the deadline (host's monotonic
+    seconds).
+    """
+    patience = _FIRST_PATIENCE
+    problem: Exception | None = None
+    while (left := deadline - time.monotonic()) > 0:
+        began = time.monotonic()
+        try:
+            return _attempt(port, host_key, client_key, min(left, patience))
+        except _FAILURES as error:
+            problem = error
+        time.sleep(_RETRY_INTERVAL)
+        # One that was merely too slow, on a busy host, gets longer the next time.
+        if time.monotonic() - began >= patience:
+            patience *= 2
+    raise GuestHang(f"the guest's sshd does not answer ({problem or 'no time left'})")
+
+
+def close_session(session: paramiko.Channel) -> None:
+    """End a session, whatever has become of it."""
+    with contextlib.suppress(*_FAILURES):
+        session.close()
+
+
+def _attempt(port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, patience: float) -> Connection:
+    client = paramiko.SSHClient()
+    client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    client.get_host_keys().add(f"[{HOST}]:{port}", host_key.get_name(), host_key)
+    began = time.monotonic()
+    try:
+        client.connect(
+            HOST,
+            port,
+            USER,
+            pkey=client_key,
+            timeout=patience,
+            banner_timeout=patience,
+            auth_timeout=patience,
+            allow_agent=False,
+            look_for_keys=False,
+        )
+        transport = client.get_transport()
+        assert transport is not None
+        return Connection(client, transport)
+    except paramiko.BadHostKeyException as error:
+        client.close()
+        raise GuestError(
+            f"who answers on port {port} is not the guest: its host key is {error.key.fingerprint}, and the guest's is "
+            f"{error.expected_key.fingerprint}"
+        ) from None
+    except paramiko.AuthenticationException as error:
+        # A connection that is lost or too slow meanwhile is reported as this as well.
+        transport = client.get_transport()
+        refused = transport is not None and transport.is_active() and time.monotonic() - began < patience
+        client.close()
+        if not refused:
+            raise
+        raise GuestError(f"the guest's sshd refuses our key for {USER} ({error})") from None
+    except _FAILURES:
+        client.close()
+        raise
+
+
+def _seconds_until(deadline: float) -> float:
+    return max(0.001, deadline - time.monotonic())  # nothing is no limit to paramiko
+
+
+def _silence() -> GuestHang:
+    return GuestHang("the guest gave no answer in time")
