@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.artifacts.cpio import Entry, archive
+from orchestrator.cpio import Entry, archive
 from orchestrator.paths import data_dir
 
 FOLDER = "/sealed"

@@ -13,10 +13,10 @@ import pytest
 from command_line import qemus_in
 from module_maker import ModuleMaker
 
-from orchestrator.artifacts.cpio import Entry, archive
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.cpus import qemu_cpu
 from orchestrator.catalog.probes import probes
+from orchestrator.cpio import Entry, archive
 from orchestrator.errors import (
     EvidenceError,
     GuestConnectionLost,

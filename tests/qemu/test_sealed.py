@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.cpio import Entry, archive
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.sealed import OUTPUT, STATUS
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
+from orchestrator.cpio import Entry, archive
 from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.experiment.machines import machine_for
 from orchestrator.guest.guest import Guest

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.artifacts.cpio import Entry, archive
+from orchestrator.cpio import Entry, archive
 
 TREE = [
     Entry.folder("dev"),
