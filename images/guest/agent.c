@@ -14,6 +14,8 @@ enum { EXEC = 1, KILL, PUT, GET, PING, DATA = 16, HELLO = 32, STDOUT, STDERR, EX
 enum { PROTOCOL = 1, PAYLOAD_MAX = 64 * 1024, ARGUMENTS_MAX = 1024 };
 // The most that a pipe can be made to hold (/proc/sys/fs/pipe-max-size); by itself it holds 64 KiB.
 enum { PIPE_MAX = 1024 * 1024 };
+// Where the initramfs's programs are for a guest that has entered an image.
+#define OWN_PROGRAMS "/run/orchestrator/bin"
 enum { SIGKILL = 9, SIGPIPE = 13, SIGCHLD = 17, SIG_BLOCK = 0, SIG_UNBLOCK = 1, WNOHANG = 1 };
 enum { POLLIN = 1, POLLERR = 8, POLLHUP = 16 };
 
@@ -101,8 +103,8 @@ static void finish(uint32_t request, long result)
 
 static void run_child(char *directory, char **arguments, const int *output, const int *errors)
 {
-	static char *environment[] = {"PATH=/bin:/sbin:/usr/bin:/usr/sbin", "HOME=/root", "TERM=dumb", NULL};
-	static const char *const folders[] = {"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/"};
+	static char *environment[] = {"PATH=/bin:/sbin:/usr/bin:/usr/sbin:" OWN_PROGRAMS, "HOME=/root", "TERM=dumb", NULL};
+	static const char *const folders[] = {"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", OWN_PROGRAMS "/"};
 	long error = sys1(SYS_chdir, directory);
 
 	sys2(SYS_setpgid, 0, 0);

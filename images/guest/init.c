@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The guest's first program: mounts the kernel's file systems, loads the drivers that the command channel needs,
-// does the sealed work if there is any, and becomes the agent.
+// and enters the image that came with the machine, or does the sealed work if there is any and becomes the agent.
 #include "runtime.h"
 
 static void mount_at(const char *type, const char *target)
@@ -80,6 +80,8 @@ static void do_sealed_work(char **environment)
 int program(int argc, char **argv, char **environment)
 {
 	static char *const agent[] = {"/bin/agent", NULL};
+	static char *const image[] = {"/bin/sh", "/image/enter.sh", NULL};
+	long settings;
 
 	(void)argc;
 	(void)argv;
@@ -89,6 +91,13 @@ int program(int argc, char **argv, char **environment)
 	mount_at("debugfs", "/sys/kernel/debug");
 	mount_at("tracefs", "/sys/kernel/tracing");
 	load_modules("/etc/modules");
+	load_modules("/image/modules");
+	settings = sys3(SYS_open, "/image/settings", O_RDONLY | O_CLOEXEC, 0);
+	if (settings >= 0) {
+		sys1(SYS_close, settings);
+		complain("cannot start ", image[0], sys3(SYS_execve, image[0], image, environment));
+		return 1;
+	}
 	do_sealed_work(environment);
 	complain("cannot start ", agent[0], sys3(SYS_execve, agent[0], agent, environment));
 	return 1;

@@ -1,21 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The small root file system a guest starts from: busybox, the agent, the benchmarks, the channel's drivers."""
+"""The small root file system a guest starts from: busybox, the agent, the benchmarks, the channel's drivers.
+
+A guest with disks gets a second archive behind it, which the kernel unpacks over the first: their drivers, and the
+script by which it enters an image.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.apt import AptRoot, Package
 from orchestrator.artifacts.compiler import guest_programs
-from orchestrator.artifacts.cpio import Entry, archive
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.drivers import with_dependencies
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.cpio import Entry, archive
 from orchestrator.errors import HostError
+from orchestrator.paths import data_dir
 
 _FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "sys", "tmp")
 _DRIVERS = ("virtio_pci", "virtio_console")
+_DISK_DRIVERS = ("virtio_blk", "crc32c_generic", "ext4", "squashfs", "virtio_net")
+"""ext4 asks for the checksum by a name that only modprobe could find."""
+
+_DISK_SCRIPTS = {
+    "image/enter.sh": "enter.sh",
+    "bin/start-image": "start-image.sh",
+    "bin/mount-data": "mount-data.sh",
+}
 _APPLETS = Path(__file__).with_name("applets.txt")
 
 
@@ -43,13 +57,40 @@ def initramfs(workshop: Workshop, kernel: Kernel) -> Path:
                 for p in sorted(programs.path.iterdir())
                 if p.suffix == "" and p.name != "init"
             ),
-            *(Entry.file(f"lib/modules/{p.name}", p.read_bytes(), 0o644) for p in drivers),
-            Entry.file("etc/modules", "".join(f"/lib/modules/{p.name}\n" for p in drivers).encode(), 0o644),
+            *_drivers(drivers, "etc/modules"),
         ]
         (folder / "initramfs.cpio").write_bytes(archive(entries))
 
     artifact = workshop.cache.obtain("initramfs", inputs, f"initramfs of {kernel.spec.name}", build)
     return artifact.path / "initramfs.cpio"
+
+
+def disk_drivers(workshop: Workshop, kernel: Kernel) -> Path:
+    """The second archive, of a guest of ``kernel`` with disks: their drivers, and the scripts that mount them."""
+    folder = data_dir("images") / "guest"
+    scripts = {place: (folder / name).read_bytes() for place, name in _DISK_SCRIPTS.items()}
+    texts = {place: script.decode() for place, script in scripts.items()}
+    inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": texts}
+
+    def build(target: Path) -> None:
+        first = with_dependencies(kernel.modules, _DRIVERS)
+        drivers = [path for path in with_dependencies(kernel.modules, _DISK_DRIVERS) if path not in first]
+        entries = [
+            Entry.folder("image"),
+            *_drivers(drivers, "image/modules"),
+            *(Entry.file(place, script) for place, script in scripts.items()),
+        ]
+        (target / "disks.cpio").write_bytes(archive(entries))
+
+    return workshop.cache.obtain("initramfs", inputs, f"disk drivers of {kernel.spec.name}", build).path / "disks.cpio"
+
+
+def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:
+    """Drivers, and the list by which the guest's first program loads them."""
+    return [
+        *(Entry.file(f"lib/modules/{path.name}", path.read_bytes(), 0o644) for path in files),
+        Entry.file(listed, "".join(f"/lib/modules/{path.name}\n" for path in files).encode(), 0o644),
+    ]
 
 
 def _choose_busybox(apt: AptRoot, arch: str) -> list[Package]:

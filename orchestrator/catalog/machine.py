@@ -22,6 +22,8 @@ class MachineFacts(Fact):
     options: list[str]
     kernel_parameters: list[str]
     smp_kernel_on_one_cpu: list[str]
+    own_init: list[str]
+    own_init_without_login: list[str]
     standard: Settings
     quick: Settings
     host_time: Settings

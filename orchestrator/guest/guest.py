@@ -6,8 +6,8 @@
                           pause() v  │ resume()
                                  paused
 
-The whole life is in this file; what a machine is made of is in ``machine``, how commands travel in ``framed``, what the
-console means in ``console``.
+The whole life is in this file; what a machine is made of is in ``machine``, what a guest has for itself in
+``belongings``, how commands travel in ``channel``, what the console means in ``console``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from orchestrator.errors import (
     GuestOops,
     GuestPanic,
 )
-from orchestrator.guest.channel import CommandResult, Listener
+from orchestrator.guest.belongings import Belongings, make_belongings
+from orchestrator.guest.channel import Channel, CommandResult, Listener
 from orchestrator.guest.console import Console, Trouble
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.interrupts import counted_interrupts
-from orchestrator.guest.machine import Machine, Wiring, qemu_command
+from orchestrator.guest.machine import Machine, Wiring, data_disk_serial, qemu_command
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import kill_group, spawn
 
@@ -72,14 +73,18 @@ class Guest:
 
     def __init__(self, machine: Machine, directory: Path, name: str = "guest", *, terminal: str | None = None) -> None:
         self.machine = machine
-        self._terminal = terminal
+        self._terminal = terminal  # a device's name
         self._aborted = False
         self.console = Console(directory / f"{name}.console")
         self.state = State.OFF
         self.command_line: tuple[str, ...] = ()
+        self._directory, self._name = directory, name
         self._messages = directory / f"{name}.qemu"
         self._process: subprocess.Popen[bytes] | None = None
-        self._channel: FramedChannel | None = None
+        self._belongings: Belongings | None = None
+        self._agent: FramedChannel | None = None
+        self._channel: Channel | None = None
+        self._console_end: socket.socket | None = None
         self._monitor: Monitor | None = None
 
     def __enter__(self) -> Self:
@@ -107,7 +112,9 @@ class Guest:
         try:
             with self._explained("booting"):
                 self._start()
+                deadline = time.monotonic() + time_limit
                 self._wait_for_agent(time_limit, said)
+                self._open_channel(deadline)
         except BaseException:
             self.kill()
             raise
@@ -118,7 +125,7 @@ class Guest:
     ) -> CommandResult:
         """Run a program in the guest to its end, whatever its status. A ``listener`` gets its output as it comes."""
         with self._explained(f"running {argv[0] if argv else 'nothing'}"):
-            return self._agent.run(argv, time_limit=time_limit, listener=listener)
+            return self._commands.run(argv, time_limit=time_limit, listener=listener)
 
     def succeed(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
         """Run a program that must end with status 0. Raises CommandFailed with what it printed."""
@@ -131,12 +138,12 @@ class Guest:
     def put(self, content: bytes | Path, target: str, *, mode: int = 0o644, time_limit: float = COMMAND_LIMIT) -> None:
         """Write a file in the guest, from bytes or from a file of the host."""
         with self._explained(f"writing {target}"):
-            self._agent.put(content, target, mode=mode, time_limit=time_limit)
+            self._commands.put(content, target, mode=mode, time_limit=time_limit)
 
     def get(self, source: str, *, time_limit: float = COMMAND_LIMIT) -> bytes:
         """Read a file of the guest."""
         with self._explained(f"reading {source}"):
-            return self._agent.get(source, time_limit=time_limit)
+            return self._commands.get(source, time_limit=time_limit)
 
     def read_memory(self, address: int, size: int) -> bytes:
         """Bytes of the guest's kernel memory, read by QEMU: what is really there, whatever the guest says."""
@@ -169,8 +176,7 @@ class Guest:
 
     def power_off(self) -> None:
         """End the guest in order: the agent resets the machine when its host hangs up, and QEMU ends with it."""
-        if self._channel is not None:
-            self._channel.close()
+        self._hang_up()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_DYING_LIMIT)
@@ -180,11 +186,12 @@ class Guest:
         """End the guest at once. Does nothing to one that is off or gone."""
         if self._process is not None:
             kill_group(self._process)
-        if self._channel is not None:
-            self._channel.close()
+        self._hang_up()
         if self._monitor is not None:
             self._monitor.close()
-        self._process = self._channel = self._monitor = None
+        if self._belongings is not None:
+            self._belongings.remove()
+        self._process = self._channel = self._agent = self._monitor = self._belongings = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -195,13 +202,22 @@ class Guest:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
+    def _hang_up(self) -> None:
+        for channel in (self._channel, self._agent):
+            if channel is not None:
+                channel.close()
+        if self._console_end is not None:
+            self._console_end.close()
+
     def _wait_for_agent(self, time_limit: float, said: Callable[[str], None] | None) -> None:
+        agent = self._agent
+        assert agent is not None
         start = time.monotonic()
         deadline, passed_on, printed, waiting = start + time_limit, 0, 0, True
         while waiting:
             until = deadline if said is None else time.monotonic() + _LISTENING_INTERVAL
             try:
-                self._agent.wait_for_agent(until)
+                agent.wait_for_agent(until)
                 waiting = False
             except GuestHang:
                 if said is None:
@@ -227,26 +243,53 @@ class Guest:
         self.state = after
 
     @property
-    def _agent(self) -> FramedChannel:
+    def _commands(self) -> Channel:
         if self._channel is None or self.state is State.PAUSED:
             raise GuestError(f"a guest that is {self.state} takes no commands")
         return self._channel
 
     def _start(self) -> None:
-        ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
-        monitor, agent = ours
-        self._channel = FramedChannel(agent)
-        wiring = Wiring(theirs[0].fileno(), theirs[1].fileno(), self.console.path, self._terminal)
-        self.command_line = tuple(qemu_command(self.machine, wiring))
+        machine = self.machine
+        initramfs = overlay = None
+        if machine.disk_drivers is not None:
+            self._belongings = make_belongings(machine, self._directory, self._name)
+            initramfs, overlay = self._belongings.initramfs, self._belongings.overlay
+        pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
+        monitor, agent, *console = (ours for ours, _ in pairs)
+        self._agent = FramedChannel(agent)
+        self._console_end = console[0] if console else None
         try:
+            passed = [theirs.fileno() for _, theirs in pairs]
+            terminal = passed[2] if console else self._terminal
+            wiring = Wiring(passed[0], passed[1], self.console.path, terminal, initramfs, overlay)
+            self.command_line = tuple(qemu_command(machine, wiring))
             with self._messages.open("wb") as messages:
-                self._process = spawn(self.command_line, stderr=messages, pass_fds=[end.fileno() for end in theirs])
+                self._process = spawn(self.command_line, stderr=messages, pass_fds=passed)
         finally:
-            for end in theirs:
-                end.close()
+            for _, theirs in pairs:
+                theirs.close()
         if self._aborted:
             self.abort()
         self._monitor = Monitor(monitor)
+
+    def _open_channel(self, deadline: float) -> None:
+        """Open the channel that commands go through, which may be another than the agent's."""
+        assert self._agent is not None
+        self._channel = self._agent
+        for number, disk in enumerate(self.machine.data):
+            argv = ["mount-data", data_disk_serial(number), f"/data/{disk.name}"]
+            result = self._agent.run(argv, time_limit=COMMAND_LIMIT)
+            if result.status != 0:
+                said = result.stderr.decode(errors="replace").splitlines()
+                raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=said)
+        if self.machine.channel == "ssh":
+            keys = self._belongings.keys if self._belongings is not None else None
+            assert keys is not None
+            assert self._monitor is not None
+            from orchestrator.guest.ssh import SshChannel  # takes a third of a second
+
+            port = self._monitor.forwarded_port()
+            self._channel = SshChannel.connect(port, keys.host, keys.client, deadline)
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:

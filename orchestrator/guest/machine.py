@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -17,13 +18,53 @@ AGENT_PORT = "orchestrator.agent"
 Timing = Literal["instructions", "tcg", "kvm"]
 """How a guest's time passes: counted instructions (exact), plain emulation, or the host's own CPU."""
 
+ChannelKind = Literal["framed", "ssh", "serial"]
+"""How commands get in: to the lab's own agent, to the image's sshd, or to a shell on its console."""
+
+ROOT_DISK = "root"
+"""The serial number by which the guest finds the disk of its image."""
+
+Start = Literal["small", "own"]
+"""What is process 1 in an image: the lab's agent, or the image's own /sbin/init."""
+
+
+@dataclass(frozen=True)
+class RootImage:
+    """A disk image with a root file system, which is never written to: each guest gets an overlay of its own.
+
+    ``key`` names its exact content.
+    """
+
+    name: str
+    key: str
+    base: Path
+    format: Literal["qcow2", "raw"]
+    start: Start = "small"
+
+
+@dataclass(frozen=True)
+class DataDisk:
+    """A squashfs that the guest has at ``/data/NAME``, read-only."""
+
+    name: str
+    file: Path
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who logs in on the console of an image."""
+
+    user: str = "root"
+    password: str | None = field(default=None, repr=False)
+
 
 @dataclass(frozen=True)
 class Machine:
     """A machine and what it boots; everything a guest's behaviour depends on. ``memory_mib`` in MiB.
 
     ``keeps_time`` is for guests whose nanoseconds are believed: they get timers to calibrate their TSC by, and boot
-    slower.
+    slower. Without a ``root`` a guest stays in its initramfs. ``disk_drivers`` is the archive that a guest with disks
+    needs besides it.
     """
 
     cpu: CpuModel
@@ -36,19 +77,26 @@ class Machine:
     smp_kernel: bool = False
     keeps_time: bool = False
     extra_parameters: tuple[str, ...] = ()
+    root: RootImage | None = None
+    data: tuple[DataDisk, ...] = ()
+    disk_drivers: Path | None = None
+    channel: ChannelKind = "framed"
+    login: Login = Login()
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """The host's ends of a guest: open sockets (descriptor numbers) and the console's log file.
+    """The host's ends of a guest: open sockets (descriptor numbers), the console's log file, the guest's own files.
 
-    With a ``terminal`` (a device's name) the console is there as well, for a person.
+    With a ``terminal`` (a device's name, or a socket's descriptor) the console is there as well.
     """
 
     monitor: int | str
     agent: int | str
     console: Path | str
-    terminal: str | None = None
+    terminal: str | int | None = None
+    initramfs: Path | None = None
+    overlay: Path | None = None
 
 
 def kernel_command_line(machine: Machine) -> str:
@@ -57,7 +105,10 @@ def kernel_command_line(machine: Machine) -> str:
     clock = _clock(machine).kernel_parameters
     start = _start(machine).kernel_parameters
     alone = facts.smp_kernel_on_one_cpu if machine.smp_kernel and machine.smp == 1 else []
-    return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *machine.extra_parameters])
+    image = facts.own_init if machine.root is not None and machine.root.start == "own" else []
+    # A console that a person or the agent has must not ask for a login as well.
+    quiet = facts.own_init_without_login if image and machine.channel != "serial" else []
+    return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *image, *quiet, *machine.extra_parameters])
 
 
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
@@ -70,7 +121,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
         *_clock(machine).qemu,
         *_start(machine).qemu,
-        *("-kernel", str(machine.kernel), "-initrd", str(machine.initramfs)),
+        *("-kernel", str(machine.kernel), "-initrd", str(wiring.initramfs or machine.initramfs)),
         *("-append", kernel_command_line(machine)),
         *("-chardev", _console(wiring), "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={wiring.monitor}", "-mon", "chardev=monitor,mode=control"),
@@ -79,13 +130,45 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         # what a guest does before anybody talks to it is then the same in every boot, to the instruction.
         *("-device", "virtio-serial-pci-non-transitional,max_ports=2,ioeventfd=off"),
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
+        *_disks(machine, wiring),
+        *(_network() if machine.channel == "ssh" else ()),
     ]
+
+
+def _disks(machine: Machine, wiring: Wiring) -> Iterator[str]:
+    if machine.root is not None:
+        # An overlay is thrown away with its guest: nothing has to reach the host's disk.
+        yield from _disk(ROOT_DISK, wiring.overlay or machine.root.base, "qcow2", "cache.no-flush=on")
+    for number, disk in enumerate(machine.data):
+        yield from _disk(data_disk_serial(number), disk.file, "raw", "read-only=on")
+
+
+def _disk(serial: str, file: Path, format_: str, option: str) -> Iterator[str]:
+    yield from (
+        "-blockdev",
+        f"{format_},node-name={serial},{option},file.driver=file,file.filename={escape(str(file))}",
+    )
+    yield from ("-device", f"virtio-blk-pci-non-transitional,drive={serial},serial={serial},ioeventfd=off")
+
+
+def data_disk_serial(number: int) -> str:
+    """The serial number by which the guest finds one of its data disks."""
+    return f"data{number}"
+
+
+def _network() -> Iterator[str]:
+    # Nothing of the host or beyond is to be reached from the guest; only sshd is, at a port that QEMU takes: another
+    # process could take one that was found to be free first.
+    yield from ("-netdev", "user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:0-:22")
+    yield from ("-device", "virtio-net-pci-non-transitional,netdev=network,romfile=,ioeventfd=off")
 
 
 def _console(wiring: Wiring) -> str:
     log = escape(str(wiring.console))
     if wiring.terminal is None:
         return f"file,id=console,path={log}"
+    if isinstance(wiring.terminal, int):
+        return f"socket,id=console,fd={wiring.terminal},logfile={log}"
     return f"serial,id=console,path={escape(wiring.terminal)},logfile={log}"
 
 

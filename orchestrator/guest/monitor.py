@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import socket
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from orchestrator.errors import GuestError
 
 _ANSWER_LIMIT = 10.0
 _READ_MAX = 1 << 20
+_FORWARDED = re.compile(r"^\s*TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", re.MULTILINE)
 
 # Its log repeats, with tracebacks, what is raised anyway.
 logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
@@ -43,6 +45,13 @@ class Monitor:
     def human(self, line: str) -> str:
         """Run a command of QEMU's human monitor, for the few things that QMP has no command for."""
         return str(self.command("human-monitor-command", **{"command-line": line}))
+
+    def forwarded_port(self) -> int:
+        """The port of the host's loopback that QEMU forwards to the guest's sshd."""
+        found = _FORWARDED.search(self.human("info usernet"))
+        if found is None:
+            raise GuestError("QEMU forwards no port to the guest")
+        return int(found[1])
 
     def read_memory(self, address: int, size: int, cpu: int = 0) -> bytes:
         """``size`` bytes at a virtual address, through the page tables of one virtual CPU."""

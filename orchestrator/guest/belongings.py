@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a guest with disks has for itself: an overlay over its image, a name, keys, the initramfs that brings them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cpio import Entry, archive
+from orchestrator.errors import HostError
+from orchestrator.guest.keys import client_key, new_private_key, public_line, read_private_key
+from orchestrator.guest.machine import Machine, RootImage
+from orchestrator.paths import lab_dir
+from orchestrator.process import run
+
+if TYPE_CHECKING:
+    from paramiko import Ed25519Key
+
+_OVERLAY_LIMIT = 60.0
+_SEED_BYTES = 64
+_FIXED_SEED = bytes(_SEED_BYTES)
+_FOLDER = "image"
+
+
+@dataclass(frozen=True)
+class SshKeys:
+    """The key by which a guest is known, and the one by which it knows us."""
+
+    host: Ed25519Key
+    client: Ed25519Key
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """The files of one guest, private to the user. ``keys`` where its sshd is to be reached."""
+
+    initramfs: Path
+    overlay: Path | None
+    keys: SshKeys | None
+
+    def remove(self) -> None:
+        """Remove the files."""
+        self.initramfs.unlink(missing_ok=True)
+        if self.overlay is not None:
+            self.overlay.unlink(missing_ok=True)
+
+
+def make_belongings(machine: Machine, directory: Path, name: str) -> Belongings:
+    """Make the files of a guest with disks in ``directory``. Raises HostError, LabError."""
+    assert machine.disk_drivers is not None
+    content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
+    initramfs, overlay, keys = directory / f"{name}.initramfs", None, None
+    if machine.root is not None:
+        overlay = _overlay(machine.root, directory / f"{name}.overlay")
+        identity = _identity(machine, name)
+        if machine.channel == "ssh":
+            host, client = new_private_key(), client_key(lab_dir() / "ssh")
+            keys = SshKeys(read_private_key(host), client)
+            identity |= {"host_key": host, "authorized_keys": public_line(client)}
+        content += _archive(machine, machine.root, identity)
+    with os.fdopen(os.open(initramfs, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    return Belongings(initramfs, overlay, keys)
+
+
+def _identity(machine: Machine, name: str) -> dict[str, bytes]:
+    return {
+        "hostname": f"{_host_name(name)}\n".encode(),
+        "machine-id": f"{secrets.token_hex(16)}\n".encode(),
+        # On the exact clock two guests are to do the same, whatever they ask the random pool for.
+        "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
+    }
+
+
+def _host_name(name: str) -> str:
+    """A guest's name as the name of a host: letters, digits and dashes, 63 at most."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
+    return plain.strip("-")[:63].rstrip("-") or "guest"
+
+
+def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> bytes:
+    settings = {
+        "start": root.start,
+        "network": "yes" if machine.channel == "ssh" else "no",
+        "login": "yes" if machine.channel == "serial" else "no",
+    }
+    text = "".join(f"{key}={value}\n" for key, value in settings.items())
+    folder = f"{_FOLDER}/identity"
+    return archive(
+        [
+            Entry.folder(_FOLDER),
+            Entry.file(f"{_FOLDER}/settings", text.encode(), 0o644),
+            Entry.folder(folder),
+            *(Entry.file(f"{folder}/{name}", data, 0o600) for name, data in identity.items()),
+        ]
+    )
+
+
+def _overlay(root: RootImage, file: Path) -> Path:
+    """A disk that reads from the image and keeps what is written for itself."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"):
+        pass
+    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
+    finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
+    if finished.status != 0:
+        raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())
+    return file
