@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.cache import digest
@@ -22,6 +22,10 @@ from orchestrator.process import Finished, run
 
 _UPDATE_LIMIT = 300.0
 _DOWNLOAD_LIMIT = 1800.0
+_RESOLVE_LIMIT = 120.0
+_NAMED = 6
+"""Packages of so few each get a line when they are fetched."""
+
 _ATTEMPTS = 2
 _FRESH = 600.0
 """Seconds for which package lists serve a second artifact."""
@@ -54,6 +58,15 @@ class Package:
 
 class NoSuchPackageError(HostError):
     """None of the host's package suites has a package of that name."""
+
+
+def package_of(stanza: str) -> Package:
+    """The package that a paragraph of a list describes. Raises NoSuchPackageError for one that is not sound."""
+    fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.MULTILINE))
+    name, version, sha256 = (fields.get(key, "") for key in ("Package", "Version", "SHA256"))
+    if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and _SHA256.fullmatch(sha256)):
+        raise NoSuchPackageError("a package list says nothing sound", detail=stanza.splitlines()[:3])
+    return Package(name, fields.get("Architecture", ""), version, sha256, fields.get("Depends", ""))
 
 
 class AptRoot:
@@ -91,28 +104,51 @@ class AptRoot:
         if not _NAME.fullmatch(name):
             raise NoSuchPackageError(f"{name!r} is no package name")
         finished = self._apt("apt-cache", "show", "--no-all-versions", _qualified(name, architecture), time_limit=60)
-        fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", finished.stdout.split("\n\n")[0], re.MULTILINE))
-        version, sha256 = fields.get("Version", ""), fields.get("SHA256", "")
-        if finished.status != 0 or not _VERSION.fullmatch(version) or not _SHA256.fullmatch(sha256):
-            raise NoSuchPackageError(
-                f"the host's package suites have no {name} for {architecture}", detail=finished.complaint()
-            )
-        return Package(name, architecture, version, sha256, fields.get("Depends", ""))
+        if finished.status == 0:
+            with contextlib.suppress(NoSuchPackageError):
+                return replace(package_of(finished.stdout.split("\n\n")[0]), name=name, architecture=architecture)
+        raise NoSuchPackageError(
+            f"the host's package suites have no {name} for {architecture}", detail=finished.complaint()
+        )
+
+    def simulate(self, wanted: Sequence[str]) -> list[str]:
+        """What installing these (names, or apt's patterns) on an empty disk installs: exact names for ``stanzas``.
+
+        Raises HostError when they cannot be installed together.
+        """
+        arguments = ["install", "--simulate", "--no-install-recommends", "--", *wanted]
+        finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
+        if finished.status != 0:
+            raise HostError("the host's package suites cannot make a system", detail=finished.complaint())
+        found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
+        return [f"{name}={version}" for name, version in found]
+
+    def stanzas(self, exact: Sequence[str]) -> list[str]:
+        """The signed lists' paragraphs on packages named exactly (``name=version``), those that they still have."""
+        finished = self._apt("apt-cache", "show", "--", *exact, time_limit=_RESOLVE_LIMIT)
+        return [stanza for stanza in finished.stdout.split("\n\n") if stanza.strip()]
+
+    def has(self, packages: Sequence[Package]) -> bool:
+        """Whether the host's suites still have exactly these packages."""
+        listed = {facts.sha256 for facts in map(package_of, self.stanzas([p.pinned for p in packages]))}
+        return listed.issuperset(package.sha256 for package in packages)
 
     def download(self, packages: Sequence[Package], into: Path) -> list[Path]:
         """Fetch the packages' .deb files into a folder, verified by apt, in the order asked for."""
-        self._workshop.need_network(", ".join(p.pinned for p in packages))
+        self._workshop.need_network(", ".join(p.pinned for p in packages[:_NAMED]))
         into.mkdir(parents=True, exist_ok=True)
-        files = []
-        for package in packages:
-            self._workshop.say(f"fetching {package.name} {package.version}")
-            finished = self._apt("apt-get", "download", package.pinned, time_limit=_DOWNLOAD_LIMIT, cwd=into)
-            found = sorted(into.glob(f"{package.name}_*.deb"))
-            if finished.status != 0 or len(found) != 1:
-                hint = "check the host's network and its apt sources: apt-get update"
-                raise HostError(f"apt could not fetch {package.pinned}", detail=finished.complaint(), hint=hint)
-            files.append(found[0])
-        return files
+        named = [f"{package.name} {package.version}" for package in packages]
+        for line in named if len(named) <= _NAMED else [f"{len(named)} packages"]:
+            self._workshop.say(f"fetching {line}")
+        argv = ["download", *(package.pinned for package in packages)]
+        finished = self._apt("apt-get", *argv, time_limit=_DOWNLOAD_LIMIT, cwd=into)
+        found = [sorted(into.glob(f"{package.name}_*.deb")) for package in packages]
+        lacking = [p.pinned for p, files in zip(packages, found, strict=True) if len(files) != 1]
+        if finished.status != 0 or lacking:
+            hint = "check the host's network and its apt sources: apt-get update"
+            what = ", ".join(lacking or [package.pinned for package in packages])
+            raise HostError(f"apt could not fetch {what[:300]}", detail=finished.complaint(), hint=hint)
+        return [files[0] for files in found]
 
     @property
     def _stamp(self) -> Path:

@@ -18,7 +18,7 @@ from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
-from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
+from orchestrator.host.requirements import check_installed
 from orchestrator.paths import kbuild_takes
 from orchestrator.process import Finished, run
 
@@ -62,10 +62,7 @@ def _check_host(cache: Path) -> None:
             f"a kernel cannot be built below {cache}: its build system takes no spaces, colons, # or $ in a path",
             hint="set ORCHESTRATOR_CACHE to another folder",
         )
-    missing = [need for need in load_requirements("kernel-packages.txt") if need.location() is None]
-    if missing:
-        packages = " ".join(need.package for need in missing)
-        raise HostError(f"building a kernel needs {packages}", hint=f"as root: {INSTALL_COMMAND} {packages}")
+    check_installed("kernel-packages.txt", "building a kernel")
     free = shutil.disk_usage(cache if cache.exists() else cache.parent).free / 1e9
     if free < UNPACKED_GB + BUILD_GB:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")

@@ -14,6 +14,7 @@ from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.kernel_build import built_kernel
+from orchestrator.artifacts.pins import versions
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
@@ -131,8 +132,6 @@ def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
     image = compressed
     if config.get("CONFIG_PVH") == "y":
         image = _uncompressed(workshop, compressed, artifact.key, spec)
-    packages = artifact.inputs["packages"]
-    assert isinstance(packages, dict)
     return Kernel(
         spec=spec,
         release=release,
@@ -141,7 +140,7 @@ def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         modules=root / "lib/modules" / release / "kernel",
         headers=headers,
         headers_makefile=common / "Makefile",
-        packages={name: version for name, (version, _) in packages.items()},
+        packages=versions(artifact),
         config=config,
     )
 

@@ -25,7 +25,10 @@ from orchestrator.errors import UsageError
 class Kind(StrEnum):
     """What the cache holds: the kinds of artifacts, and what lies beside them."""
 
+    ARCHIVES = "archives"
+    DATA_DISKS = "data-disks"
     DEBIAN = "debian"
+    IMAGES = "images"
     INITRAMFS = "initramfs"
     KERNEL_SOURCE = "kernel-source"
     KERNELS = "kernels"
@@ -127,7 +130,8 @@ def _beside(cache: Cache, kind: Kind) -> Iterator[Piece]:
 
 def _pin_use(cache: Cache, pin: Path) -> float:
     """A choice of packages is in use as long as these are: without it, newer ones would be chosen."""
-    chosen = (a.used for _, a in cache.contents(Kind.DEBIAN) if a is not None and a.label == pin.stem)
+    of_packages = (entry for kind in (Kind.DEBIAN, Kind.ARCHIVES) for entry in cache.contents(kind))
+    chosen = (a.used for _, a in of_packages if a is not None and a.label == pin.stem)
     return max([_last_change(pin), *chosen])
 
 

@@ -13,6 +13,13 @@ def kernels(incomplete: str) -> list[str]:
     return _beginning(incomplete, kernels())
 
 
+def images(incomplete: str) -> list[str]:
+    """The lab's own images."""
+    from orchestrator.catalog.images import images
+
+    return _beginning(incomplete, images())
+
+
 def cpus(incomplete: str) -> list[str]:
     """CPU models of the catalogue."""
     from orchestrator.catalog.cpus import cpus

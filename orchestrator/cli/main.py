@@ -6,7 +6,7 @@ from __future__ import annotations
 import typer
 
 from orchestrator import __version__
-from orchestrator.cli import cache, doctor, execute, kernel, kmod, listing, report, run, shell
+from orchestrator.cli import cache, doctor, execute, image, kernel, kmod, listing, report, run, shell
 from orchestrator.cli.failures import stop_on_signals
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("list")(listing.show)
 app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)
 app.command("shell")(shell.shell)
 app.add_typer(kernel.app, name="kernel")
+app.add_typer(image.app, name="image")
 app.add_typer(kmod.app, name="kmod")
 app.add_typer(cache.app, name="cache")
 

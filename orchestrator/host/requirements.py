@@ -54,3 +54,10 @@ def load_requirements(name: str = "host-packages.txt") -> tuple[Requirement, ...
     """Read a list that travels with the package: the whole lab's, or that of building kernels."""
     path = data_dir("images") / name
     return parse_requirements(path.read_text(encoding="utf-8"), str(path))
+
+
+def check_installed(name: str, what: str) -> None:
+    """Raise HostError with the packages to install where something of a list is missing that ``what`` needs."""
+    packages = " ".join(dict.fromkeys(need.package for need in load_requirements(name) if need.location() is None))
+    if packages:
+        raise HostError(f"{what} needs {packages}", hint=f"as root: {INSTALL_COMMAND} {packages}")

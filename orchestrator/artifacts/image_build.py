@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Disk images built from an archive of packages: a tree by mmdebstrap, finished, in a file system, as a qcow2 file.
+
+No loop device, no mount and no device node is needed, and no network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.artifacts.cache import Artifact
+from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
+from orchestrator.artifacts.namespace import as_root
+from orchestrator.artifacts.pins import versions
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.images import ImageRecipe
+from orchestrator.errors import BuildError, HostError
+from orchestrator.host.requirements import check_installed
+from orchestrator.paths import data_dir
+from orchestrator.process import run
+
+BASE, PACKAGES, FILES = "base.qcow2", "packages.txt", "files.txt"
+
+EPOCH = 1121212800
+"""2005-07-13, in seconds: the time of all that has none of its own, so that the same inputs give the same files."""
+
+_SCRIPTS = ("build.sh", "finish.sh", "sshd.conf")
+_BUILD_LIMIT = 1800.0
+_CONVERT_LIMIT = 300.0
+_ELSEWHERE = "set TMPDIR to another folder"
+_EXPANSION = 8
+"""Bytes for the tree, the file system and the image, at most, for each byte of the packages."""
+
+
+def scripts() -> dict[str, str]:
+    """What decides, besides the packages, what an image is like: the scripts that make it, by name."""
+    return {name: (data_dir("images") / "recipes" / name).read_text() for name in _SCRIPTS}
+
+
+def build_image(workshop: Workshop, recipe: ImageRecipe, archive: Artifact, folder: Path) -> None:
+    """Fill ``folder`` with the base image, read-only, and with records of its packages and files.
+
+    Raises BuildError with the last lines of what failed; HostError where the host lacks something.
+    """
+    check_installed("image-packages.txt", "building an image")
+    prefix = as_root()
+    packages = versions(archive)
+    with _work_folder(prefix, archive.size() * _EXPANSION) as work:
+        workshop.say(f"building image {recipe.name} of {len(packages)} packages: about a minute")
+        script = data_dir("images") / "recipes" / "build.sh"
+        places = [str(place) for place in (archive.path, work, folder)]
+        argv = [*prefix, "sh", str(script), *places, DEBIAN_ARCHITECTURE[recipe.arch], recipe.init, str(recipe.size)]
+        environment = {"SOURCE_DATE_EPOCH": str(EPOCH), "DEBIAN_FRONTEND": "noninteractive"}
+        finished = run(argv, time_limit=_BUILD_LIMIT, environment=environment)
+    if finished.status != 0:
+        raise BuildError(f"image {recipe.name} does not build", detail=finished.complaint())
+    wanted = {name.rpartition(":")[0]: version for name, version in packages.items()}
+    if installed_packages(folder) != wanted:
+        odd = sorted(set(installed_packages(folder).items()) ^ set(wanted.items()))[:10]
+        raise BuildError(f"image {recipe.name} has other packages than were chosen", detail=[" ".join(o) for o in odd])
+    raw, base = folder / "base.raw", folder / BASE
+    finished = run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(base)], time_limit=_CONVERT_LIMIT)
+    if finished.status != 0:
+        raise BuildError(f"image {recipe.name} cannot be converted", detail=finished.complaint())
+    raw.unlink()
+    base.chmod(0o444)
+
+
+def installed_packages(folder: Path) -> dict[str, str]:
+    """The packages recorded in an image's folder: versions by name."""
+    return dict(line.split(" ", 1) for line in (folder / PACKAGES).read_text().splitlines())
+
+
+def tree_digest(folder: Path) -> str:
+    """The SHA-256 of the record of an image's files: type, mode, owner, size, content or target of each."""
+    return hashlib.sha256((folder / FILES).read_bytes()).hexdigest()
+
+
+@contextlib.contextmanager
+def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
+    """A folder for the tree, which is not below the cache: only ``prefix`` can remove the files of other users."""
+    folder = Path(tempfile.mkdtemp(prefix="orchestrator-image-"))
+    try:
+        if " " in str(folder):
+            raise HostError(f"an image cannot be built in {folder.parent}, since apt takes no spaces", hint=_ELSEWHERE)
+        free = shutil.disk_usage(folder).free
+        if free < room:
+            raise HostError(f"building an image needs {room / 1e9:.1f} GB in {folder.parent}", hint=_ELSEWHERE)
+        yield folder
+    finally:
+        run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=_CONVERT_LIMIT)

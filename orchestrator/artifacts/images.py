@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Disk images ready for guests: read-only, with a record of what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.archive import system_archive, system_packages
+from orchestrator.artifacts.cache import Artifact, digest
+from orchestrator.artifacts.image_build import BASE, build_image, installed_packages, scripts, tree_digest
+from orchestrator.artifacts.pins import chosen, inputs_of
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.images import ImageRecipe
+
+KIND = "images"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A disk image that guests start from. ``base`` (qcow2, one ext4 without partitions) is never written to.
+
+    ``key`` names its inputs, ``packages`` the versions in it, and ``tree`` is a digest of its files.
+    """
+
+    recipe: ImageRecipe
+    key: str
+    base: Path
+    packages: Mapping[str, str]
+    tree: str
+
+
+def ready_image(workshop: Workshop, recipe: ImageRecipe) -> Image:
+    """The image of ``recipe``, built when it is not in the cache; it stays there while this process lives.
+
+    Raises HostError, BuildError.
+    """
+    found = cached_image(workshop, recipe)
+    if found is not None:
+        return found
+    archive = system_archive(workshop, recipe)
+    workshop.need_network(recipe.name)  # to build takes as long as to fetch: offline means neither
+    artifact = workshop.cache.obtain(
+        KIND, _inputs(recipe, archive.key), recipe.name, lambda folder: build_image(workshop, recipe, archive, folder)
+    )
+    return _image(recipe, artifact)
+
+
+def cached_image(workshop: Workshop, recipe: ImageRecipe) -> Image | None:
+    """The image of ``recipe``, if it is in the cache: of the packages once chosen for it."""
+    packages = chosen(system_packages(recipe).pin(workshop))
+    if packages is None:
+        return None
+    found = workshop.cache.get(KIND, _inputs(recipe, digest(inputs_of(packages))))
+    return _image(recipe, found) if found is not None else None
+
+
+def _inputs(recipe: ImageRecipe, archive: str) -> dict[str, object]:
+    return {
+        "archive": archive,
+        "arch": recipe.arch,
+        "init": recipe.init,
+        "size": recipe.size,
+        "scripts": digest(scripts()),
+    }
+
+
+def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
+    folder = artifact.path
+    return Image(recipe, artifact.key, folder / BASE, installed_packages(folder), tree_digest(folder))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which exact packages was something made from? Chosen once, remembered, and kept to.
+
+A set of packages is chosen once (from the host's suites, at the newest version) and kept to until its record in the
+cache's ``pins`` folder is removed: two runs of one experiment use the same kernel, whatever the archive did between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.apt import AptRoot, Package
+from orchestrator.artifacts.cache import Artifact
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.errors import LabError
+
+Choice = Callable[[AptRoot], Sequence[Package]]
+Filling = Callable[[AptRoot, Sequence[Package], Path], None]
+
+
+@dataclass(frozen=True)
+class PackageSet:
+    """A set of packages to choose: its name, whose ``arch`` it is, and the architectures that apt is to know."""
+
+    name: str
+    arch: str
+    architectures: tuple[str, ...]
+
+    def pin(self, workshop: Workshop) -> Path:
+        """The file that remembers the choice."""
+        return workshop.cache.root / "pins" / f"{self.name}.json"
+
+
+def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
+    """The artifact made of a set of packages; ``choose`` names them when they were not chosen before.
+
+    ``fill`` makes it of them in an empty folder; its inputs list every package with version and checksum.
+    Raises HostError when they cannot be had.
+    """
+    name, pin = wanted.name, wanted.pin(workshop)
+    pinned = chosen(pin)
+    if pinned is not None:
+        found = workshop.cache.get(kind, inputs_of(pinned))
+        if found is not None:
+            return found
+    with workshop.cache.lock(f"pin-{name}"):
+        apt = AptRoot(workshop, wanted.architectures)
+        pinned = chosen(pin)
+        found = workshop.cache.get(kind, inputs_of(pinned)) if pinned is not None else None
+        if found is not None:
+            return found
+        workshop.need_network(name)
+        with workshop.cache.lock(f"apt-{wanted.arch}"):
+            apt.refresh()
+            # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
+            packages = pinned if pinned is not None and apt.has(pinned) else tuple(choose(apt))
+            artifact = workshop.cache.obtain(
+                kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder)
+            )
+        pin.parent.mkdir(exist_ok=True)
+        unfinished = pin.with_suffix(".new")
+        unfinished.write_text(json.dumps([asdict(p) for p in packages], indent=1))
+        unfinished.replace(pin)
+    return artifact
+
+
+def chosen(pin: Path) -> tuple[Package, ...] | None:
+    """The packages in a record; None where there is none. Raises LabError for a damaged one."""
+    try:
+        return tuple(Package(**fields) for fields in json.loads(pin.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError):
+        raise LabError(f"{pin} is no record of chosen packages", hint=f"remove it: rm '{pin}'") from None
+
+
+def inputs_of(packages: Sequence[Package]) -> dict[str, object]:
+    """The inputs of an artifact that is made of packages and nothing else."""
+    return {"packages": {f"{p.name}:{p.architecture}": [p.version, p.sha256] for p in packages}}
+
+
+def versions(artifact: Artifact) -> Mapping[str, str]:
+    """The version of every package that an artifact lists among its inputs, by name and architecture."""
+    packages = artifact.inputs["packages"]
+    assert isinstance(packages, dict)
+    return {name: version for name, (version, _) in packages.items()}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The disk images a guest can have, by the recipes they are built from: the lab's own and a user's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, StringConstraints, ValidationError
+
+from orchestrator.catalog.data import Fact
+from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.spelling import choices_sentence, unknown
+from orchestrator.errors import ConfigError
+from orchestrator.paths import data_dir
+
+Init = Literal["small", "systemd"]
+
+SUFFIX = ".yaml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
+_UNITS = {"M": 1 << 20, "G": 1 << 30}
+SMALLEST, LARGEST = 512 << 20, 64 << 30
+"""Bytes of a file system."""
+
+_LARGEST_FILE = 64 << 10
+
+PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{1,100}$")]
+
+
+class _Written(Fact):
+    """A recipe as it is written: what it does not say is its base's, whose packages it adds to."""
+
+    title: str = Field(min_length=1, max_length=200)
+    base: str | None = None
+    arch: Arch | None = None
+    packages: list[PackageName] = Field(default_factory=list, max_length=1000)
+    init: Init | None = None
+    size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[MG]$")] | None = None
+
+
+class ImageRecipe(Fact):
+    """A Debian system: the essential and required packages and ``packages``, in a file system of ``size`` bytes.
+
+    ``init`` says who starts it: the lab's own small init, or systemd.
+    """
+
+    name: str
+    title: str
+    arch: Arch
+    packages: tuple[str, ...]
+    init: Init
+    size: int
+
+
+@lru_cache(maxsize=1)
+def images() -> Mapping[str, ImageRecipe]:
+    """The lab's own recipes by name."""
+    files = sorted((data_dir("images") / "recipes").glob(f"*{SUFFIX}"))
+    return MappingProxyType({file.stem: _read(file) for file in files})
+
+
+def image(name: str) -> ImageRecipe:
+    """The lab's recipe ``name``, or a user's own where it is the path (with a slash in it) of a .yaml file.
+
+    Raises ConfigError, with the nearest name, or with what is wrong in the file.
+    """
+    if "/" in name:
+        return _own(name)
+    names = [file.stem for file in (data_dir("images") / "recipes").glob(f"*{SUFFIX}")]
+    if name not in names:
+        hint = f"a recipe of your own is named by its path: ./mine{SUFFIX}"
+        raise ConfigError(unknown("image", name, sorted(names)), hint=hint)
+    return _read(data_dir("images") / "recipes" / f"{name}{SUFFIX}")
+
+
+def _own(name: str) -> ImageRecipe:
+    try:
+        path = Path(name).expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError(f"found {name!r}; there is no such user") from None
+    if path.suffix != SUFFIX:
+        raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file")
+    if not path.is_file():
+        raise ConfigError(f"found {name!r}; there is no such file")
+    if not _NAME.fullmatch(path.stem):
+        raise ConfigError(f"found {name!r}; a recipe's name is made of letters, digits, '.', '_' and '-'")
+    return _read(path)
+
+
+def _read(path: Path) -> ImageRecipe:
+    written = _parse(path)
+    base = None
+    if written.base is not None:
+        if "/" in written.base:
+            raise ConfigError(
+                f"base: found {written.base!r}; only the lab's own recipes can be added to", where=str(path)
+            )
+        base = image(written.base)
+    arch = written.arch or (base.arch if base else None)
+    init = written.init or (base.init if base else "small")
+    size = _bytes(written.size, path) if written.size else (base.size if base else None)
+    if arch is None or size is None:
+        lacking = "arch" if arch is None else "size"
+        raise ConfigError(f"{lacking} is missing: a recipe without a base says it itself", where=str(path))
+    if base is not None and arch != base.arch:
+        raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=str(path))
+    packages = sorted({*written.packages, *(base.packages if base else ())})
+    return ImageRecipe(name=path.stem, title=written.title, arch=arch, packages=tuple(packages), init=init, size=size)
+
+
+def _bytes(size: str, path: Path) -> int:
+    number = int(size[:-1]) * _UNITS[size[-1]]
+    if not SMALLEST <= number <= LARGEST:
+        raise ConfigError(
+            f"size: found {size!r}; expected {SMALLEST >> 20}M to {LARGEST >> 30}G (only what is used takes room)",
+            where=str(path),
+        )
+    return number
+
+
+def _parse(path: Path) -> _Written:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"found {str(path)!r}; it cannot be read: {error.strerror}") from None
+    if len(content) > _LARGEST_FILE:
+        raise ConfigError(f"found {str(path)!r}; it is larger than {_LARGEST_FILE >> 10} KiB, which no recipe is")
+    try:
+        fields = yaml.safe_load(content)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        raise ConfigError(f"this is not YAML: {getattr(error, 'problem', None) or error}", where=where) from None
+    if not isinstance(fields, dict):
+        raise ConfigError("a recipe is a mapping: title, arch, packages, init, size", where=str(path))
+    try:
+        return _Written.model_validate(fields)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error), where=str(path)) from None
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"]))[:80]
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{key}'; {choices_sentence(key, _allowed())}"
+    if first["type"] == "missing":
+        return f"{key} is missing"
+    found = repr(first["input"])
+    return f"{key}: found {found if len(found) <= 80 else found[:77] + '...'}; {first['msg']}"
+
+
+def _allowed() -> Iterable[str]:
+    return _Written.model_fields
