@@ -23,6 +23,7 @@ from orchestrator.process import Finished, run
 _UPDATE_LIMIT = 300.0
 _DOWNLOAD_LIMIT = 1800.0
 _RESOLVE_LIMIT = 120.0
+_QUOTED = 10
 _NAMED = 6
 """Packages of so few each get a line when they are fetched."""
 
@@ -119,7 +120,8 @@ class AptRoot:
         arguments = ["install", "--simulate", "--no-install-recommends", "--", *wanted]
         finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
         if finished.status != 0:
-            raise HostError("the host's package suites cannot make a system", detail=finished.complaint())
+            said = [*finished.complaint()[:1], *finished.stdout.splitlines()[-_QUOTED:], *finished.stderr.splitlines()]
+            raise HostError("the host's package suites cannot make a system", detail=said)
         found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
         return [f"{name}={version}" for name, version in found]
 

@@ -18,7 +18,7 @@ from orchestrator.artifacts.pins import PackageSet, pinned_artifact
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import ImageRecipe
 
-KIND = "archives"
+_KIND = "archives"
 INDEX = "Packages"
 _MINIMUM = "?or(?essential, ?priority(required))"
 
@@ -44,7 +44,7 @@ def system_archive(workshop: Workshop, recipe: ImageRecipe) -> Artifact:
         listed = zip(packages, files, strict=True)
         (folder / INDEX).write_text(index((stanzas[package.sha256], file.name) for package, file in listed))
 
-    return pinned_artifact(workshop, KIND, system_packages(recipe), choose, fetch)
+    return pinned_artifact(workshop, _KIND, system_packages(recipe), choose, fetch)
 
 
 def _choose(apt: AptRoot, recipe: ImageRecipe) -> list[Package]:

@@ -19,6 +19,7 @@ HOST_ARCHITECTURE = "amd64"
 DEBIAN_ARCHITECTURE = {"i386": "i386", "x86_64": "amd64"}
 """A kernel's architecture in the words of Debian's packages."""
 
+_KIND = "debian"
 _EXTRACT_LIMIT = 300.0
 
 
@@ -33,7 +34,7 @@ def unpacked_packages(workshop: Workshop, name: str, arch: str, choose: Choice) 
     def unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
         _unpack(workshop, apt, packages, folder)
 
-    return pinned_artifact(workshop, "debian", PackageSet(name, arch, tuple(architectures)), choose, unpack)
+    return pinned_artifact(workshop, _KIND, PackageSet(name, arch, tuple(architectures)), choose, unpack)
 
 
 def _unpack(workshop: Workshop, apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:

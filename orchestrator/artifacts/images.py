@@ -14,7 +14,7 @@ from orchestrator.artifacts.pins import chosen, inputs_of
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import ImageRecipe
 
-KIND = "images"
+_KIND = "images"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def ready_image(workshop: Workshop, recipe: ImageRecipe) -> Image:
     archive = system_archive(workshop, recipe)
     workshop.need_network(recipe.name)  # to build takes as long as to fetch: offline means neither
     artifact = workshop.cache.obtain(
-        KIND, _inputs(recipe, archive.key), recipe.name, lambda folder: build_image(workshop, recipe, archive, folder)
+        _KIND, _inputs(recipe, archive.key), recipe.name, lambda folder: build_image(workshop, recipe, archive, folder)
     )
     return _image(recipe, artifact)
 
@@ -52,7 +52,7 @@ def cached_image(workshop: Workshop, recipe: ImageRecipe) -> Image | None:
     packages = chosen(system_packages(recipe).pin(workshop))
     if packages is None:
         return None
-    found = workshop.cache.get(KIND, _inputs(recipe, digest(inputs_of(packages))))
+    found = workshop.cache.get(_KIND, _inputs(recipe, digest(inputs_of(packages))))
     return _image(recipe, found) if found is not None else None
 
 

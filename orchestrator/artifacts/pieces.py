@@ -25,10 +25,7 @@ from orchestrator.errors import UsageError
 class Kind(StrEnum):
     """What the cache holds: the kinds of artifacts, and what lies beside them."""
 
-    ARCHIVES = "archives"
-    DATA_DISKS = "data-disks"
     DEBIAN = "debian"
-    IMAGES = "images"
     INITRAMFS = "initramfs"
     KERNEL_SOURCE = "kernel-source"
     KERNELS = "kernels"
@@ -36,6 +33,9 @@ class Kind(StrEnum):
     PROGRAMS = "programs"
     WORKLOADS = "workloads"
     VMLINUX = "vmlinux"
+    ARCHIVES = "archives"
+    IMAGES = "images"
+    DATA_DISKS = "data-disks"
     APT = "apt"
     CHECKS = "checks"
     ENVIRONMENTS = "environments"

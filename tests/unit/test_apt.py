@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,10 +15,19 @@ from hypothesis import strategies as st
 from namespaces import OWN_MOUNTS, call_with_mount
 
 from orchestrator.artifacts import apt
-from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, main_suites_of_list, main_suites_of_stanzas
+from orchestrator.artifacts.apt import (
+    AptRoot,
+    NoSuchPackageError,
+    main_suites_of_list,
+    main_suites_of_stanzas,
+    package_of,
+)
+from orchestrator.artifacts.archive import system_archive
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debian import unpacked_packages
+from orchestrator.artifacts.pins import versions
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import HostError
 
 ONE_LINE = """\
@@ -157,7 +167,7 @@ NEEDS_APT = pytest.mark.skipif(
 )
 
 
-def publish(repository: Path, name: str, version: str, architecture: str, depends: str = "") -> Path:
+def publish(repository: Path, name: str, version: str, architecture: str, depends: str = "", more: str = "") -> Path:
     """Add a package with one file to a flat repository, and its paragraph to the repository's list."""
     tree = repository / "tree"
     (tree / "DEBIAN").mkdir(parents=True)
@@ -166,6 +176,7 @@ def publish(repository: Path, name: str, version: str, architecture: str, depend
     control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
     control += "Maintainer: Nobody <nobody@archive.invalid>\nDescription: a test\n"
     control += f"Depends: {depends}\n" if depends else ""
+    control += more
     (tree / "DEBIAN" / "control").write_text(control)
     file = repository / f"{name}_{version}_{architecture}.deb"
     subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, file], check=True, capture_output=True)
@@ -244,6 +255,59 @@ def check_pin(folder: str) -> None:
     assert said[0].startswith("fetching the package lists")
 
 
+RECIPE = ImageRecipe(name="toy", title="a toy", arch="i386", packages=("lab-shell",), init="small", size=1 << 30)
+
+
+def publish_system(folder: str) -> Path:
+    """A repository with a package that every system has, and one with a dependency."""
+    repository = Path(folder) / "repository"
+    publish(repository, "lab-core", "1-1", "i386", more="Essential: yes\n")
+    publish(repository, "lab-shell", "1:5-1", "i386", "lab-data (>= 1.0)")
+    return repository
+
+
+def check_system(folder: str) -> None:
+    workshop, _, said = bench(folder)
+    repository = publish_system(folder)
+    first = system_archive(workshop, RECIPE)
+    assert versions(first) == {"lab-core:i386": "1-1", "lab-data:all": "1:2.0~rc1+b2", "lab-shell:i386": "1:5-1"}
+    stanzas = (first.path / "Packages").read_text().split("\n\n")
+    assert len(stanzas) == 3
+    for package, stanza in ((package_of(stanza), stanza) for stanza in stanzas):
+        name = re.findall(r"^Filename: \./(.*)$", stanza, re.MULTILINE)[0]
+        assert hashlib.sha256((first.path / name).read_bytes()).hexdigest() == package.sha256
+    # What was chosen is fetched again as long as the archive has it, and after that chosen anew.
+    publish(repository, "lab-shell", "1:6-1", "i386", "lab-data (>= 1.0)")
+    (workshop.cache.root / "apt/i386/sources").unlink()
+    shutil.rmtree(first.path)
+    assert versions(system_archive(workshop, RECIPE)) == versions(first)
+    index = repository / "Packages"
+    index.write_text("\n\n".join(s for s in index.read_text().split("\n\n") if "Version: 1:5-1" not in s))
+    (workshop.cache.root / "apt/i386/sources").unlink()
+    shutil.rmtree(first.path)
+    said.clear()
+    assert versions(system_archive(workshop, RECIPE))["lab-shell:i386"] == "1:6-1"
+    assert said == ["fetching the package lists (i386)", *(f"fetching {line}" for line in CHOSEN_ANEW)]
+    # Another wish is another choice.
+    more = RECIPE.model_copy(update={"packages": ("lab-data",)})
+    assert set(versions(system_archive(workshop, more))) == {"lab-core:i386", "lab-data:all"}
+
+
+CHOSEN_ANEW = ["lab-core 1-1", "lab-data 1:2.0~rc1+b2", "lab-shell 1:6-1"]
+
+
+def check_impossible_system(folder: str) -> None:
+    workshop, _, _ = bench(folder)
+    publish_system(folder)
+    for wanted in ("lab-tool", "lab-nothing"):
+        impossible = RECIPE.model_copy(update={"packages": (wanted,)})
+        with pytest.raises(HostError, match="cannot make a system") as caught:
+            system_archive(workshop, impossible)
+        assert wanted in " ".join(caught.value.detail[1:])
+    assert list(workshop.cache.artifacts()) == []
+    assert not (workshop.cache.root / "pins").exists()
+
+
 def check_damaged_package(folder: str) -> None:
     workshop, root, _ = bench(folder)
     root.refresh()
@@ -279,6 +343,18 @@ def test_packages_are_found_and_fetched(tmp_path: Path) -> None:
 @OWN_MOUNTS
 def test_what_was_chosen_is_kept_to(tmp_path: Path) -> None:
     with_sources("check_pin", tmp_path)
+
+
+@NEEDS_APT
+@OWN_MOUNTS
+def test_a_system_is_fetched_with_all_that_it_needs(tmp_path: Path) -> None:
+    with_sources("check_system", tmp_path)
+
+
+@NEEDS_APT
+@OWN_MOUNTS
+def test_a_system_that_cannot_be_is_told_in_apt_s_words(tmp_path: Path) -> None:
+    with_sources("check_impossible_system", tmp_path)
 
 
 @NEEDS_APT

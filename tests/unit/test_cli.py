@@ -34,7 +34,7 @@ COMMANDS = [
     "cache",
     "cache show",
 ]
-COMMANDS += ["shell", "kernel", "kernel build", "kernel list"]
+COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
 QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 
 

@@ -109,6 +109,7 @@ def make_checkout(base: Path) -> Checkout:
     shutil.copy(ROOT / "lab", folder)
     (folder / "images/host-packages.txt").write_text(NEEDS)
     (folder / "images/kernel-packages.txt").write_text("# none\n")
+    (folder / "images/image-packages.txt").write_text("# none\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "back_end.py").write_text(textwrap.dedent(BACK_END))
     (folder / "orchestrator/__init__.py").write_text(textwrap.dedent(ORCHESTRATOR))
