@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
 @expected_failures
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],
-    kernel: one_guest.Kernel = "debian-686",
+    kernel: one_guest.Kernel = None,
+    image: one_guest.Image = None,
+    data: one_guest.Data = None,
+    channel: Annotated[
+        one_guest.Channel,
+        typer.Option(help="framed: the lab's own agent; ssh, serial: the image's sshd, a login on its console."),
+    ] = one_guest.Channel.FRAMED,
+    user: Annotated[str, typer.Option(help="Who logs in on the console (--channel serial).")] = "root",
+    password_file: Annotated[Path | None, typer.Option(help="A file with that user's password.")] = None,
     cpu: one_guest.Cpu = None,
     smp: one_guest.Smp = 1,
     memory: one_guest.Memory = 256,
@@ -31,7 +40,9 @@ def execute(
     """Boot a guest, run a command in it, print its output as it comes, and exit with its status."""
     from orchestrator.guest.guest import Guest
 
-    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline)
+    choice = one_guest.Choice(
+        kernel, cpu, smp, memory, accel, module or [], offline, image, data or [], channel, user, password_file
+    )
     machine = choice.machine()
     with one_guest.console_folder(console) as directory, Guest(machine, directory) as guest:
         choice.load_modules(guest)

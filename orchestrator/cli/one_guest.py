@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +16,20 @@ import typer
 from orchestrator.cli import completion
 
 if TYPE_CHECKING:
+    from orchestrator.experiment.disks import Wanted
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.machine import Machine, Timing
+
+
+_USER = r"[a-z_][a-z0-9_-]{0,31}"
+
+
+class Channel(StrEnum):
+    """How commands get in."""
+
+    FRAMED = "framed"
+    SSH = "ssh"
+    SERIAL = "serial"
 
 
 class Accel(StrEnum):
@@ -29,9 +42,10 @@ class Accel(StrEnum):
 
 
 Kernel = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Kernel name (orchestrator list kernels), or the path of a build tree of your own.",
+        help="Kernel name (orchestrator list kernels), or the path of a build tree of your own; default: debian-686, "
+        "or debian-amd64 for a 64-bit image.",
         autocompletion=completion.kernels,
     ),
 ]
@@ -43,20 +57,37 @@ Smp = Annotated[int, typer.Option(min=1, max=16, help="Virtual CPUs.")]
 Memory = Annotated[int, typer.Option(min=64, max=4096, help="Memory in MiB.")]
 AccelOption = Annotated[Accel, typer.Option(help="auto: KVM where it is really fast; instructions: exact clock.")]
 Modules = Annotated[list[Path] | None, typer.Option(help="A .ko to load first; may be repeated.")]
+Image = Annotated[
+    str | None,
+    typer.Option(
+        help="Root file system: an image (orchestrator image list), or the path of a recipe or a disk of your own. "
+        "The guest writes to an overlay that is thrown away.",
+        autocompletion=completion.images,
+    ),
+]
+Data = Annotated[
+    list[Path] | None,
+    typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
+]
 ConsoleLog = Annotated[Path | None, typer.Option(help="Keep the guest's console log in this folder.")]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A guest as the command line asks for it."""
+    """A guest as the command line asks for it; ``user`` and ``password_file`` are for the console of an image."""
 
-    kernel: str
+    kernel: str | None
     cpu: str | None
     smp: int
     memory: int
     accel: Accel
     modules: Sequence[Path]
     offline: bool
+    image: str | None = None
+    data: Sequence[Path] = ()
+    channel: Channel = Channel.FRAMED
+    user: str = "root"
+    password_file: Path | None = None
 
     def machine(self) -> Machine:
         """The machine, its parts fetched and built. Raises UsageError for a choice that cannot be, HostError."""
@@ -67,14 +98,17 @@ class Choice:
         from orchestrator.catalog.spelling import unknown
         from orchestrator.cli.workshop import open_workshop
         from orchestrator.errors import UsageError
+        from orchestrator.experiment.disks import objection as disks_objection
         from orchestrator.experiment.machines import machine_for
         from orchestrator.guest.emulator import qemu_cpu_names
 
-        spec = kernel_spec(self.kernel)
+        wanted = self._wanted()
+        spec = kernel_spec(self.kernel or _kernel_of(self.image))
         name = self.cpu or ("xeon-e5410" if spec.needs_long_mode else "pentium4")
         if name not in cpus() and name not in qemu_cpu_names():
             raise UsageError(unknown("CPU", name, cpus()))
         objection = spec.objection(cpu_model(name))
+        objection = objection or disks_objection(wanted, spec)
         if objection is not None:
             raise UsageError(objection)
         for path in self.modules:
@@ -83,7 +117,9 @@ class Choice:
         timing = self._timing()
         workshop = open_workshop(offline=self.offline)
         kernel = ready_kernel(workshop, spec)
-        return machine_for(workshop, kernel, cpu_model(name), smp=self.smp, memory_mib=self.memory, timing=timing)
+        return machine_for(
+            workshop, kernel, cpu_model(name), smp=self.smp, memory_mib=self.memory, timing=timing, wanted=wanted
+        )
 
     def load_modules(self, guest: Guest) -> None:
         """Load the modules that were asked for. Raises RefusedError with the kernel's words."""
@@ -91,6 +127,24 @@ class Choice:
 
         for path in self.modules:
             load(guest, path.stem.replace("-", "_"), path)
+
+    def _wanted(self) -> Wanted:
+        from orchestrator.errors import UsageError
+        from orchestrator.experiment.disks import Wanted
+        from orchestrator.guest.machine import Login
+
+        for folder in self.data:
+            if not folder.is_dir():
+                raise UsageError("no such folder", where=str(folder))
+        if not re.fullmatch(_USER, self.user):
+            raise UsageError(f"found {self.user!r}; a user's name has small letters, digits, '_' and '-'")
+        password = None
+        if self.password_file is not None:
+            try:
+                password = self.password_file.read_text().removesuffix("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"the password cannot be read: {error}", where=str(self.password_file)) from None
+        return Wanted(self.image, self.channel.value, tuple(self.data), Login(self.user, password))
 
     def _timing(self) -> Timing:
         from orchestrator.errors import UsageError
@@ -101,6 +155,13 @@ class Choice:
                 raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
             return "instructions"
         return choose_accelerator(self.accel.value).name
+
+
+def _kernel_of(image: str | None) -> str:
+    """The kernel of a guest of which only the image was said."""
+    from orchestrator.experiment.disks import image_arch
+
+    return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
 
 
 @contextmanager

@@ -167,6 +167,7 @@ def _print_plan(planned: Plan, workshop: Workshop) -> None:
                 boot.memory_mib,
                 timing_of(boot),
                 keeps_time=boot.clock == "wall",
+                channel=boot.channel,
             )
         wiring = Wiring("(a socket)", "(a socket)", "(the run's directory)/console")
         typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")

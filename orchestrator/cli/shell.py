@@ -13,7 +13,9 @@ from orchestrator.cli.failures import expected_failures
 
 @expected_failures
 def shell(
-    kernel: one_guest.Kernel = "debian-686",
+    kernel: one_guest.Kernel = None,
+    image: one_guest.Image = None,
+    data: one_guest.Data = None,
     cpu: one_guest.Cpu = None,
     smp: one_guest.Smp = 1,
     memory: one_guest.Memory = 256,
@@ -30,7 +32,7 @@ def shell(
         raise UsageError(
             "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
         )
-    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline)
+    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline, image, data or [])
     machine = choice.machine()
     print(f"booting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
     with one_guest.console_folder(console) as directory:

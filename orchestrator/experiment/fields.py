@@ -16,10 +16,13 @@ from orchestrator.catalog import own_probe
 from orchestrator.catalog.abilities import ability_names
 from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.kpcache import mass_benchmark, mass_row
 from orchestrator.catalog.markers import PREFIX, marker_benchmarks, marker_row
+from orchestrator.catalog.own_disk import find_disk, is_own_disk
 from orchestrator.catalog.own_kernel import is_path
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import probes
@@ -155,6 +158,23 @@ def kernel(value: object) -> object:
 
 
 _PATHS = "./linux/build, a build tree of your own or an image in it"
+
+
+def image(value: object) -> object:
+    """An image by its recipe's name, or the path (with a slash in it) of a recipe or a disk of the user's own."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected an image's name")
+    if "/" not in value and value not in images():
+        raise mismatch(value, f"{choices_sentence(value, images())}; or a path: ./mine.yaml, a recipe, or ./mine.qcow2")
+    if "/" not in value:
+        return value
+    try:
+        if is_own_disk(value):
+            return str(find_disk(value).file)
+        image_recipe(value)
+        return str(Path(value).expanduser().absolute())
+    except ConfigError as error:
+        raise wrong(f"{error.what} ({error.hint})" if error.hint else error.what) from None
 
 
 def probe(value: object) -> object:

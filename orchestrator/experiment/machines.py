@@ -9,6 +9,7 @@ from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import CpuModel, cpu
+from orchestrator.experiment.disks import NOTHING, Wanted, ready_disks
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.machine import Machine, Timing
@@ -17,7 +18,13 @@ from orchestrator.guest.machine import Machine, Timing
 def machine_of(workshop: Workshop, kernel: Kernel, boot: Boot) -> Machine:
     """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
     machine = machine_for(
-        workshop, kernel, cpu(boot.cpu), smp=boot.smp, memory_mib=boot.memory_mib, timing=timing_of(boot)
+        workshop,
+        kernel,
+        cpu(boot.cpu),
+        smp=boot.smp,
+        memory_mib=boot.memory_mib,
+        timing=timing_of(boot),
+        wanted=Wanted(boot.image, boot.channel),
     )
     return replace(machine, keeps_time=boot.clock == "wall")
 
@@ -28,9 +35,20 @@ def timing_of(boot: Boot) -> Timing:
 
 
 def machine_for(
-    workshop: Workshop, kernel: Kernel, cpu: CpuModel, *, smp: int, memory_mib: int, timing: Timing
+    workshop: Workshop,
+    kernel: Kernel,
+    cpu: CpuModel,
+    *,
+    smp: int,
+    memory_mib: int,
+    timing: Timing,
+    wanted: Wanted = NOTHING,
 ) -> Machine:
-    """The machine, its initramfs made where it is not there yet. ``memory_mib`` in MiB. Raises HostError."""
+    """The machine, its initramfs and disks made where they are not there yet. ``memory_mib`` in MiB.
+
+    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have.
+    """
+    disks = ready_disks(workshop, kernel, wanted)
     return Machine(
         cpu=cpu,
         kernel=kernel.image,
@@ -40,4 +58,9 @@ def machine_for(
         timing=timing,
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
+        root=disks.root,
+        data=disks.data,
+        disk_drivers=disks.drivers,
+        channel=wanted.channel,
+        login=wanted.login,
     )

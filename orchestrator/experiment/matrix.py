@@ -15,9 +15,11 @@ from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.experiment import fields
 from orchestrator.experiment.benchmark import Benchmark
+from orchestrator.experiment.disks import Wanted, objection
 from orchestrator.experiment.fields import Entries, one_of, whole
 from orchestrator.experiment.problems import Problem, conflict, mismatch
 from orchestrator.experiment.strict import Strict
+from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock
 
 DEFAULT_MEMORY = "256M"
@@ -67,12 +69,15 @@ def _with_defaults(benchmark: Benchmark, info: ValidationInfo) -> Benchmark:
 class Matrix(Strict):
     """Machines, kernels, points, probes and handlers, of which every combination is a cell, and what each measures.
 
+    Guests have their programs from ``image``, or from the initramfs alone; commands reach them over ``channel``.
     Without ``points`` the benchmark's own is probed. ``kernel_for`` names another kernel for single probes.
     ``time_limit`` is in seconds of the host's time for one cell; of a benchmark of many probes, without any progress.
     """
 
     reference: Annotated[str, one_of(reference_tables)] | None = None
     clock: Annotated[Clock, one_of(lambda: get_args(Clock))] = "instructions"
+    image: Annotated[str, BeforeValidator(fields.image)] | None = None
+    channel: Annotated[ChannelKind, one_of(lambda: get_args(ChannelKind))] = "framed"
     kernels: Entries[Kernel]
     machines: Entries[Machine]
     points: Entries[Point] | None = None
@@ -110,9 +115,19 @@ class Matrix(Strict):
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
             who = "a program" if self.benchmark.is_program else "clock 'wall'"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
+        yield from self._image_conflicts()
         yield from self._row_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; of a workload of your own, say which functions of the kernel to probe")
+
+    def _image_conflicts(self) -> Iterator[Problem]:
+        if self.image is not None and self.benchmark.mass is not None:
+            why = f"what benchmark '{self.benchmark.name}' does comes with the initramfs, before an image is entered"
+            yield Problem(("image",), f"{why}; leave it out")
+        for kernel in dict.fromkeys([*self.kernels, *self.kernel_for.values()]):
+            sentence = objection(Wanted(self.image, self.channel), kernel_spec(kernel))
+            if sentence is not None:
+                yield Problem(("channel" if self.image is None else "image",), sentence)
 
     def _row_conflicts(self) -> Iterator[Problem]:
         """Of benchmarks whose probes are rows of their own."""

@@ -59,6 +59,10 @@ def asked(cell: Cell) -> dict[str, str | int]:
         told["at"] = cell.point
     if cell.size is not None:
         told["probes"], told["seed"] = cell.size, cell.seed
+    if cell.image is not None:
+        told["image"] = shown_name(Path(cell.image))
+    if cell.channel != "framed":
+        told["channel"] = cell.channel
     return told
 
 

@@ -12,9 +12,9 @@ from orchestrator.experiment.source import Data, KeyPath
 
 
 def make_absolute(data: Data, origins: Origins, folder: Path) -> None:
-    """Replace, in place, every relative path of the user's own kernels, modules and workloads by the absolute one.
+    """Make every relative path of the user's own absolute, in place: kernels, images, modules and workloads.
 
-    Kernels and probes are paths where they have a slash in them; ``folder`` is the file's.
+    Kernels, images and probes are paths where they have a slash in them; ``folder`` is the file's.
     """
 
     def absolute(name: Data, path: KeyPath, *, always: bool = False) -> Data:
@@ -27,6 +27,8 @@ def make_absolute(data: Data, origins: Origins, folder: Path) -> None:
             names = holder.get(key)
             if isinstance(names, list):
                 names[:] = [absolute(name, (*path, key, index)) for index, name in enumerate(names)]
+        if "image" in holder:
+            holder["image"] = absolute(holder["image"], (*path, "image"))
         kernel_for, benchmark = holder.get("kernel_for"), holder.get("benchmark")
         if isinstance(kernel_for, dict):
             holder["kernel_for"] = {

@@ -14,6 +14,7 @@ from orchestrator.catalog.probes import BASELINE, Handler, probe_kind
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.matrix import DEFAULT_MEMORY, Machine, Matrix
 from orchestrator.experiment.schema import AnyExperiment
+from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock
 
 MAX_CELLS = 10_000
@@ -23,9 +24,9 @@ MAX_CELLS = 10_000
 class Cell:
     """One combination to measure: everything that a number depends on, and the table to print beside it.
 
-    ``kernel`` is a catalogue's name or an absolute path, ``memory_mib`` in MiB, ``time_limit`` in seconds of the host's
-    time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but one). ``probe`` is
-    such a name or path too, ``point`` None where the benchmark's own function is probed.
+    ``kernel`` and ``image`` are a catalogue's names or absolute paths, ``memory_mib`` in MiB, ``time_limit`` in seconds
+    of the host's time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but
+    one). ``probe`` is such a name or path too, ``point`` None where the benchmark's own function is probed.
     ``call``, ``arguments``, ``file`` and ``hits`` are the benchmark's, and so are ``size``, a number of probes, and
     ``seed``: None and unused where it is not one of many probes.
     """
@@ -50,6 +51,8 @@ class Cell:
     size: int | None
     seed: int
     clock: Clock
+    image: str | None
+    channel: ChannelKind
     reference: str | None
     time_limit: int
 
@@ -66,6 +69,8 @@ class Boot:
     memory_mib: int
     kernel: str
     clock: Clock
+    image: str | None
+    channel: ChannelKind
     cells: tuple[Cell, ...]
 
     @property
@@ -102,7 +107,7 @@ def plan(experiment: AnyExperiment) -> Plan:
     boots: dict[tuple[object, ...], list[Cell]] = {}
     for name, matrix in experiment.matrices:
         for cell in _cells(name, matrix):
-            machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock)
+            machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock, cell.image, cell.channel)
             # Work of one kind on so many probes is a boot's only one: what one leaves behind would change the next.
             alone = (cell.table, cell.benchmark, cell.size) if cell.size is not None else ()
             boots.setdefault((*machine, *alone), []).append(cell)
@@ -176,6 +181,8 @@ def _cell(
         size=size,
         seed=benchmark.seed,
         clock=matrix.clock,
+        image=matrix.image,
+        channel=matrix.channel,
         reference=matrix.reference,
         time_limit=matrix.time_limit,
     )
@@ -183,7 +190,8 @@ def _cell(
 
 def _boot(cells: list[Cell]) -> Boot:
     first = cells[0]
-    return Boot(first.cpu, first.smp, first.memory_mib, first.kernel, first.clock, tuple(cells))
+    machine = (first.cpu, first.smp, first.memory_mib, first.kernel, first.clock)
+    return Boot(*machine, first.image, first.channel, tuple(cells))
 
 
 def _machine_id(machine: Machine) -> str:

@@ -63,10 +63,10 @@ class Provenance:
         self._write()
 
     def boot(self, name: str, supplies: Supplies, argv: tuple[str, ...]) -> None:
-        """A guest was booted: its command line, its kernel's packages and the modules that go into it.
+        """A guest was booted: its command line, its kernel's and its image's packages, the modules that go into it.
 
-        Raises UsageError when earlier cells of the run were measured with another kernel of that name, or another
-        initramfs: their baseline is not this guest's.
+        Raises UsageError when earlier cells of the run were measured with another kernel of that name, initramfs or
+        image of that name: their baseline is not this guest's.
         """
         modules = {}
         for cell, target in supplies.targets.items():
@@ -83,9 +83,13 @@ class Provenance:
             },
             "initramfs_sha256": _sha256(supplies.machine.initramfs),
         }
+        root = supplies.machine.root
+        if root is not None:
+            booted["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
         for earlier in self._content.boots:
             was = earlier.get("kernel")
-            if isinstance(was, dict) and was.get("name") == kernel.spec.name:
+            same_kernel = isinstance(was, dict) and was.get("name") == kernel.spec.name
+            if same_kernel and _image_name(earlier) == _image_name(booted):
                 self._check_same(_parts(earlier), _parts(booted))
         self._content.boots.append({"name": name, "qemu": list(argv), **booted, "modules": modules})
         self._write()
@@ -118,6 +122,11 @@ class Provenance:
         unfinished.replace(self._file)
 
 
+def _image_name(boot: Mapping[str, object]) -> object:
+    image = boot.get("image")
+    return image.get("name") if isinstance(image, dict) else None
+
+
 def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     """What a boot's numbers depend on, part by part."""
     kernel = boot.get("kernel")
@@ -125,6 +134,9 @@ def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     packages = flat.pop("packages", None)
     if isinstance(packages, dict):
         flat |= packages
+    image = boot.get("image")
+    if isinstance(image, dict):
+        flat["image"] = image.get("key")
     return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
 
 

@@ -84,4 +84,4 @@ class RunBook:
 
 
 def _key(cell: Cell) -> _BaselineKey:
-    return (cell.table, cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.handler, cell.point)
+    return (cell.table, cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.handler, cell.point, cell.image)

@@ -50,6 +50,13 @@ class Belongings:
 
 def make_belongings(machine: Machine, directory: Path, name: str) -> Belongings:
     """Make the files of a guest with disks in ``directory``. Raises HostError, LabError."""
+    try:
+        return _make(machine, directory, name)
+    except OSError as error:
+        raise HostError(f"cannot make a guest's files in {directory}: {error.strerror}") from None
+
+
+def _make(machine: Machine, directory: Path, name: str) -> Belongings:
     assert machine.disk_drivers is not None
     content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
     initramfs, overlay, keys = directory / f"{name}.initramfs", None, None
@@ -106,5 +113,6 @@ def _overlay(root: RootImage, file: Path) -> Path:
     options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
     finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
     if finished.status != 0:
+        file.unlink()
         raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())
     return file

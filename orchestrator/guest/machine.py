@@ -32,7 +32,7 @@ Start = Literal["small", "own"]
 class RootImage:
     """A disk image with a root file system, which is never written to: each guest gets an overlay of its own.
 
-    ``key`` names its exact content.
+    ``key`` names its exact content; ``packages`` are names and versions, where they are known.
     """
 
     name: str
@@ -40,6 +40,7 @@ class RootImage:
     base: Path
     format: Literal["qcow2", "raw"]
     start: Start = "small"
+    packages: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Machine:
     data: tuple[DataDisk, ...] = ()
     disk_drivers: Path | None = None
     channel: ChannelKind = "framed"
-    login: Login = Login()
+    login: Login = field(default_factory=Login)
 
 
 @dataclass(frozen=True)

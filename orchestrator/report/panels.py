@@ -13,7 +13,7 @@ from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.results.contract import CellRecord, RunRecord
 
-_APART = ("call", "workload", "at", "probes")
+_APART = ("call", "workload", "at", "probes", "image", "channel")
 """Parameters that tell one panel from another."""
 
 

@@ -23,8 +23,10 @@ def conditions(panel: Panel) -> str:
     at = first.parameters.get("at")
     what = f"{benchmark_title(first)} at {at}, " if at else ""
     indication = f"; {INDICATION}" if panel.emulated else ""
+    image, channel = first.parameters.get("image"), first.parameters.get("channel")
+    where = (f"image {image}, " if image else "") + (f"channel {channel}, " if channel else "")
     return (
-        f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, handler {first.handler}, {what}"
+        f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, {where}handler {first.handler}, {what}"
         f"{first.metric} in {first.unit}{indication}"
     )
 

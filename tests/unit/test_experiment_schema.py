@@ -63,6 +63,8 @@ def test_defaults_are_written_out(load: Loader) -> None:
         "charts": False,
         "reference": None,
         "clock": "instructions",
+        "image": None,
+        "channel": "framed",
         "kernels": ["debian-686"],
         "machines": [{"cpu": "pentium4", "smp": 1, "memory": "256M"}],
         "probes": ["kprobe"],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,9 +19,8 @@ from orchestrator.artifacts import images as images_of
 from orchestrator.artifacts.apt import Package
 from orchestrator.artifacts.archive import index, system_packages
 from orchestrator.artifacts.cache import Cache, digest
-from orchestrator.artifacts.images import Image, cached_image, ready_image
+from orchestrator.artifacts.images import cached_image, ready_image
 from orchestrator.artifacts.namespace import _namespace
-from orchestrator.artifacts.overlay import overlay
 from orchestrator.artifacts.pieces import Kind, pieces
 from orchestrator.artifacts.pins import inputs_of
 from orchestrator.artifacts.pruning import ALL
@@ -229,33 +227,3 @@ def test_a_user_without_the_means_for_a_namespace_is_told_them(tmp_path: Path, m
     with pytest.raises(HostError, match="newuidmap is not installed") as caught:
         _namespace()
     assert "uidmap" in caught.value.hint
-
-
-# --- overlays -------------------------------------------------------------------------------------
-
-
-@NEEDS_QEMU_IMG
-def test_an_overlay_is_private_and_leaves_its_base_alone(tmp_path: Path) -> None:
-    base = tmp_path / "a base, of all.qcow2"
-    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", base, "1G"], check=True)
-    base.chmod(0o444)
-    before = base.read_bytes()
-    disk = overlay(Image(image("debian-i386"), "", base, {}, ""), tmp_path, "guest 1.qcow2")
-    assert disk == tmp_path / "guest 1.qcow2"
-    assert disk.stat().st_mode & 0o777 == 0o600
-    told = json.loads(
-        subprocess.run(["qemu-img", "info", "--output=json", disk], check=True, capture_output=True).stdout
-    )
-    assert told["virtual-size"] == 1 << 30
-    assert (told["full-backing-filename"], told["backing-filename-format"]) == (str(base), "qcow2")
-    subprocess.run(["qemu-io", "-c", "write -P 7 0 64k", disk], check=True, capture_output=True)
-    assert base.read_bytes() == before
-    with pytest.raises(HostError, match=r"guest 1\.qcow2: File exists"):
-        overlay(Image(image("debian-i386"), "", base, {}, ""), tmp_path, "guest 1.qcow2")
-
-
-@NEEDS_QEMU_IMG
-def test_an_overlay_on_nothing_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="cannot make an overlay on image debian-i386"):
-        overlay(Image(image("debian-i386"), "", tmp_path / "none", {}, ""), tmp_path, "disk")
-    assert list(tmp_path.iterdir()) == []
