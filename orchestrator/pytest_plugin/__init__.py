@@ -34,7 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
-    arguments = "kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', fresh=False"
+    arguments = (
+        "kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', fresh=False, image=None, "
+        "channel='framed', data=()"
+    )
     config.addinivalue_line(
         "markers",
         f"guest({arguments}): the machine that the guest fixture boots; a nearer mark's arguments override a farther "

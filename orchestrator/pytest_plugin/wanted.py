@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
@@ -14,13 +15,13 @@ from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import UsageError
-from orchestrator.experiment import matrix
+from orchestrator.experiment import disks, matrix
 from orchestrator.experiment.fields import Surroundings
 from orchestrator.experiment.machines import machine_for
 from orchestrator.experiment.problems import problems_of
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.emulator import qemu_cpu_names
-from orchestrator.guest.machine import Machine, Timing
+from orchestrator.guest.machine import ChannelKind, Machine, Timing
 
 if TYPE_CHECKING:
     import pytest
@@ -33,7 +34,10 @@ _TIMINGS = ("auto", *get_args(Timing))
 
 @dataclass(frozen=True)
 class Wanted:
-    """A guest that a test asks for. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB."""
+    """A guest that a test asks for. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB.
+
+    ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host.
+    """
 
     kernel: KernelSpec
     cpu: CpuModel
@@ -41,11 +45,22 @@ class Wanted:
     memory: int
     timing: str
     fresh: bool
+    image: str | None
+    channel: ChannelKind
+    data: tuple[Path, ...]
 
     def machine(self, workshop: Workshop, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where that cannot be."""
         timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
-        return machine_for(workshop, kernel, self.cpu, smp=self.smp, memory_mib=self.memory, timing=timing)
+        return machine_for(
+            workshop,
+            kernel,
+            self.cpu,
+            smp=self.smp,
+            memory_mib=self.memory,
+            timing=timing,
+            wanted=disks.Wanted(self.image, self.channel, self.data),
+        )
 
 
 def read_markers(markers: Sequence[pytest.Mark]) -> Wanted:
@@ -64,6 +79,7 @@ def _wanted(arguments: Mapping[str, Any]) -> Wanted:
         if name not in allowed:
             raise UsageError(unknown("argument", name, allowed))
     kernel, timing = str(arguments.get("kernel", "debian-686")), str(arguments.get("timing", "auto"))
+    channel = arguments.get("channel", "framed")
     fresh = arguments.get("fresh", False)
     spec = kernel_spec(kernel)
     if timing not in _TIMINGS:
@@ -73,10 +89,16 @@ def _wanted(arguments: Mapping[str, Any]) -> Wanted:
     machine = _machine(arguments, spec)
     if timing == "instructions" and machine.smp != 1:
         raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
-    objection = spec.objection(cpu(machine.cpu))
+    if channel not in get_args(ChannelKind):
+        raise UsageError(unknown("channel", channel, get_args(ChannelKind)))
+    image = arguments.get("image")
+    if image is not None and not isinstance(image, str):
+        raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
+    data = tuple(Path(folder) for folder in arguments.get("data", ()))
+    objection = spec.objection(cpu(machine.cpu)) or disks.objection(disks.Wanted(image, channel), spec)
     if objection is not None:
         raise UsageError(objection)
-    return Wanted(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh)
+    return Wanted(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh, image, channel, data)
 
 
 def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> matrix.Machine:
