@@ -31,6 +31,8 @@ printf '127.0.0.1\tlocalhost\n127.0.1.1\tlab\n::1\tlocalhost\n' >"$tree/etc/host
 chmod 644 "$tree/etc/machine-id" "$tree/etc/hostname" "$tree/etc/hosts" "$tree/etc/resolv.conf"
 : >"$tree/etc/motd"
 rm -rf "$tree"/etc/update-motd.d/*
+# login reads it, and complains where there is none.
+: >"$tree/etc/default/locale"
 
 # --- what starts ----------------------------------------------------------------------------------
 
@@ -39,6 +41,8 @@ systemctl_in_tree() {
 }
 
 if [ "$init" = systemd ]; then
+    # Without a folder of its own on the disk, the journal stays in memory.
+    rm -rf "$tree/var/log/journal"
     systemctl_in_tree set-default multi-user.target
     systemctl_in_tree enable ssh.service serial-getty@ttyS0.service
     # There is no screen to log in at, and nobody to fetch packages, trim disks or keep copies for.
