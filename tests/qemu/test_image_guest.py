@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a guest with an image a Debian of its own, started from a base that stays as it is, with data it can only read?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, qemus_in
+
+from orchestrator.artifacts.images import ready_image
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.images import image
+from orchestrator.catalog.kernels import kernel
+from orchestrator.errors import GuestExit, UsageError
+from orchestrator.experiment.disks import Wanted
+from orchestrator.experiment.machines import machine_for
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import ChannelKind, Machine
+from orchestrator.paths import data_dir
+
+pytestmark = pytest.mark.qemu
+
+IMAGE = "debian-i386"
+IN_IMAGE = pytest.mark.guest(kernel="lab-i386-up", image=IMAGE, timing="tcg")
+
+
+def machine(workshop: Workshop, wanted: Wanted, name: str = "lab-i386-up", timing: str = "tcg") -> Machine:
+    built = ready_kernel(workshop, kernel(name))
+    model = cpu("xeon-e5410" if built.spec.needs_long_mode else "pentium4")
+    assert timing in ("tcg", "instructions")
+    exact = timing == "instructions"
+    return machine_for(
+        workshop, built, model, smp=1, memory_mib=256, timing="instructions" if exact else "tcg", wanted=wanted
+    )
+
+
+@IN_IMAGE
+def test_it_is_a_debian_with_the_lab_s_programs_behind_its_own(guest: Guest) -> None:
+    assert guest.get("/etc/debian_version").startswith(b"12.")
+    found = guest.succeed(["sh", "-c", "command -v ls; command -v gtodbench"]).text
+    assert found == "/bin/ls\n/run/orchestrator/bin/gtodbench\n"
+    assert guest.succeed(["readlink", "-f", "/bin/sh"]).text == "/usr/bin/dash\n"
+    assert guest.succeed(["dpkg", "--print-architecture"]).text == "i386\n"
+    assert "sample 0 calls=100 " in guest.succeed(["gtodbench", "-n", "100"]).text
+    mounts = guest.get("/proc/mounts").decode()
+    assert "/dev/vda / ext4 rw," in mounts
+    guest.check_console()
+
+
+def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: Workshop, tmp_path: Path) -> None:
+    base = ready_image(workshop, image(IMAGE)).base
+    before = hashlib.sha256(base.read_bytes()).digest()
+    wanted = machine(workshop, Wanted(IMAGE, "ssh"))
+    with Guest(wanted, tmp_path, "one") as one, Guest(wanted, tmp_path, "other") as other:
+        for guest, name in ((one, "one"), (other, "other")):
+            guest.put(name.encode() * 1000, "/root/mine")
+            guest.succeed(["sync"])
+        assert (one.get("/root/mine"), other.get("/root/mine")) == (b"one" * 1000, b"other" * 1000)
+        for file in ("/etc/hostname", "/etc/machine-id", "/run/orchestrator/identity/host_key", "/root/mine"):
+            assert one.get(file) != other.get(file)
+        assert one.succeed(["hostname"]).text == "one\n"
+        random = ["head", "-c", "16", "/dev/urandom"]
+        assert one.succeed(random).stdout != other.succeed(random).stdout
+        private = [file for file in tmp_path.iterdir() if file.suffix in (".initramfs", ".overlay")]
+        assert len(private) == 4
+        assert {file.stat().st_mode & 0o777 for file in private} == {0o600}
+    assert not [file for file in tmp_path.iterdir() if file.suffix in (".initramfs", ".overlay")]
+    assert hashlib.sha256(base.read_bytes()).digest() == before
+    assert base.stat().st_mode & 0o222 == 0
+    with Guest(wanted, tmp_path, "one") as again:
+        assert again.run(["ls", "/root/mine"]).status != 0
+
+
+def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(workshop: Workshop, tmp_path: Path) -> None:
+    with Guest(machine(workshop, Wanted(IMAGE, "ssh")), tmp_path) as guest:
+        assert guest.pid is not None
+        listening = subprocess.run(["ss", "-Hltnp"], check=True, capture_output=True, text=True).stdout
+        ours = [line.split()[3] for line in listening.splitlines() if f"pid={guest.pid}," in line]
+        assert [address.rpartition(":")[0] for address in ours] == ["127.0.0.1"]
+        # The address by which a guest of QEMU's would find its host.
+        probe = "exec 3<>/dev/tcp/10.0.2.2/22"
+        assert guest.run(["timeout", "3", "bash", "-c", probe]).status != 0
+        assert guest.run(["sshd", "-T"]).status == 0
+        effective = guest.succeed(["sh", "-c", "$(command -v sshd) -T"]).text.splitlines()
+        assert {"passwordauthentication no", "kbdinteractiveauthentication no", "usepam no"} <= set(effective)
+
+
+@pytest.mark.parametrize("name", ["lab-i386-up", "debian-686"])
+def test_data_travels_on_a_disk_that_is_only_read(workshop: Workshop, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "my.data"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "file").write_bytes(bytes(range(256)) * 1000)
+    (folder / "program").write_text("#!/bin/sh\necho ran\n")
+    (folder / "program").chmod(0o755)
+    wanted = Wanted(data=(folder, data_dir("configs")))
+    with Guest(machine(workshop, wanted, name), tmp_path) as guest:
+        assert guest.get("/data/my.data/deep/file") == bytes(range(256)) * 1000
+        assert guest.succeed(["/data/my.data/program"]).text == "ran\n"
+        assert guest.get("/data/configs/quickstart.yaml") == (data_dir("configs") / "quickstart.yaml").read_bytes()
+        assert guest.run(["touch", "/data/my.data/x"]).status != 0
+
+
+def test_an_image_and_data_together(workshop: Workshop, tmp_path: Path) -> None:
+    wanted = Wanted(IMAGE, data=(data_dir("configs"),))
+    with Guest(machine(workshop, wanted, timing="instructions"), tmp_path) as guest:
+        assert "quickstart.yaml" in guest.succeed(["ls", "/data/configs"]).text
+
+
+def test_debian_s_own_kernel_finds_the_disk_too(workshop: Workshop, tmp_path: Path) -> None:
+    with Guest(machine(workshop, Wanted(IMAGE), "debian-686"), tmp_path) as guest:
+        assert "-686 " in guest.succeed(["uname", "-a"]).text
+        assert guest.get("/etc/debian_version").startswith(b"12.")
+        guest.check_console()
+
+
+@pytest.mark.kernels("lab-x86_64-smp")
+def test_a_64_bit_image_takes_a_64_bit_kernel(workshop: Workshop, tmp_path: Path) -> None:
+    with Guest(machine(workshop, Wanted("debian-amd64", "ssh"), "lab-x86_64-smp"), tmp_path) as guest:
+        assert guest.succeed(["uname", "-m"]).text == "x86_64\n"
+        assert guest.succeed(["dpkg", "--print-architecture"]).text == "amd64\n"
+
+
+# --- disks of one's own ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_disk(workshop: Workshop, tmp_path: Path) -> Path:
+    disk = tmp_path / "mine.qcow2"
+    shutil.copyfile(ready_image(workshop, image(IMAGE)).base, disk)
+    return disk
+
+
+def test_a_disk_of_one_s_own_is_started_from_and_not_written_to(
+    workshop: Workshop, tmp_path: Path, own_disk: Path
+) -> None:
+    before = own_disk.read_bytes()
+    with Guest(machine(workshop, Wanted(str(own_disk))), tmp_path) as guest:
+        guest.succeed(["sh", "-c", "echo changed >/etc/motd; sync"])
+        assert guest.get("/etc/motd") == b"changed\n"
+    assert own_disk.read_bytes() == before
+
+
+def test_a_disk_without_a_system_is_told(workshop: Workshop, tmp_path: Path) -> None:
+    disk = tmp_path / "empty.img"
+    disk.touch()
+    os.truncate(disk, 16 << 20)
+    guest = Guest(machine(workshop, Wanted(str(disk))), tmp_path)
+    with pytest.raises(GuestExit) as ended:
+        guest.boot()
+    assert any("no ext4 file system on the image's disk holds a system" in line for line in ended.value.detail)
+    assert not list(tmp_path.glob("*.overlay"))
+    assert not qemus_in(tmp_path)
+
+
+def test_what_cannot_be_is_said_before_anything_is_built(workshop: Workshop, own_disk: Path) -> None:
+    for wanted, name, sentence in (
+        (Wanted("debian-amd64"), "lab-i386-up", "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-up' is for"),
+        (Wanted("debian-i386-systemd"), "lab-i386-up", "cannot have systemd: it lacks CONFIG_CGROUPS"),
+        (Wanted(None, "ssh"), "lab-i386-up", "channel 'ssh' needs an image"),
+        (Wanted(str(own_disk), "ssh"), "lab-i386-up", "a disk of your own has keys of its own"),
+        (Wanted(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            machine(workshop, wanted, name)
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+def measured(lab: Path, *settings: str) -> tuple[dict[str, tuple[float, ...]], str]:
+    """The samples of gtodbench with each probe, and what was printed."""
+    lab.mkdir(exist_ok=True)
+    file = lab / "gtod.yaml"
+    file.write_text(
+        "name: gtod\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, kprobe, jprobe, djprobe]\n"
+        "benchmark: {name: gtodbench, calls: 1000, repeats: 2}\n"
+    )
+    command = CommandLine(lab)
+    run = command.run("run", file, *(word for setting in settings for word in ("--set", setting)))
+    assert run.returncode == 0, run.stdout + run.stderr
+    return {probe: cell.samples for probe, cell in command.cells().items()}, run.stdout
+
+
+@pytest.fixture(scope="module")
+def without_an_image(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
+    samples, _ = measured(tmp_path_factory.mktemp("lab"))
+    return samples
+
+
+@pytest.mark.parametrize("channel", ["framed", "ssh", "serial"])
+def test_the_same_exact_values_over_each_channel(
+    tmp_path: Path, without_an_image: dict[str, tuple[float, ...]], channel: ChannelKind
+) -> None:
+    samples, printed = measured(tmp_path, f"image={IMAGE}", f"channel={channel}")
+    assert samples == without_an_image
+    assert f"image {IMAGE}" in printed
+    assert (f"channel {channel}" in " ".join(printed.split())) == (channel != "framed")
+    provenance = json.loads(next((tmp_path / "runs").glob("*/provenance.json")).read_text())
+    (boot,) = provenance["boots"]
+    assert boot["image"]["name"] == IMAGE
+    assert boot["image"]["packages"]["openssh-server"].startswith("1:9")
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (["image=debian-i368"], "did you mean 'debian-i386'?"),
+        (["image=debian-amd64"], "is for x86_64, and kernel 'lab-i386-up' is for i386"),
+        (["channel=ssh"], "channel 'ssh' needs an image"),
+        ([f"image={IMAGE}", "channel=telnet"], "allowed: framed, ssh, serial"),
+        (["image=./none.qcow2"], "there is no such file"),
+        ([f"image={IMAGE}", "benchmark.name=kpcache", "probes=[none]", "benchmark.calls=5000"], "leave it out"),
+    ],
+)
+def test_a_wrong_image_or_channel_is_told_and_nothing_is_run(tmp_path: Path, settings: list[str], problem: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        "name: wrong\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none]\n"
+        "benchmark: {name: gtodbench}\n"
+    )
+    command = CommandLine(tmp_path / "lab")
+    run = command.run("run", file, *(word for setting in settings for word in ("--set", setting)))
+    assert run.returncode == 2
+    assert problem in " ".join(run.stderr.split())
+    assert not (tmp_path / "lab" / "runs").exists()
