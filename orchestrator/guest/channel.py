@@ -145,3 +145,9 @@ def blocks(content: bytes | Path, size: int) -> Generator[bytes, None, None]:
     else:
         for start in range(0, len(content), size):
             yield content[start : start + size]
+
+
+def complaint(said: bytes) -> str:
+    """The reason, for a sentence of ours, from what a program in the guest printed about its failure."""
+    lines = said.decode(errors="replace").splitlines()
+    return lines[0].rpartition(": ")[2].lower() if lines and ": " in lines[0] else "the guest does not say why"

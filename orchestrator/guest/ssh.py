@@ -28,6 +28,7 @@ from orchestrator.guest.channel import (
     TooMuchOutput,
     blocks,
     check_command,
+    complaint,
     guest_path,
 )
 from orchestrator.guest.marked import MarkedCommand, guest_script
@@ -196,7 +197,5 @@ class SshChannel:
 
     def _reason(self, probe: Sequence[str]) -> str:
         with contextlib.suppress(CommandTimeout):
-            said = self.run(["env", "LC_ALL=C", *probe], time_limit=KILL_LIMIT).stderr.decode(errors="replace")
-            if ":" in said:
-                return said.splitlines()[0].rpartition(": ")[2].lower()
+            return complaint(self.run(["env", "LC_ALL=C", *probe], time_limit=KILL_LIMIT).stderr)
         return "the guest does not say why"

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The channel over a guest's console, for guests that have nothing else: no agent of ours, no sshd.
+
+On a console the kernel, and who else may, prints into the middle of anything. So nothing is believed that has no
+checksum: a shell script of ours (``images/guest/serial-serve.sh``) keeps what a command prints until we have it whole,
+and every request can be made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import re
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import CommandTimeout, GuestError, GuestHang
+from orchestrator.guest.channel import (
+    KILL_LIMIT,
+    OUTPUT_MAX,
+    CommandResult,
+    Listener,
+    Output,
+    Stream,
+    TooMuchOutput,
+    blocks,
+    check_command,
+    complaint,
+    guest_path,
+)
+from orchestrator.guest.marked import MarkedCommand
+from orchestrator.guest.serial_line import SerialLine
+from orchestrator.guest.serial_login import log_in
+from orchestrator.paths import data_dir
+
+_KILLED = 128 + 9
+_BLOCK = 32 * 1024
+"""Bytes sent at once: as base64 they must fit into what the guest's kernel keeps of a console's input, 64 KiB."""
+_PIECE_KIB = (64, 8, 1)
+"""KiB asked for at once: the whole of what the guest puts together, and less when it comes damaged."""
+_FIRST_SILENCE = 2.0
+_LONGEST_REPLY = 60.0
+_SLOWEST = 2000.0
+"""Bytes a second that a console carries even on the busiest host."""
+_POLL_FIRST, _POLL_LAST = 0.005, 0.1
+_BASE64_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """The words of a reply, and the bytes that came with it: None where they came damaged."""
+
+    words: list[list[str]]
+    content: bytes | None
+
+
+class SerialChannel:
+    """One console, which is the channel's own from now on; one request at a time. See ``Channel`` for what it does."""
+
+    def __init__(self, connection: socket.socket | int) -> None:
+        self._line = SerialLine(connection if isinstance(connection, int) else connection.detach())
+        self._token = secrets.token_hex(8)
+        self._number = 0
+
+    def login(self, user: str, password: str | None, deadline: float) -> None:
+        """Log in, or take the shell that is there, and make it serve us.
+
+        Raises GuestError when the guest refuses, or lacks what this takes; GuestHang at the deadline (host's monotonic
+        seconds).
+        """
+        log_in(self._line, user, password, deadline)
+        serve = base64.b64encode(_script("serial-serve.sh"))
+        begin = b" ".join(line.strip() for line in _script("serial-begin.sh").splitlines() if line[:1] != b"#")
+        half = len(self._token) // 2
+        words = f" set -- {len(serve)} {self._token[:half]} {self._token[half:]}; ".encode()
+        self._line.send(words + begin + b"\n", deadline)
+        reply = self._parsed(self._line.until(self._mark(), max(0.1, deadline - time.monotonic()), deadline))
+        if reply is not None and reply.words[-1][0] == "lacks":
+            raise GuestError(
+                f"the guest lacks {', '.join(reply.words[-1][1:])}, which a channel over its console takes"
+            )
+        self._line.send(serve, deadline)
+        self._upload("pump", _script("serial-pump.sh"), deadline)
+
+    def run(
+        self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
+    ) -> CommandResult:
+        """Run a program, looked for where the user's shell does; see ``Channel.run``."""
+        check_command(argv, directory)
+        command = MarkedCommand(argv, directory, Output(listener))
+        beginning = time.monotonic() + KILL_LIMIT + len(command.script) / _SLOWEST
+        self._ask("finish", beginning)  # what was broken off before it ended
+        self._upload("script", command.script, beginning)
+        self._ask("start", beginning)
+        try:
+            self._collect(command, time.monotonic() + time_limit)
+        except TooMuchOutput:
+            self._stop(argv, time_limit)
+            raise
+        except GuestHang:
+            self._stop(argv, time_limit)
+            raise CommandTimeout(
+                f"{argv[0]} did not end within {time_limit:g} s and was killed", detail=command.output.last_lines()
+            ) from None
+        self._ask("finish", time.monotonic() + KILL_LIMIT)
+        # Without a last word the shell itself was killed, by the command's signal to its group.
+        return command.output.result(argv, _KILLED if command.status is None else command.status)
+
+    def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
+        """Write a file in the guest; see ``Channel.put``."""
+        path, deadline = guest_path(target), time.monotonic() + time_limit
+        with contextlib.closing(blocks(content, _BLOCK)) as rest:
+            block = next(rest, b"")  # a file of the host that cannot be read is known before anything is sent
+            self._upload("path", path, deadline)
+            sent = self._ask(f"open {mode:o}", deadline).words[-1][0] == "done"
+            index = 0
+            while sent and block:
+                sent = self._add(index, block, deadline)
+                index, block = index + 1, next(rest, b"")
+        if not sent:
+            raise GuestError(f"cannot write {target}: {complaint(self._fetch('why', deadline))}")
+
+    def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
+        """Read a file of the guest whole; see ``Channel.get``."""
+        guest_path(source)
+        content, errors = bytearray(), bytearray()
+
+        def listener(stream: Stream, data: bytes) -> None:
+            kept = content if stream is Stream.STDOUT else errors
+            kept += data
+            if len(content) > largest:
+                raise TooMuchOutput(f"cannot read {source}: its {len(content)} bytes are more than {largest}")
+
+        try:
+            result = self.run(["env", "LC_ALL=C", "cat", source], time_limit=time_limit, listener=listener)
+        except CommandTimeout:
+            raise GuestHang("the guest gave no answer in time") from None
+        if result.status != 0:
+            raise GuestError(f"cannot read {source}: {complaint(bytes(errors))}")
+        return bytes(content)
+
+    def close(self) -> None:
+        """Leave the console as it was found, where that can be, and hang up."""
+        with contextlib.suppress(GuestError):
+            self._line.send(b"\n0 leave\n", time.monotonic() + 1)
+        self._line.close()
+
+    def _collect(self, command: MarkedCommand, deadline: float) -> None:
+        taken = dict.fromkeys(Stream, 0)
+        pause = _POLL_FIRST
+        while not command.ended:
+            if time.monotonic() > deadline:
+                raise GuestHang("the guest gave no answer in time")
+            reply = self._ask(f"next {taken[Stream.STDOUT]} {taken[Stream.STDERR]}", deadline)
+            word = reply.words[0][0]
+            if word == "over":
+                return
+            if word == "none":
+                time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+                pause = min(_POLL_LAST, 2 * pause)
+                continue
+            stream = Stream(word)
+            content = reply.content
+            if content is None:
+                content = self._fetch(f"{'out' if stream is Stream.STDOUT else 'err'}.{taken[stream]}", deadline, 1)
+            command.feed(stream, content)
+            taken[stream] += 1
+            pause = _POLL_FIRST
+
+    def _stop(self, argv: Sequence[str], time_limit: float) -> None:
+        try:
+            self._ask("stop", time.monotonic() + KILL_LIMIT)
+        except GuestHang:
+            raise GuestHang(
+                f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
+            ) from None
+
+    def _upload(self, name: str, content: bytes, deadline: float) -> None:
+        self._ask(f"begin {name}", deadline)
+        for index, block in enumerate(blocks(content, _BLOCK)):
+            if not self._add(index, block, deadline):
+                raise GuestError("the guest has no room for what a channel over its console keeps there")
+
+    def _add(self, index: int, block: bytes, deadline: float) -> bool:
+        data = base64.b64encode(block)
+        word = "damaged"
+        while word == "damaged":
+            word = self._ask(f"add {index} {len(data)} {_checksum(block)}", deadline, data).words[-1][0]
+        return word == "done"
+
+    def _fetch(self, name: str, deadline: float, size: int = 0) -> bytes:
+        """One of our own files in the guest, in pieces that come whole; ``size`` says how small to begin with."""
+        content = bytearray()
+        while True:
+            kib = _PIECE_KIB[size]
+            piece = self._ask(f"piece {name} {len(content) // 1024} {kib}", deadline).content
+            if piece is None:
+                size = min(size + 1, len(_PIECE_KIB) - 1)
+                continue
+            content += piece
+            if len(piece) < kib * 1024:
+                return bytes(content)
+
+    def _ask(self, request: str, deadline: float, data: bytes = b"") -> _Reply:
+        """One request, made again until it is answered. Raises GuestHang at the deadline."""
+        silence = _FIRST_SILENCE
+        while True:
+            self._number += 1
+            self._line.forget()
+            # The empty line ends whatever an earlier attempt has left behind.
+            self._line.send(f"\n{self._number} {request}\n".encode() + data, deadline)
+            try:
+                text = self._line.until(self._mark(), silence, min(deadline, time.monotonic() + _LONGEST_REPLY))
+            except GuestHang:
+                if time.monotonic() >= deadline:
+                    raise
+                # The guest may still wait for bytes that were lost on their way; or for something that never ends.
+                self._line.send(b"\n" * len(data) if silence == _FIRST_SILENCE else b"\x03", deadline)
+                silence *= 2
+                continue
+            reply = self._parsed(text)
+            if reply is not None:
+                return reply
+
+    def _mark(self) -> bytes:
+        return f"<{self._token} {self._number} end>".encode()
+
+    def _parsed(self, text: bytes) -> _Reply | None:
+        heads = list(re.finditer(rf"<{self._token} {self._number} ([\w ./-]+)>\r?\n".encode(), text))
+        if not heads:
+            return None
+        words = [head[1].decode().split() for head in heads]
+        content = _decoded(text[heads[-1].end() :], words[-1][1]) if words[-1][0] == "piece" else b""
+        return _Reply(words, content)
+
+
+def _script(name: str) -> bytes:
+    return (data_dir("images") / "guest" / name).read_bytes()
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def _decoded(text: bytes, checksum: str) -> bytes | None:
+    """The bytes of a piece, from among lines that are none of it; None when they are not what they were."""
+    lines = (line.strip() for line in text.split(b"\n"))
+    encoded = b"".join(line for line in lines if _BASE64_LINE.fullmatch(line))
+    try:
+        content = base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        return None
+    return content if _checksum(content) == checksum else None

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Our end of a guest's console: what is sent, what is waited for, and the kernel's messages taken out of what comes."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import select
+import time
+from typing import TYPE_CHECKING
+
+import pexpect
+from pexpect import fdpexpect
+
+from orchestrator.errors import GuestConnectionLost, GuestHang
+
+if TYPE_CHECKING:
+    _Spawn = fdpexpect.fdspawn[bytes]
+else:
+    _Spawn = fdpexpect.fdspawn  # no generic class when it runs
+
+_READ_MAX = 1 << 16
+_MESSAGE_MAX = 1 << 14
+_MESSAGE = re.compile(rb"\[ *\d+\.\d{6}\][^\n]*\n")
+_BEGUN_MESSAGE = re.compile(rb"\[ {0,7}(?:\d{1,8}(?:\.(?:\d{0,5}|\d{6}(?:\][^\n]*)?))?)?\Z")
+
+
+class _Console(_Spawn):
+    """A descriptor for pexpect, without the messages that the kernel puts into the middle of anything.
+
+    Only those with a time stamp are recognised, and only by its looks.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, maxread=_READ_MAX, use_poll=True)
+        self.delaybeforesend = self.delayafterread = None
+        self.received = 0
+        self._held = b""
+
+    def read_nonblocking(self, size: int = 1, timeout: float | None = -1) -> bytes:
+        """Wait for anything that is not the kernel's."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            text = self._without_messages(super().read_nonblocking(size, left))
+            self.received += len(text)
+            if text:
+                return text
+
+    def forget(self) -> None:
+        """Pass over what has been read and not yet been found."""
+        self.buffer = b""
+        self._before = io.BytesIO()
+
+    def _without_messages(self, data: bytes) -> bytes:
+        text = _MESSAGE.sub(b"", self._held + data)
+        begun = _BEGUN_MESSAGE.search(text)
+        end = begun.start() if begun is not None and len(text) - begun.start() < _MESSAGE_MAX else len(text)
+        self._held = text[end:]
+        return text[:end]
+
+
+class SerialLine:
+    """One console. Raises GuestConnectionLost when it is closed from the guest's side."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._console = _Console(descriptor)
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Send all of it. Raises GuestHang at the deadline (host's monotonic seconds)."""
+        rest = memoryview(data)
+        poll = select.poll()
+        poll.register(self._console.child_fd, select.POLLOUT)
+        while rest:
+            try:
+                rest = rest[os.write(self._console.child_fd, rest) :]
+            except BlockingIOError:
+                if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                    raise GuestHang("the guest's console takes nothing any more") from None
+            except OSError as error:
+                raise _lost(error) from None
+
+    def forget(self) -> None:
+        """Pass over what has come so far."""
+        self._console.forget()
+
+    def until(self, mark: bytes, silence: float, deadline: float) -> bytes:
+        """What comes before the mark. Raises GuestHang after so many seconds of silence, and at the deadline."""
+        while True:
+            received, left = self._console.received, min(silence, deadline - time.monotonic())
+            if left > 0 and self._expect(mark, left):
+                return self._console.before or b""
+            if left <= 0 or received == self._console.received:
+                raise GuestHang("the guest gave no answer in time")
+
+    def read(self, patience: float) -> bytes:
+        """What has come, after waiting a while for something."""
+        try:
+            text = self._console.buffer or self._console.read_nonblocking(_READ_MAX, patience)
+        except pexpect.TIMEOUT:
+            return b""
+        except (pexpect.EOF, OSError) as error:
+            raise _lost(error) from None
+        self.forget()
+        return text
+
+    def close(self) -> None:
+        """Hang up."""
+        self._console.close()
+
+    def _expect(self, mark: bytes, timeout: float) -> bool:
+        try:
+            self._console.expect_exact([mark], timeout=timeout)
+        except pexpect.TIMEOUT:
+            return False
+        except (pexpect.EOF, OSError) as error:
+            raise _lost(error) from None
+        return True
+
+
+def _lost(error: Exception) -> GuestConnectionLost:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else "closed from the guest's side"
+    return GuestConnectionLost(f"the console broke: {why}")

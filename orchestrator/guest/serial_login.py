@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From whatever a console shows to a shell on it: a login is answered, a shell that is there already is recognised."""
+
+from __future__ import annotations
+
+import re
+import time
+from enum import StrEnum
+
+from orchestrator.errors import GuestError, GuestHang
+from orchestrator.guest.serial_line import SerialLine
+
+_NUDGE_INTERVAL = 3.0
+"""Seconds without anything to answer until a newline asks for the prompt again: it may have come before we did, or be
+lost among the kernel's messages."""
+_QUIET = 0.3
+"""Seconds in which a prompt is not followed by anything."""
+_SCREEN_MAX = 1 << 14
+_CONTROL = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class _Sight(StrEnum):
+    """What a console can show, by how the line looks that it ends with."""
+
+    REFUSAL = r"(?mi)^.*\b(?:login incorrect|authentication failure|permission denied)\b.*$"
+    LOGIN = r"(?mi)^.*\blogin: *$"
+    CHALLENGE = r"(?mi)^.*\bpassword(?: for .*)?: *$"
+    SHELL = r"(?m)^.*[#$%>] *$"
+
+
+_PATTERNS = {sight: re.compile(sight.value.encode()) for sight in _Sight}
+
+
+def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -> None:
+    """Return when the console shows a shell's prompt.
+
+    Raises GuestError when the guest wants a password that we have not, or refuses the one we have; GuestHang, quoting
+    what the console shows, at the deadline (host's monotonic seconds).
+    """
+    named = answered = False
+    screen = b""
+    nudged = 0.0
+    while time.monotonic() < deadline:
+        text = line.read(min(_QUIET, max(0.0, deadline - time.monotonic())))
+        screen = (screen + text)[-_SCREEN_MAX:]
+        shown = _CONTROL.sub(b"", screen)
+        sight = None if text else _last_sight(shown)
+        if sight is _Sight.SHELL:
+            return
+        if sight is _Sight.REFUSAL and answered:
+            raise GuestError(f"the guest's console refuses {user} with this password")
+        if sight is _Sight.LOGIN:
+            answer, named, answered = user, True, False
+        elif sight is _Sight.CHALLENGE and named:
+            if password is None:
+                raise GuestError(
+                    f"the guest's console wants a password for {user}", hint="name it, or set an empty one"
+                )
+            answer, named, answered = password, False, True
+        elif time.monotonic() - nudged > _NUDGE_INTERVAL:
+            answer = ""
+        else:
+            continue
+        line.send(answer.encode("utf-8", "surrogateescape") + b"\n", deadline)
+        nudged = time.monotonic()
+        screen = b""
+    raise GuestHang(
+        "the guest's console shows neither a login prompt nor a shell",
+        detail=_CONTROL.sub(b"", screen).decode(errors="replace").splitlines()[-10:],
+    )
+
+
+def _last_sight(shown: bytes) -> _Sight | None:
+    """What stands last on the console, if anything is known."""
+    ends = {
+        sight: max((match.end() for match in pattern.finditer(shown)), default=-1)
+        for sight, pattern in _PATTERNS.items()
+    }
+    last = max(ends, key=lambda sight: ends[sight])
+    return last if ends[last] >= 0 else None
