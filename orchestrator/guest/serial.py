@@ -46,7 +46,7 @@ _PIECE_KIB = (64, 8, 1)
 """KiB asked for at once: the whole of what the guest puts together, and less when it comes damaged."""
 _FIRST_SILENCE = 2.0
 _LONGEST_REPLY = 60.0
-_SLOWEST = 2000.0
+_SLOWEST = 5000.0
 """Bytes a second that a console carries even on the busiest host."""
 _POLL_FIRST, _POLL_LAST = 0.005, 0.1
 _BASE64_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
@@ -209,7 +209,8 @@ class SerialChannel:
 
     def _ask(self, request: str, deadline: float, data: bytes = b"") -> _Reply:
         """One request, made again until it is answered. Raises GuestHang at the deadline."""
-        silence = _FIRST_SILENCE
+        patience = _FIRST_SILENCE + len(data) / _SLOWEST  # while it listens the guest says nothing
+        silence = patience
         while True:
             self._number += 1
             self._line.forget()
@@ -221,7 +222,7 @@ class SerialChannel:
                 if time.monotonic() >= deadline:
                     raise
                 # The guest may still wait for bytes that were lost on their way; or for something that never ends.
-                self._line.send(b"\n" * len(data) if silence == _FIRST_SILENCE else b"\x03", deadline)
+                self._line.send(b"\n" * len(data) if silence == patience else b"\x03", deadline)
                 silence *= 2
                 continue
             reply = self._parsed(text)
