@@ -290,6 +290,11 @@ class Guest:
 
             port = self._monitor.forwarded_port()
             self._channel = SshChannel.connect(port, keys.host, keys.client, deadline)
+        if self._console_end is not None:
+            from orchestrator.guest.serial import SerialChannel
+
+            channel = self._channel = SerialChannel(self._console_end)
+            channel.login(self.machine.login.user, self.machine.login.password, deadline)
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:

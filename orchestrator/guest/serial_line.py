@@ -70,6 +70,8 @@ class SerialLine:
 
     def send(self, data: bytes, deadline: float) -> None:
         """Send all of it. Raises GuestHang at the deadline (host's monotonic seconds)."""
+        if self._console.closed:
+            raise GuestConnectionLost("the console was closed")
         rest = memoryview(data)
         poll = select.poll()
         poll.register(self._console.child_fd, select.POLLOUT)

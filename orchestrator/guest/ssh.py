@@ -97,7 +97,7 @@ class SshChannel:
         """Read a file of the guest whole; see ``Channel.get``."""
         path, deadline = guest_path(source), time.monotonic() + time_limit
         content = bytearray()
-        probe = ["head", "-c", "1", source]
+        probe = ["dd", f"if={source}", "of=/dev/null", "bs=1", "count=1", "status=none"]
         with self._files(deadline, f"cannot read {source}", probe) as (files, step):
             with step():
                 file = files.open(path, "rb")

@@ -26,10 +26,11 @@ _BUILT_WHERE_MISSING = "lab-i386-up"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--cycles`` and ``--rebuild-images``."""
+    """Add ``--cycles``, ``--rebuild-images`` and ``--ten-megabytes``."""
     parser.addoption("--cycles", type=int, default=20, help="how often a probe comes and goes in the stress tests")
     help_text = "build a disk image a second time, in an empty cache, and compare: two minutes, and the network"
     parser.addoption("--rebuild-images", action="store_true", help=help_text)
+    parser.addoption("--ten-megabytes", action="store_true", help="10 MB each way over a serial console: some minutes")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What every channel into a guest has to do; the tests of each channel inherit it and say which guest it leads to."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import CommandFailed, CommandTimeout, GuestError, GuestExit, GuestPanic
+from orchestrator.guest.channel import Stream
+from orchestrator.guest.guest import Guest
+
+MEGABYTE = 1 << 20
+EVERY_BYTE = bytes(range(256))
+SHOWN = 'printf "%s|" "$#" "$@"'
+STILL_THERE = 'read -r _ _ state _ <"/proc/$1/stat" && [ "$state" != Z ]'
+
+
+def is_running(guest: Guest, process: str) -> bool:
+    """Whether a process of the guest lives; one that nobody has asked after yet does not."""
+    return guest.run(["sh", "-c", STILL_THERE, "sh", process]).status == 0
+
+
+class ChannelContract:
+    """The tests. A channel that is slow by its nature says how much of something is much for it."""
+
+    LARGE = 10 * MEGABYTE
+    TRANSFER_LIMIT = 60.0
+    SHORT_LIMIT = 1.0
+    """Seconds in which a command's first words have surely come."""
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    def test_status_and_both_streams_come_apart(self, guest: Guest) -> None:
+        result = guest.run(["sh", "-c", "echo out; echo err >&2; echo more; exit 3"])
+        assert (result.status, result.stdout, result.stderr) == (3, b"out\nmore\n", b"err\n")
+        assert result.argv == ("sh", "-c", "echo out; echo err >&2; echo more; exit 3")
+
+    @pytest.mark.parametrize(("name", "status"), [("KILL", 137), ("TERM", 143), ("SEGV", 139), ("INT", 130)])
+    def test_death_by_signal_is_told_as_a_shell_does(self, guest: Guest, name: str, status: int) -> None:
+        result = guest.run(["sh", "-c", f"kill -{name} $$"])
+        assert (result.status, result.stdout, result.stderr) == (status, b"", b"")
+
+    @pytest.mark.parametrize(("name", "status"), [("KILL", 137), ("TERM", 143)])
+    def test_a_signal_to_its_whole_group_is_the_commands_alone(self, guest: Guest, name: str, status: int) -> None:
+        assert guest.run(["sh", "-c", f"kill -{name} 0"], time_limit=20).status == status
+        assert guest.run(["echo", "alive"]).text == "alive\n"
+
+    def test_a_program_that_is_not_there(self, guest: Guest) -> None:
+        result = guest.run(["nonesuch", "argument"])
+        assert (result.status, result.stdout) == (127, b"")
+        assert b"nonesuch" in result.stderr
+
+    def test_a_program_that_may_not_be_executed(self, guest: Guest) -> None:
+        guest.put(b"#!/bin/sh\n", "/tmp/no-program", mode=0o644)
+        result = guest.run(["/tmp/no-program"])
+        assert (result.status, result.stdout) == (126, b"")
+        assert b"/tmp/no-program" in result.stderr
+
+    def test_a_command_that_has_to_succeed(self, guest: Guest) -> None:
+        assert guest.succeed(["echo", "fine"]).text == "fine\n"
+        with pytest.raises(CommandFailed, match=r"^`sh -c echo no >&2; exit 5` ended with status 5") as failed:
+            guest.succeed(["sh", "-c", "echo no >&2; exit 5"])
+        assert failed.value.detail == ("no",)
+
+    def test_standard_input_is_empty(self, guest: Guest) -> None:
+        assert guest.run(["cat"], time_limit=10).stdout == b""
+
+    def test_a_command_begins_in_the_root_folder(self, guest: Guest) -> None:
+        assert guest.run(["pwd"]).text == "/\n"
+
+    def test_our_own_programs_are_found_first(self, guest: Guest) -> None:
+        folders = guest.run(["sh", "-c", "echo $PATH"]).text.strip().split(":")
+        assert guest.run(["which", "gtodbench"]).text.strip() == f"{folders[0]}/gtodbench"
+
+    @pytest.mark.parametrize(
+        "argument",
+        [
+            "",
+            " ",
+            "two words",
+            "a\nb\n",
+            "'\"$HOME`id`\\",
+            "Grüße, 日本語",
+            "-n",
+            "\x01\x7f",
+            "x" * 60_000,
+            "'" * 60_000,
+        ],
+        ids=["empty", "blank", "words", "lines", "quotes", "letters", "option", "controls", "long", "long-quotes"],
+    )
+    def test_arguments_arrive_as_they_are(self, guest: Guest, argument: str) -> None:
+        result = guest.run(["sh", "-c", SHOWN, "sh", argument, "end"])
+        assert result.stdout.decode() == f"2|{argument}|end|"
+
+    @pytest.mark.parametrize(
+        ("argv", "reason"),
+        [
+            (["echo", "x" * 70_000], "the command line is longer than 65536 bytes"),
+            (["echo", "a\0b"], "a command needs a program and cannot hold NUL characters"),
+            ([], "a command needs a program and cannot hold NUL characters"),
+        ],
+        ids=["long", "nul", "nothing"],
+    )
+    def test_a_command_line_that_cannot_be(self, guest: Guest, argv: list[str], reason: str) -> None:
+        with pytest.raises(GuestError) as refused:
+            guest.run(argv)
+        assert refused.value.what == reason
+        assert guest.run(["true"]).status == 0
+
+    # --- output -----------------------------------------------------------------------------------
+
+    def test_binary_output_is_untouched(self, guest: Guest) -> None:
+        content = EVERY_BYTE * 100
+        guest.put(content, "/tmp/binary")
+        result = guest.run(["sh", "-c", "cat /tmp/binary; cat /tmp/binary >&2"])
+        assert result.stdout == content
+        assert result.stderr == content
+
+    def test_long_output_on_both_streams_is_whole(self, guest: Guest) -> None:
+        lines = self.LARGE // 50
+        expected = "".join(f"{number}\n" for number in range(1, lines + 1)).encode()
+        argv = ["sh", "-c", f"seq 1 {lines} & seq 1 {lines} >&2; wait"]
+        result = guest.run(argv, time_limit=self.TRANSFER_LIMIT)
+        assert result.stdout == expected
+        assert result.stderr == expected
+
+    def test_a_listener_hears_output_as_it_comes(self, guest: Guest) -> None:
+        heard: list[tuple[Stream, bytes, float]] = []
+        result = guest.run(
+            ["sh", "-c", "echo first; sleep 2; echo second >&2"],
+            listener=lambda stream, data: heard.append((stream, data, time.monotonic())),
+        )
+        assert [(stream, data) for stream, data, _ in heard] == [
+            (Stream.STDOUT, b"first\n"),
+            (Stream.STDERR, b"second\n"),
+        ]
+        assert heard[1][2] - heard[0][2] > 1.0
+        assert (result.status, result.stdout, result.stderr) == (0, b"", b"")
+
+    def test_a_process_left_behind_with_the_pipe_holds_nobody_up(self, guest: Guest) -> None:
+        began = time.monotonic()
+        result = guest.run(["sh", "-c", "sleep 1000 & echo $!"])
+        assert time.monotonic() - began < 10
+        left_behind = result.text.strip()
+        assert is_running(guest, left_behind)
+        guest.succeed(["sh", "-c", f"kill {left_behind}"])
+
+    # --- time limits ------------------------------------------------------------------------------
+
+    def test_a_command_that_takes_too_long_is_killed_with_its_children(self, guest: Guest) -> None:
+        with pytest.raises(CommandTimeout) as timeout:
+            guest.run(["sh", "-c", "sleep 333 & echo $!; sleep 333"], time_limit=self.SHORT_LIMIT)
+        assert timeout.value.what == f"sh did not end within {self.SHORT_LIMIT:g} s and was killed"
+        (child,) = timeout.value.detail
+        assert not is_running(guest, child)
+        assert guest.run(["echo", "alive"]).text == "alive\n"
+
+    def test_a_limit_that_nothing_can_keep(self, guest: Guest) -> None:
+        with pytest.raises(CommandTimeout):
+            guest.run(["sleep", "333"], time_limit=0.001)
+        assert guest.run(["echo", "alive"]).text == "alive\n"
+
+    def test_a_command_that_prints_for_ever_is_killed_and_fills_nothing(self, guest: Guest) -> None:
+        heard = 0
+
+        def listener(stream: Stream, data: bytes) -> None:
+            nonlocal heard
+            heard += len(data)
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        free = self.free_memory(guest)
+        with pytest.raises(CommandTimeout):
+            guest.run(["yes"], time_limit=3 * self.SHORT_LIMIT, listener=listener)
+        assert heard > 10_000
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+        assert self.free_memory(guest) > free - 32 * 1024
+        assert guest.run(["echo", "alive"]).text == "alive\n"
+
+    def free_memory(self, guest: Guest) -> int:
+        """KiB that the guest could give to a program."""
+        lines = guest.get("/proc/meminfo").decode().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+
+    # --- files ------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537])
+    def test_a_file_comes_back_as_it_went(self, guest: Guest, tmp_path: Path, size: int) -> None:
+        content = random.Random(size).randbytes(size)
+        source = tmp_path / "file"
+        source.write_bytes(content)
+        guest.put(source, "/tmp/from-file")
+        guest.put(content, "/tmp/from-bytes")
+        guest.succeed(["cmp", "/tmp/from-file", "/tmp/from-bytes"])
+        assert guest.get("/tmp/from-file") == content
+        guest.succeed(["rm", "/tmp/from-file", "/tmp/from-bytes"])
+
+    def test_a_large_file_comes_back_as_it_went(self, guest: Guest) -> None:
+        content = random.Random(0).randbytes(self.LARGE)
+        guest.put(content, "/tmp/large", time_limit=self.TRANSFER_LIMIT)
+        assert guest.get("/tmp/large", time_limit=self.TRANSFER_LIMIT) == content
+        guest.succeed(["rm", "/tmp/large"])
+
+    def test_a_file_gets_its_mode_and_replaces_another(self, guest: Guest) -> None:
+        guest.put(b"something much longer than the script", "/tmp/script")
+        guest.put(b"#!/bin/sh\necho script\n", "/tmp/script", mode=0o750)
+        assert guest.succeed(["stat", "-c", "%a", "/tmp/script"]).text == "750\n"
+        assert guest.succeed(["/tmp/script"]).text == "script\n"
+
+    def test_a_file_of_the_kernels_is_read_whatever_its_size_says(self, guest: Guest) -> None:
+        assert guest.get("/proc/version") == guest.succeed(["cat", "/proc/version"]).stdout
+
+    def test_a_file_with_a_strange_name(self, guest: Guest) -> None:
+        name = "/tmp/ a'b\"$c\n-ü\n"
+        guest.put(b"strange", name)
+        assert guest.get(name) == b"strange"
+        guest.succeed(["rm", name])
+
+    @pytest.mark.parametrize(
+        ("target", "reason"),
+        [
+            ("/nonesuch/file", "cannot write /nonesuch/file: no such file or directory"),
+            ("/tmp", "cannot write /tmp: is a directory"),
+            ("/dev/full", "cannot write /dev/full: no space left on device"),
+            ("relative", "'relative' is no absolute path in the guest"),
+        ],
+    )
+    def test_a_file_that_cannot_be_written(self, guest: Guest, target: str, reason: str) -> None:
+        with pytest.raises(GuestError) as refused:
+            guest.put(EVERY_BYTE * 1024, target)
+        assert refused.value.what == reason
+        assert guest.run(["true"]).status == 0
+
+    def test_a_file_of_the_host_that_cannot_be_read(self, guest: Guest, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            guest.put(tmp_path / "nonesuch", "/tmp/never-written")
+        assert guest.run(["test", "-e", "/tmp/never-written"]).status == 1
+
+    @pytest.mark.parametrize(
+        ("source", "reason"),
+        [
+            ("/tmp/nonesuch", "cannot read /tmp/nonesuch: no such file or directory"),
+            ("/tmp", "cannot read /tmp: is a directory"),
+            ("/tmp/a\0b", r"'/tmp/a\x00b' is no absolute path in the guest"),
+        ],
+    )
+    def test_a_file_that_cannot_be_read(self, guest: Guest, source: str, reason: str) -> None:
+        with pytest.raises(GuestError) as refused:
+            guest.get(source)
+        assert refused.value.what == reason
+        assert guest.run(["true"]).status == 0
+
+    # --- a dying guest ----------------------------------------------------------------------------
+
+    @pytest.mark.guest(fresh=True)
+    def test_a_panic_is_told_as_a_panic(self, guest: Guest) -> None:
+        with pytest.raises(GuestPanic, match=r"^the guest's kernel panicked while running sh") as panic:
+            guest.run(["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 30"])
+        assert any("Kernel panic - not syncing" in line for line in panic.value.detail)
+
+    @pytest.mark.guest(fresh=True)
+    def test_qemus_sudden_death_is_told(self, guest: Guest) -> None:
+        assert guest.pid is not None
+        os.kill(guest.pid, signal.SIGKILL)
+        with pytest.raises(GuestExit, match=r"QEMU ended \(signal 9\) while running true"):
+            guest.run(["true"])

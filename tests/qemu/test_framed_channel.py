@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the framed channel keep the contract, tell its own frames from a guest's, and keep its speed?"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+from channel_contract import EVERY_BYTE, MEGABYTE, ChannelContract
+
+from orchestrator.errors import GuestError
+from orchestrator.guest.framed import Frame
+from orchestrator.guest.guest import Guest
+
+pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg")
+
+# Frames that would end a request, had they come by the right way.
+FAKE_FRAMES = b"".join(struct.pack("<III", 4, kind, n) + b"\0\0\0\0" for kind in Frame for n in range(8))
+
+
+class TestFramedChannel(ChannelContract):
+    """The contract to the lab's own agent."""
+
+
+def test_the_agents_own_words(guest: Guest) -> None:
+    result = guest.run(["nonesuch", "argument"])
+    assert (result.status, result.stdout, result.stderr) == (127, b"", b"agent: cannot execute nonesuch\n")
+    result = guest.run(["/etc/modules"])
+    assert (result.status, result.stderr) == (126, b"agent: cannot execute /etc/modules\n")
+
+
+def test_more_arguments_than_the_agent_takes(guest: Guest) -> None:
+    with pytest.raises(GuestError) as refused:
+        guest.run(["echo", *["x"] * 2000])
+    assert refused.value.what == "the guest cannot start the command: argument list too long"
+    assert guest.run(["true"]).status == 0
+
+
+def test_frames_in_the_output_are_output(guest: Guest) -> None:
+    guest.put(FAKE_FRAMES, "/tmp/binary")
+    result = guest.run(["sh", "-c", "cat /tmp/binary; cat /tmp/binary >&2"])
+    assert result.stdout == FAKE_FRAMES
+    assert result.stderr == FAKE_FRAMES
+
+
+# --- a noisy console ------------------------------------------------------------------------------
+
+
+def test_a_flooded_console_corrupts_no_reply(guest: Guest) -> None:
+    flood = FAKE_FRAMES + b"\x1b[2J\x1b[6n\r\nsh-5.2# echo 1\r\n\x00\xff login: " + EVERY_BYTE
+    guest.put(flood, "/tmp/flood")
+    script = "(while :; do cat /tmp/flood > /dev/console; echo noise > /dev/kmsg; done) > /dev/null 2>&1 & echo $!"
+    flooder = guest.succeed(["sh", "-c", script]).text.strip()
+    before = guest.console.length()
+    for number in range(100):
+        result = guest.run(["sh", "-c", f"echo out {number}; echo err {number} >&2; exit {number}"])
+        assert (result.status, result.stdout, result.stderr) == (
+            number,
+            f"out {number}\n".encode(),
+            f"err {number}\n".encode(),
+        )
+    content = random.Random(0).randbytes(MEGABYTE)
+    guest.put(content, "/tmp/quiet")
+    assert guest.get("/tmp/quiet") == content
+    assert guest.console.length() - before > 10 * len(flood)
+    guest.succeed(["kill", flooder])
+
+
+# --- speed ----------------------------------------------------------------------------------------
+
+
+def best(attempts: int, action: Callable[[], object]) -> float:
+    """Seconds of the quickest attempt: the others ran beside something else."""
+    times = []
+    for _ in range(attempts):
+        began = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def test_a_round_trip_takes_less_than_ten_milliseconds(guest: Guest) -> None:
+    assert best(50, lambda: guest.succeed(["true"])) < 0.010
+
+
+def test_files_travel_at_more_than_ten_megabytes_a_second(guest: Guest) -> None:
+    content = bytes(10 * MEGABYTE)
+    assert best(4, lambda: guest.put(content, "/tmp/speed")) < 1.0
+    assert best(4, lambda: guest.get("/tmp/speed")) < 1.0
+    guest.succeed(["rm", "/tmp/speed"])

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the channel over a console keep the contract, whatever the kernel prints into the middle of it?"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from channel_contract import MEGABYTE, ChannelContract
+
+from orchestrator.guest.guest import Guest
+
+pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg", image="debian-i386", channel="serial")
+
+KERNEL_NOISE = """
+while :; do
+    echo "<4>a warning of the kernel's, $RANDOM, long enough to stand in the middle of something" >/dev/kmsg
+    sleep 0.05
+done
+"""
+OTHER_NOISE = """
+while :; do
+    printf 'somebody else: \\033[31m%s\\033[0m\\n' "$RANDOM" >/dev/ttyS0
+    sleep 0.5
+done
+"""
+
+
+class TestSerialChannel(ChannelContract):
+    """The contract over a console, which carries some ten thousand bytes a second on a busy host."""
+
+    LARGE = MEGABYTE // 4
+    TRANSFER_LIMIT = 300.0
+    SHORT_LIMIT = 3.0
+
+
+@pytest.fixture
+def noise(guest: Guest, request: pytest.FixtureRequest) -> Iterator[None]:
+    """A guest whose console somebody else prints on as well."""
+    process = guest.succeed(["sh", "-c", f"({request.param}) >/dev/null 2>&1 & echo $!"]).text.strip()
+    yield
+    guest.succeed(["sh", "-c", f"kill {process}"])
+
+
+@pytest.mark.usefixtures("noise")
+@pytest.mark.parametrize("noise", [KERNEL_NOISE, OTHER_NOISE], ids=["kernel", "others"], indirect=True)
+def test_what_others_print_damages_nothing(guest: Guest) -> None:
+    before = guest.console.length()
+    for number in range(10):
+        result = guest.run(["sh", "-c", f"echo out {number}; echo err {number} >&2; exit {number}"])
+        assert (result.status, result.stdout, result.stderr) == (
+            number,
+            f"out {number}\n".encode(),
+            f"err {number}\n".encode(),
+        )
+    content = random.Random(0).randbytes(100_000)
+    guest.put(content, "/tmp/noisy", time_limit=300)
+    assert guest.get("/tmp/noisy", time_limit=300) == content
+    assert (
+        b"warning of the kernel's" in guest.console.path.read_bytes()[before:]
+        or b"somebody else" in (guest.console.path.read_bytes()[before:])
+    )
+
+
+def test_nothing_is_left_in_the_guest(guest: Guest) -> None:
+    guest.run(["seq", "1", "100000"])
+    guest.run(["true"])
+    left = guest.succeed(["sh", "-c", "ls /run/orchestrator-serial.*"]).text.split()
+    # What the listing itself takes is there: its script, its pipes.
+    assert not [name for name in left if name.startswith("out.") and name not in ("out.part", "out.0", "out.1")]
+
+
+def test_ten_megabytes_each_way(guest: Guest, request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--ten-megabytes"):
+        pytest.skip("takes minutes; --ten-megabytes runs it")
+    content = random.Random(1).randbytes(10 * MEGABYTE)
+    began = time.monotonic()
+    guest.put(content, "/tmp/ten", time_limit=1200)
+    between = time.monotonic()
+    assert guest.get("/tmp/ten", time_limit=1200) == content
+    print(f"10 MB in {between - began:.0f} s, out {time.monotonic() - between:.0f} s")
