@@ -4,7 +4,7 @@
 # status behind it. What comes before or after is somebody else's: a login script's, or of a process left behind.
 token=$1 directory=$2
 shift 2
-PATH=/run/orchestrator/bin:$PATH TERM=dumb
+PATH=$PATH:/run/orchestrator/bin TERM=dumb
 export PATH TERM
 unset CDPATH
 exec 3>&2

@@ -44,7 +44,9 @@ if [ "$init" = systemd ]; then
     # Without a folder of its own on the disk, the journal stays in memory.
     rm -rf "$tree/var/log/journal"
     systemctl_in_tree set-default multi-user.target
-    systemctl_in_tree enable ssh.service serial-getty@ttyS0.service
+    systemctl_in_tree enable ssh.service
+    # Who asks for a login on the serial console is started by the kernel's parameter console=, unless told not to.
+    systemctl_in_tree disable serial-getty@ttyS0.service
     # There is no screen to log in at, and nobody to fetch packages, trim disks or keep copies for.
     systemctl_in_tree mask getty@tty1.service getty-static.service apt-daily.timer apt-daily-upgrade.timer \
         dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer systemd-networkd-wait-online.service

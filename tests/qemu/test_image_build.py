@@ -43,7 +43,7 @@ SETTINGS = {
     "maxsessions 100",
     "x11forwarding no",
     "subsystem sftp internal-sftp",
-    "setenv PATH=/run/orchestrator/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "setenv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/orchestrator/bin",
 }
 BUILD_LIMIT = 180.0
 """Seconds that a build may take, packages fetched."""
@@ -152,7 +152,7 @@ def test_systemd_starts_what_is_wanted_and_waits_for_nothing(disk: Disk) -> None
     assert disk.target("/usr/sbin/init").endswith("/lib/systemd/systemd")
     assert disk.target(f"{units}/default.target").endswith("/multi-user.target")
     assert "ssh.service" in disk.names(f"{units}/multi-user.target.wants")
-    assert "serial-getty@ttyS0.service" in disk.names(f"{units}/getty.target.wants")
+    assert "serial-getty@ttyS0.service" not in disk.names(f"{units}/getty.target.wants")
     for unit in ("apt-daily.timer", "apt-daily-upgrade.timer", "systemd-networkd-wait-online.service"):
         assert disk.target(f"{units}/{unit}") == "/dev/null"
 
