@@ -17,6 +17,7 @@ device=$(tty)
 echo 14 >"/sys/class/tty/${device##*/}/rx_trig_bytes"
 interrupted=
 trap interrupted=yes INT
+trap : HUP # the next "read" fails then, and what is ours goes
 command= pump_out= pump_err=
 
 say() {
@@ -124,10 +125,12 @@ while interrupted= verb= && { read -r number verb first second third || [ "$inte
 		say end
 		;;
 	leave)
-		stop
-		rm -rf "$folder"
-		stty sane
-		exit 0
+		say done
+		say end
+		break
 		;;
 	esac
 done
+stop >/dev/null
+rm -rf "$folder"
+stty sane

@@ -45,6 +45,7 @@ _BLOCK = 32 * 1024
 _PIECE_KIB = (64, 8, 1)
 """KiB asked for at once: the whole of what the guest puts together, and less when it comes damaged."""
 _FIRST_SILENCE = 2.0
+_LEAVING_LIMIT = 1.0
 _LONGEST_REPLY = 60.0
 _SLOWEST = 5000.0
 """Bytes a second that a console carries even on the busiest host."""
@@ -148,7 +149,7 @@ class SerialChannel:
     def close(self) -> None:
         """Leave the console as it was found, where that can be, and hang up."""
         with contextlib.suppress(GuestError):
-            self._line.send(b"\n0 leave\n", time.monotonic() + 1)
+            self._ask("leave", time.monotonic() + _LEAVING_LIMIT)
         self._line.close()
 
     def _collect(self, command: MarkedCommand, deadline: float) -> None:

@@ -22,12 +22,12 @@ _CONTROL = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b(?:\[[0-9;?]*[ -/
 class _Sight(StrEnum):
     """What a console can show, by how the line looks that it ends with."""
 
-    REFUSAL = r"(?mi)^.*\b(?:login incorrect|authentication failure|permission denied)\b.*$"
     LOGIN = r"(?mi)^.*\blogin: *$"
     CHALLENGE = r"(?mi)^.*\bpassword(?: for .*)?: *$"
     SHELL = r"(?m)^.*[#$%>] *$"
 
 
+_REFUSAL = re.compile(rb"(?mi)\b(?:login incorrect|authentication failure|permission denied)\b")
 _PATTERNS = {sight: re.compile(sight.value.encode()) for sight in _Sight}
 
 
@@ -47,7 +47,7 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -
         sight = None if text else _last_sight(shown)
         if sight is _Sight.SHELL:
             return
-        if sight is _Sight.REFUSAL and answered:
+        if answered and _REFUSAL.search(shown):
             raise GuestError(f"the guest's console refuses {user} with this password")
         if sight is _Sight.LOGIN:
             answer, named, answered = user, True, False

@@ -31,7 +31,7 @@ done
 class TestSerialChannel(ChannelContract):
     """The contract over a console, which carries some ten thousand bytes a second on a busy host."""
 
-    LARGE = MEGABYTE // 4
+    LARGE = MEGABYTE
     TRANSFER_LIMIT = 300.0
     SHORT_LIMIT = 3.0
 

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the serial channel get along with shells on a real terminal, and with what a console shows before?"""
+
+from __future__ import annotations
+
+import os
+import pty
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
+from orchestrator.guest.serial import SerialChannel
+
+LOGIN = Path(__file__).with_name("fake_login.sh")
+SHELLS = ["dash -i", "bash --norc -i", "busybox ash -i"]
+
+Console = Callable[..., SerialChannel]
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    """Starts programs on terminals of their own, with our channel at the other end."""
+    started: list[tuple[int, SerialChannel]] = []
+
+    def start(*argv: str) -> SerialChannel:
+        process, descriptor = pty.fork()
+        if process == 0:
+            os.execvp(argv[0], argv)
+        channel = SerialChannel(descriptor)
+        started.append((process, channel))
+        return channel
+
+    yield start
+    for process, channel in started:
+        channel.close()
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+def soon() -> float:
+    return time.monotonic() + 30
+
+
+def check(channel: SerialChannel, folder: Path) -> None:
+    """A bit of everything."""
+    result = channel.run(["sh", "-c", "echo out; echo err >&2; exit 3"], time_limit=20)
+    assert (result.status, result.stdout, result.stderr) == (3, b"out\n", b"err\n")
+    content = bytes(range(256)) * 300
+    channel.put(content, str(folder / "a file"), mode=0o640, time_limit=60)
+    assert (folder / "a file").read_bytes() == content
+    assert (folder / "a file").stat().st_mode & 0o777 == 0o640
+    assert channel.get(str(folder / "a file"), time_limit=60) == content
+    assert channel.run(["sh", "-c", "kill -INT $$"], time_limit=20).status == 130
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_that_is_there_already(console: Console, shell: str, tmp_path: Path) -> None:
+    argv = shlex.split(shell)
+    if shutil.which(argv[0]) is None:
+        pytest.skip(f"{argv[0]} is not installed")
+    channel = console(*argv)
+    channel.login("root", None, soon())
+    check(channel, tmp_path)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_login_with_a_password(console: Console, shell: str, tmp_path: Path) -> None:
+    if shutil.which(shlex.split(shell)[0]) is None:
+        pytest.skip(f"{shell} is not installed")
+    channel = console("sh", str(LOGIN), shell, "a secret")
+    channel.login("root", "a secret", soon())
+    check(channel, tmp_path)
+
+
+def test_a_login_without_a_password(console: Console, tmp_path: Path) -> None:
+    channel = console("sh", str(LOGIN), "sh -i", "")
+    channel.login("root", None, soon())
+    check(channel, tmp_path)
+
+
+def test_a_wrong_password_is_told(console: Console) -> None:
+    with pytest.raises(GuestError, match="refuses root with this password"):
+        console("sh", str(LOGIN), "sh -i", "a secret").login("root", "another", soon())
+
+
+def test_a_password_that_we_have_not_is_told(console: Console) -> None:
+    with pytest.raises(GuestError, match="wants a password for root"):
+        console("sh", str(LOGIN), "sh -i", "a secret").login("root", None, soon())
+
+
+def test_a_console_that_shows_nothing_is_given_up(console: Console) -> None:
+    with pytest.raises(GuestHang, match="neither a login prompt nor a shell"):
+        console("sleep", "100").login("root", None, time.monotonic() + 1)
+
+
+def test_a_console_that_ends_is_told(console: Console) -> None:
+    with pytest.raises(GuestConnectionLost):
+        console("true").login("root", None, soon())
+
+
+def test_a_command_over_its_time_is_killed_and_the_channel_goes_on(console: Console) -> None:
+    channel = console("sh", "-i")
+    channel.login("root", None, soon())
+    with pytest.raises(CommandTimeout):
+        channel.run(["yes"], time_limit=0.5)
+    assert channel.run(["echo", "alive"], time_limit=20).text == "alive\n"
+
+
+def test_nothing_stays_behind(console: Console) -> None:
+    before = ours()
+    channel = console("sh", "-i")
+    channel.login("root", None, soon())
+    assert len(ours() - before) == 1
+    channel.close()
+    deadline = time.monotonic() + 10
+    while ours() - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not ours() - before
+
+
+def ours() -> set[Path]:
+    """The folders that consoles are served from."""
+    return {path for folder in ("/run", "/tmp") for path in Path(folder).glob("orchestrator-serial.*")}
