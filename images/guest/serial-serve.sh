@@ -125,12 +125,15 @@ while interrupted= verb= && { read -r number verb first second third || [ "$inte
 		say end
 		;;
 	leave)
+		stop >/dev/null
+		rm -rf "$folder"
+		stty sane
 		say done
 		say end
-		break
+		exit 0
 		;;
 	esac
 done
-stop >/dev/null
-rm -rf "$folder"
-stty sane
+# The console is gone, and with it what job control takes to start another program.
+[ ! "$command" ] || kill -KILL "-$command" "-$pump_out" "-$pump_err"
+exec rm -rf "$folder"
