@@ -134,6 +134,6 @@ while interrupted= verb= && { read -r number verb first second third || [ "$inte
 		;;
 	esac
 done
-# The console is gone, and with it what job control takes to start another program.
+# The console is gone, and with it what job control takes to start another program in front.
 [ ! "$command" ] || kill -KILL "-$command" "-$pump_out" "-$pump_err"
-exec rm -rf "$folder"
+rm -rf "$folder" &

@@ -124,6 +124,19 @@ def test_nothing_stays_behind(console: Console) -> None:
     assert not ours() - before
 
 
+def test_nothing_stays_behind_a_console_that_is_hung_up(console: Console) -> None:
+    before = ours()
+    channel = console("sh", "-i")
+    channel.login("root", None, soon())
+    with pytest.raises(CommandTimeout):
+        channel.run(["sleep", "333"], time_limit=0.2)
+    channel._line.close()
+    deadline = time.monotonic() + 10
+    while ours() - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not ours() - before
+
+
 def ours() -> set[Path]:
     """The folders that consoles are served from."""
     return {path for folder in ("/run", "/tmp") for path in Path(folder).glob("orchestrator-serial.*")}
