@@ -42,7 +42,8 @@ open() { # MODE: "add" fills the file that is named in our file "path"
 }
 
 add() { # INDEX SIZE CHECKSUM
-	head -c "$2" | base64 -d >"$folder/block"
+	head -c "$2" >"$folder/encoded"
+	base64 -d "$folder/encoded" >"$folder/block"
 	sum=$(md5sum <"$folder/block")
 	if [ "${sum%% *}" != "$3" ]; then
 		say damaged
