@@ -7,6 +7,10 @@
 #define LAB_JPROBE_H
 
 #include <linux/kprobes.h>
+#include <asm/asm.h>
+#include <asm/nospec-branch.h>
+
+#include "jprobe_exit.h"
 
 struct jprobe {
 	struct kprobe kp;	/* symbol_name and offset of a function's entry */
@@ -22,7 +26,16 @@ int register_jprobe(struct jprobe *jp);
 /* On return no CPU is in the handler, nor on its way into or out of it. May sleep. */
 void unregister_jprobe(struct jprobe *jp);
 
-/* Ends a handler: does not return to it but goes on with the probed function. */
-void jprobe_return(void);
+/*
+ * Ends a handler: does not return to it but goes on with the probed function.
+ * One instruction: a pointer called in C goes through a thunk where the kernel
+ * has retpolines.
+ */
+static __always_inline void jprobe_return(void)
+{
+	asm volatile(ANNOTATE_RETPOLINE_SAFE
+		     "call *%[exit]\n"
+		     : ASM_CALL_CONSTRAINT : [exit] "m" (jprobe_exit) : "memory");
+}
 
 #endif

@@ -8,6 +8,8 @@
  *   2. the int3 of jprobe_return(): everything is put back, and the CPU is sent
  *      to the kprobe's copy of the probed instruction;
  *   3. the int3 behind that copy: the CPU goes on behind the probed instruction.
+ * Neither of the last two is a kprobe's own, yet the kernel looks for a kprobe
+ * there; both are kept out of the probed address's list (see jprobe_exit.c).
  * Interrupts stay off from the first trap to the end of the third, which is why
  * the state of a hit can be per CPU, and why synchronize_rcu(), which
  * unregister_kprobe() calls, waits for every hit that has begun.
@@ -21,6 +23,8 @@
 
 #include "function.h"
 #include "jprobe.h"
+#include "jprobe_exit.h"
+#include "kprobe_list.h"
 #include "ksym.h"
 #include "refusal.h"
 
@@ -35,18 +39,6 @@ struct jprobe_hit {
 static DEFINE_PER_CPU(struct jprobe_hit, jprobe_hit);
 static DEFINE_MUTEX(jprobe_mutex);
 static unsigned int registered;
-
-extern const char jprobe_return_trapped[];
-
-/* Not to be cloned: its label must exist once. */
-noinline __noclone void jprobe_return(void)
-{
-	asm volatile("int3\n"
-		     "	.globl jprobe_return_trapped\n"
-		     "jprobe_return_trapped:\n"
-		     "	nop\n" ::: "memory");
-}
-NOKPROBE_SYMBOL(jprobe_return);
 
 /*
  * The handler's parameters may lie on the stack, above the return address, and
@@ -134,7 +126,7 @@ static int jprobe_trapped(struct notifier_block *notifier, unsigned long event, 
 
 	if (event != DIE_INT3 || user_mode(regs) || !hit->kp)
 		return NOTIFY_DONE;
-	if (regs->ip == (unsigned long)jprobe_return_trapped)
+	if (regs->ip == jprobe_exit_trapped)
 		leave_handler(hit, regs);
 	else if (trapped_behind_copy(hit->kp, regs->ip))
 		leave_copy(hit, regs);
@@ -146,35 +138,70 @@ NOKPROBE_SYMBOL(jprobe_trapped);
 
 static struct notifier_block jprobe_notifier = { .notifier_call = jprobe_trapped };
 
-static int check_entry(const struct kprobe *kp)
+static int check_entry(const struct kprobe *kp, unsigned long *address)
 {
-	unsigned long address = ksym_lookup(kp->symbol_name);
+	unsigned long start = ksym_lookup(kp->symbol_name);
 	struct function function;
 
-	if (!address)
+	if (!start)
 		return refuse(kp->symbol_name, kp->offset, -ENOENT, "no such symbol");
-	address += kp->offset;
-	if (!find_function(address, &function) || address != function.entry)
+	*address = start + kp->offset;
+	if (!find_function(*address, &function) || *address != function.entry)
 		return refuse(kp->symbol_name, kp->offset, -EINVAL,
 			      "not a function entry (the instruction after endbr and the ftrace nop)");
 	return 0;
 }
 
+static bool is_copy_apart(const struct kprobe *kp)
+{
+	return kprobe_list(kp->ainsn.insn + kp->ainsn.size) != kprobe_list(kp->addr);
+}
+
+/* With its copy where the int3 behind it is in another list than the probe itself. */
+static int register_apart(struct kprobe *kp)
+{
+	/* Takes the place that does not fit, so that the next one is had. */
+	struct kprobe spacer = {
+		.symbol_name = "kallsyms_lookup_name",
+		.flags = KPROBE_FLAG_DISABLED,
+	};
+	int err = register_kprobe(kp);
+
+	if (err || is_copy_apart(kp))
+		return err;
+	unregister_kprobe(kp);
+	err = register_kprobe(&spacer);
+	if (err)
+		return err;
+	/* As it was before it had been registered: with nothing but a name, and not disabled. */
+	kp->addr = NULL;
+	kp->flags = 0;
+	err = register_kprobe(kp);
+	unregister_kprobe(&spacer);
+	return err;
+}
+
 int register_jprobe(struct jprobe *jp)
 {
+	unsigned long address;
 	int err;
 
-	err = check_entry(&jp->kp);
+	err = check_entry(&jp->kp, &address);
 	if (err)
 		return err;
 	jp->kp.pre_handler = enter_handler;
 	jp->kp.post_handler = stay_single_stepped;
 
 	mutex_lock(&jprobe_mutex);
-	/* The notifier goes first and leaves last: no hit is possible without it. */
-	if (!registered)
+	/*
+	 * The notifier goes first and leaves last: no hit is possible without it.
+	 * The exit is the first jprobe's choice; others of a module share it.
+	 */
+	if (!registered) {
+		choose_jprobe_exit((void *)address);
 		register_die_notifier(&jprobe_notifier);
-	err = register_kprobe(&jp->kp);
+	}
+	err = register_apart(&jp->kp);
 	if (!err)
 		registered++;
 	else if (!registered)
