@@ -17,7 +17,7 @@ from orchestrator.paths import lab_dir
 from orchestrator.process import run
 
 if TYPE_CHECKING:
-    from paramiko import Ed25519Key
+    from paramiko import ECDSAKey
 
 _OVERLAY_LIMIT = 60.0
 _SEED_BYTES = 64
@@ -29,8 +29,8 @@ _FOLDER = "image"
 class SshKeys:
     """The key by which a guest is known, and the one by which it knows us."""
 
-    host: Ed25519Key
-    client: Ed25519Key
+    host: ECDSAKey
+    client: ECDSAKey
 
 
 @dataclass(frozen=True)

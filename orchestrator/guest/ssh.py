@@ -38,6 +38,8 @@ _SHELL = "exec /bin/sh"
 _KILLED = 128 + 9
 _READ_SIZE = 1 << 18
 _BLOCK = paramiko.SFTPFile.MAX_REQUEST_SIZE
+_UNANSWERED = 8
+"""Blocks on their way at once: sshd moves all that waits for its disk each time that more arrives."""
 
 
 class SshChannel:
@@ -82,11 +84,11 @@ class SshChannel:
                     file = files.open(path, "wb")
                     with contextlib.suppress(OSError):  # the kernel's own files keep theirs
                         file.chmod(mode)
-                    file.set_pipelined(True)
+                number = 0
                 while block:
-                    following = next(rest, b"")
-                    # The last block waits for the answers to all of them: closing the file would not ask for them.
-                    file.set_pipelined(bool(following))
+                    following, number = next(rest, b""), number + 1
+                    # A block that is not pipelined waits for the answers to all before it, which closing would not.
+                    file.set_pipelined(bool(following) and number % _UNANSWERED != 0)
                     with step():
                         file.write(block)
                     block = following

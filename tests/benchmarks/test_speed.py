@@ -7,6 +7,7 @@ Opt-in: ./lab test tests/benchmarks
 from __future__ import annotations
 
 import dataclasses
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -20,11 +21,13 @@ from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
+from orchestrator.experiment.disks import Wanted
+from orchestrator.experiment.machines import machine_for
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Machine, Timing
+from orchestrator.guest.machine import ChannelKind, Machine, Timing
 
 ROUNDS = 5
-MEGABYTES = 20
+MEGABYTES = {"framed": 20, "ssh": 20, "serial": 2}
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -60,15 +63,39 @@ def test_boot_to_first_command(
         print(f"\n{kernel_name}, {timing}: floor {low:.2f} s, to first command {full:.2f} s, ratio {full / low:.2f}")
 
 
-@pytest.mark.guest(timing="tcg")
-def test_the_channel(guest: Guest, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.qemu
+def test_boot_to_ssh(workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A Debian guest with the small init, to its first command over SSH, against the agent's first command in it."""
+    kernel = ready_kernel(workshop, kernels()["lab-i386-up"])
+
+    def boot(channel: ChannelKind) -> None:
+        wanted = Wanted("debian-i386", channel)
+        machine = machine_for(workshop, kernel, cpu("pentium4"), smp=1, memory_mib=256, timing="tcg", wanted=wanted)
+        with Guest(machine, tmp_path) as guest:
+            guest.succeed(["true"])
+
+    pairs = [(seconds(lambda: boot("framed")), seconds(lambda: boot("ssh"))) for _ in range(ROUNDS)]
+    low, full = (statistics.median(column) for column in zip(*pairs, strict=True))
+    with capsys.disabled():
+        print(f"\nimage: to the agent's command {low:.2f} s, to SSH's {full:.2f} s, ratio {full / low:.2f}")
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        pytest.param(channel, marks=pytest.mark.guest(kernel="lab-i386-up", image=image, channel=channel, timing="tcg"))
+        for channel, image in (("framed", None), ("ssh", "debian-i386"), ("serial", "debian-i386"))
+    ],
+)
+def test_the_channel(guest: Guest, channel: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Round trips of `true` against those of a frame alone, and megabytes both ways."""
-    content = bytes(MEGABYTES << 20)
-    runs = [seconds(lambda: guest.succeed(["true"])) for _ in range(50)]
-    frames = [seconds(lambda: guest.get("/proc/sys/kernel/ostype")) for _ in range(50)]
-    into = seconds(lambda: guest.put(content, "/tmp/content"))
-    out = seconds(lambda: guest.get("/tmp/content"))
+    megabytes = MEGABYTES[channel]
+    content = random.Random(1).randbytes(megabytes << 20)
+    runs = [seconds(lambda: guest.succeed(["true"])) for _ in range(20)]
+    frames = [seconds(lambda: guest.get("/proc/sys/kernel/ostype")) for _ in range(20)]
+    into = seconds(lambda: guest.put(content, "/tmp/content", time_limit=600))
+    out = seconds(lambda: guest.get("/tmp/content", time_limit=600))
     run, frame = statistics.median(runs), statistics.median(frames)
     with capsys.disabled():
-        print(f"\ntrue {run * 1e3:.1f} ms, a small file {frame * 1e3:.1f} ms, ratio {run / frame:.1f}")
-        print(f"{MEGABYTES / into:.0f} MB/s in, {MEGABYTES / out:.0f} MB/s out")
+        print(f"\n{channel}: true {run * 1e3:.1f} ms, a small file {frame * 1e3:.1f} ms, ratio {run / frame:.1f}")
+        print(f"{megabytes / into:.2f} MB/s in, {megabytes / out:.2f} MB/s out")

@@ -118,7 +118,7 @@ def test_the_lab_s_own_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     assert client_key(folder) == first
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "client_key").stat().st_mode & 0o777 == 0o600
-    assert paramiko.Ed25519Key.from_private_key(io.StringIO((folder / "client_key").read_text())) == first
+    assert paramiko.ECDSAKey.from_private_key(io.StringIO((folder / "client_key").read_text())) == first
     assert read_private_key(new_private_key()) != first
 
 
@@ -130,6 +130,6 @@ def test_a_key_that_others_may_read_or_that_is_none_is_not_used(tmp_path: Path) 
         client_key(tmp_path)
     file.chmod(0o600)
     file.write_text("no key\n")
-    with pytest.raises(LabError, match="this is no private Ed25519 key"):
+    with pytest.raises(LabError, match="this is no private ECDSA key"):
         client_key(tmp_path)
     assert file.read_text() == "no key\n"
