@@ -12,7 +12,7 @@ from channel_contract import MEGABYTE, ChannelContract
 
 from orchestrator.guest.guest import Guest
 
-pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg", image="debian-i386", channel="serial")
+pytestmark = pytest.mark.guest(kernel="lab-i386-up", timing="tcg", image="debian-i386", channel="serial")
 
 KERNEL_NOISE = """
 while :; do
@@ -31,7 +31,7 @@ done
 class TestSerialChannel(ChannelContract):
     """The contract over a console, which carries some ten thousand bytes a second on a busy host."""
 
-    LARGE = MEGABYTE
+    LARGE = MEGABYTE // 4
     TRANSFER_LIMIT = 300.0
     SHORT_LIMIT = 3.0
 

@@ -13,7 +13,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.keys import new_private_key, read_private_key
 from orchestrator.guest.ssh import SshChannel
 
-pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg", image="debian-i386", channel="ssh")
+pytestmark = pytest.mark.guest(kernel="lab-i386-up", timing="tcg", image="debian-i386", channel="ssh")
 
 
 class TestSshChannel(ChannelContract):
