@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,41 +37,58 @@ class SshKeys:
 
 @dataclass(frozen=True)
 class Belongings:
-    """The files of one guest, private to the user. ``keys`` where its sshd is to be reached."""
+    """The files of one guest, private to the user. ``keys`` where its sshd is to be reached.
+
+    Nobody needs the files any more once QEMU has opened them.
+    """
 
     initramfs: Path
     overlay: Path | None
     keys: SshKeys | None
 
     def remove(self) -> None:
-        """Remove the files."""
+        """Remove the files, if they are still there."""
         self.initramfs.unlink(missing_ok=True)
         if self.overlay is not None:
             self.overlay.unlink(missing_ok=True)
 
 
 def make_belongings(machine: Machine, directory: Path, name: str) -> Belongings:
-    """Make the files of a guest with disks in ``directory``. Raises HostError, LabError."""
+    """Make the files of a guest with disks in ``directory``, under names of their own: another guest may be there.
+
+    On failure none is left. Raises HostError, LabError.
+    """
     try:
-        return _make(machine, directory, name)
+        with contextlib.ExitStack() as unfinished:
+            belongings = _make(machine, directory, name, unfinished)
+            unfinished.pop_all()
+            return belongings
     except OSError as error:
         raise HostError(f"cannot make a guest's files in {directory}: {error.strerror}") from None
 
 
-def _make(machine: Machine, directory: Path, name: str) -> Belongings:
+def _make(machine: Machine, directory: Path, name: str, unfinished: contextlib.ExitStack) -> Belongings:
     assert machine.disk_drivers is not None
+
+    def private_file(suffix: str) -> Path:
+        descriptor, path = tempfile.mkstemp(suffix, f"{name}.", directory)
+        os.close(descriptor)
+        unfinished.callback(os.unlink, path)
+        return Path(path)
+
     content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
-    initramfs, overlay, keys = directory / f"{name}.initramfs", None, None
+    overlay, keys = None, None
     if machine.root is not None:
-        overlay = _overlay(machine.root, directory / f"{name}.overlay")
+        overlay = private_file(".overlay")
+        _fill_overlay(machine.root, overlay)
         identity = _identity(machine, name)
         if machine.channel == "ssh":
             host, client = new_private_key(), client_key(lab_dir() / "ssh")
             keys = SshKeys(read_private_key(host), client)
             identity |= {"host_key": host, "authorized_keys": public_line(client)}
         content += _archive(machine, machine.root, identity)
-    with os.fdopen(os.open(initramfs, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
+    initramfs = private_file(".initramfs")
+    initramfs.write_bytes(content)
     return Belongings(initramfs, overlay, keys)
 
 
@@ -106,13 +125,9 @@ def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> b
     )
 
 
-def _overlay(root: RootImage, file: Path) -> Path:
-    """A disk that reads from the image and keeps what is written for itself."""
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"):
-        pass
+def _fill_overlay(root: RootImage, file: Path) -> None:
+    """Make a file a disk that reads from the image and keeps what is written for itself."""
     options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
     finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
     if finished.status != 0:
-        file.unlink()
         raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())
-    return file

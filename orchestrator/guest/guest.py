@@ -271,6 +271,9 @@ class Guest:
         if self._aborted:
             self.abort()
         self._monitor = Monitor(monitor)
+        # It answers when the machine is made. QEMU has all files open by then, and whatever ends us leaves none behind.
+        if self._belongings is not None:
+            self._belongings.remove()
 
     def _open_channel(self, deadline: float) -> None:
         """Open the channel that commands go through, which may be another than the agent's."""

@@ -138,8 +138,10 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
 
 def _disks(machine: Machine, wiring: Wiring) -> Iterator[str]:
     if machine.root is not None:
+        # The image itself is never given to a guest, which could write to it.
+        assert wiring.overlay is not None
         # An overlay is thrown away with its guest: nothing has to reach the host's disk.
-        yield from _disk(ROOT_DISK, wiring.overlay or machine.root.base, "qcow2", "cache.no-flush=on")
+        yield from _disk(ROOT_DISK, wiring.overlay, "qcow2", "cache.no-flush=on")
     for number, disk in enumerate(machine.data):
         yield from _disk(data_disk_serial(number), disk.file, "raw", "read-only=on")
 

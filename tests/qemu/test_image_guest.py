@@ -69,10 +69,8 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: Works
         assert one.succeed(["hostname"]).text == "one\n"
         random = ["head", "-c", "16", "/dev/urandom"]
         assert one.succeed(random).stdout != other.succeed(random).stdout
-        private = [file for file in tmp_path.iterdir() if file.suffix in (".initramfs", ".overlay")]
-        assert len(private) == 4
-        assert {file.stat().st_mode & 0o777 for file in private} == {0o600}
-    assert not [file for file in tmp_path.iterdir() if file.suffix in (".initramfs", ".overlay")]
+        # Neither keys nor disks are left in the folder, whatever ends us now.
+        assert {file.suffix for file in tmp_path.iterdir()} == {".console", ".qemu"}
     assert hashlib.sha256(base.read_bytes()).digest() == before
     assert base.stat().st_mode & 0o222 == 0
     with Guest(wanted, tmp_path, "one") as again:

@@ -98,7 +98,7 @@ def test_on_the_exact_clock_the_random_pool_begins_alike(machine: Machine, tmp_p
         files_of(make_belongings(exact, tmp_path, name).initramfs)["image/identity/seed"] for name in ("one", "other")
     }
     assert len(seeds) == 1
-    brought = files_of(tmp_path / "one.initramfs")
+    brought = files_of(make_belongings(exact, tmp_path, "one").initramfs)
     assert brought["image/settings"] == b"start=small\nnetwork=no\nlogin=yes\n"
     assert not {"image/identity/host_key", "image/identity/authorized_keys"} & set(brought)
 
@@ -110,6 +110,36 @@ def test_an_image_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
     with pytest.raises(HostError, match="cannot make an overlay over the image debian-i386"):
         make_belongings(gone, tmp_path, "guest")
     assert not list(tmp_path.glob("guest*"))
+
+
+@NEEDS_QEMU_IMG
+def test_what_fails_half_way_leaves_nothing(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "lab" / "ssh").mkdir(parents=True)
+    (tmp_path / "lab" / "ssh" / "client_key").write_text("no key\n")
+    (tmp_path / "lab" / "ssh" / "client_key").chmod(0o600)
+    with pytest.raises(LabError, match="this is no private Ed25519 key"):
+        make_belongings(machine, tmp_path, "guest")
+    assert not list(tmp_path.glob("guest*"))
+
+
+@NEEDS_QEMU_IMG
+def test_two_guests_of_one_name_in_one_folder_have_files_of_their_own(machine: Machine, tmp_path: Path) -> None:
+    one, other = (make_belongings(machine, tmp_path, "guest") for _ in range(2))
+    assert len({one.initramfs, one.overlay, other.initramfs, other.overlay}) == 4
+    kept = one.initramfs.read_bytes()
+    other.remove()
+    assert one.initramfs.read_bytes() == kept
+
+
+@NEEDS_QEMU_IMG
+def test_a_folder_with_an_odd_name_is_no_protocol(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a:b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    overlay = make_belongings(machine, Path("a:b"), "guest").overlay
+    assert overlay is not None
+    assert overlay.parent.samefile(tmp_path / "a:b")
 
 
 def test_the_lab_s_own_key_is_made_once_and_is_private(tmp_path: Path) -> None:
