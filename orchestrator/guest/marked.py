@@ -60,6 +60,7 @@ class _MarkedStream:
     def __init__(self, token: bytes) -> None:
         self._token = token
         self._mark = re.compile(re.escape(token) + rb" (\d{1,9})\n")
+        self._begun_mark = re.compile(re.escape(token) + rb"(?: \d{0,9})?\Z")
         self._pending = b""
         self.first: int | None = None
         self.last: int | None = None
@@ -91,9 +92,9 @@ class _MarkedStream:
 
     def _possible_mark(self) -> int:
         """Where a mark may have begun of which the rest is still to come."""
-        begun = self._pending.find(self._token)
-        if begun >= 0:
-            return begun
+        begun = self._begun_mark.search(self._pending)
+        if begun is not None:
+            return begun.start()
         tail = min(len(self._token) - 1, len(self._pending))
         lengths = (n for n in range(tail, 0, -1) if self._pending.endswith(self._token[:n]))
         return len(self._pending) - next(lengths, 0)

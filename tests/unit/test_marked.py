@@ -39,6 +39,18 @@ def test_output_is_found_whole_in_any_pieces(data: st.DataObject) -> None:
     assert (result.stdout, result.stderr) == (content, content)
 
 
+def test_a_token_in_the_output_holds_nothing_back() -> None:
+    heard: list[bytes] = []
+    command = MarkedCommand(["a"], "/", Output(lambda stream, data: heard.append(data)))
+    token = TOKEN.match(command.script)
+    assert token is not None
+    said = [token[1] + b" 77\n", token[1] + b" of ours", b"\nand more\n", token[1] + b" 1234567890\n", token[1] + b"\n"]
+    for data in said:
+        command.feed(Stream.STDOUT, data)
+    assert b"".join(heard) == b"".join(said[1:])
+    assert not command.ended
+
+
 def test_output_is_given_on_as_it_comes() -> None:
     heard: list[bytes] = []
     command = MarkedCommand(["a"], "/", Output(lambda stream, data: heard.append(data)))
