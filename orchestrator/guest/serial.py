@@ -55,7 +55,7 @@ _BASE64_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 
 @dataclass(frozen=True)
 class _Reply:
-    """The words of a reply, and the bytes that came with it: None where they came damaged."""
+    """The words of a reply, and the bytes that came with it: None where there are none, or they came damaged."""
 
     words: list[list[str]]
     content: bytes | None
@@ -162,7 +162,7 @@ class SerialChannel:
             word = reply.words[0][0]
             if word == "over":
                 return
-            if word == "none":
+            if word not in set(Stream):  # there is nothing yet, or the line that says of which stream came damaged
                 time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
                 pause = min(_POLL_LAST, 2 * pause)
                 continue
@@ -234,11 +234,13 @@ class SerialChannel:
         return f"<{self._token} {self._number} end>".encode()
 
     def _parsed(self, text: bytes) -> _Reply | None:
-        heads = list(re.finditer(rf"<{self._token} {self._number} ([\w ./-]+)>\r?\n".encode(), text))
+        head = rf"<{self._token} {self._number} ([\w./-]+(?: [\w./-]+)*)>\r?\n"
+        heads = list(re.finditer(head.encode(), text))
         if not heads:
             return None
         words = [head[1].decode().split() for head in heads]
-        content = _decoded(text[heads[-1].end() :], words[-1][1]) if words[-1][0] == "piece" else b""
+        is_piece = len(words[-1]) == 2 and words[-1][0] == "piece"
+        content = _decoded(text[heads[-1].end() :], words[-1][1]) if is_piece else None
         return _Reply(words, content)
 
 

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import re
 import shlex
 import shutil
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,6 +114,48 @@ def test_a_command_over_its_time_is_killed_and_the_channel_goes_on(console: Cons
     with pytest.raises(CommandTimeout):
         channel.run(["yes"], time_limit=0.5)
     assert channel.run(["echo", "alive"], time_limit=20).text == "alive\n"
+
+
+@pytest.mark.parametrize("word", [b"stdout", b"piece", b"done"])
+def test_a_line_of_a_reply_that_is_broken_apart_loses_nothing(word: bytes) -> None:
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execvp("sh", ["sh", "-i"])
+    ours_end, theirs = socket.socketpair()
+    broken: list[bytes] = []
+    threads = [
+        threading.Thread(target=pass_on, args=(terminal, theirs.fileno(), word, broken)),
+        threading.Thread(target=pass_on, args=(theirs.fileno(), terminal, b"", [])),
+    ]
+    for thread in threads:
+        thread.start()
+    channel = SerialChannel(ours_end)
+    try:
+        channel.login("root", None, soon())
+        result = channel.run(["seq", "1", "30000"], time_limit=30)
+    finally:
+        channel.close()
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        for thread in threads:
+            thread.join()
+        theirs.close()
+        os.close(terminal)
+    assert broken
+    assert (result.status, result.stderr) == (0, b"")
+    assert result.stdout == "".join(f"{number}\n" for number in range(1, 30001)).encode()
+
+
+def pass_on(source: int, target: int, word: bytes, broken: list[bytes]) -> None:
+    """Pass a console's bytes on; another line stands in the first lines of replies that have this word."""
+    with contextlib.suppress(OSError):  # the terminal's other end is gone
+        while data := os.read(source, 1 << 16):
+            head = re.search(rb"<[0-9a-f]{16} [1-9]\d* " + word, data) if word and len(broken) < 4 else None
+            if head is not None:
+                broken.append(head[0])
+                data = data[: head.end()] + b"somebody else: hello\n" + data[head.end() :]
+            while data:
+                data = data[os.write(target, data) :]
 
 
 def test_nothing_stays_behind(console: Console) -> None:
