@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.errors import GuestError
+from orchestrator.guest.console import plain_lines
 
 KILL_LIMIT = 10.0
 """Seconds that a guest may take to end a command it was told to kill."""
@@ -115,8 +116,7 @@ class Output:
 
     def last_lines(self) -> list[str]:
         """The last printed lines, for an error to quote."""
-        text = b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()).decode(errors="replace")
-        return [line for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
+        return plain_lines(b"\n".join(bytes(kept[-_QUOTED_BYTES:]) for kept in self._kept.values()))[-_QUOTED_LINES:]
 
 
 def check_command(argv: Sequence[str], directory: str) -> None:
@@ -149,5 +149,5 @@ def blocks(content: bytes | Path, size: int) -> Generator[bytes, None, None]:
 
 def complaint(said: bytes) -> str:
     """The reason, for a sentence of ours, from what a program in the guest printed about its failure."""
-    lines = said.decode(errors="replace").splitlines()
+    lines = plain_lines(said[:_QUOTED_BYTES])
     return lines[0].rpartition(": ")[2].lower() if lines and ": " in lines[0] else "the guest does not say why"

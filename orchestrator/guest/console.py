@@ -10,7 +10,7 @@ from pathlib import Path
 _TAIL_BYTES = 16 * 1024
 _QUOTED_LINES = 20
 _MOST_AT_ONCE = 1 << 20
-_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BEGINNING = r"(?:^|\[ *\d+\.\d{6}\] )"
 """Where the kernel's words begin: behind its time stamp, which may itself stand behind a line that user space began."""
 
@@ -79,7 +79,7 @@ class Console:
         end = text.rfind(b"\n") + 1
         if not end and len(text) == _MOST_AT_ONCE:
             end = len(text)  # a line without an end is not waited for
-        return _clean(text[:end]), after + end
+        return plain_lines(text[:end]), after + end
 
     def _lines(self, start: int) -> list[str]:
         """The lines from a byte offset on (negative: from the end), at most the last 4 MiB of them."""
@@ -88,12 +88,13 @@ class Console:
                 size = file.seek(0, 2)
                 begin = max(0, size + start) if start < 0 else start
                 file.seek(max(begin, size - (4 << 20)))
-                return _clean(file.read())
+                return plain_lines(file.read())
         except FileNotFoundError:
             return []
 
 
-def _clean(text: bytes) -> list[str]:
+def plain_lines(text: bytes) -> list[str]:
+    """What a guest said, for an error to quote: the lines that are not empty, without what a terminal would obey."""
     lines = text.decode("utf-8", errors="replace").split("\n")
     return [line for line in (_CONTROL.sub("", line).rstrip() for line in lines) if line]
 

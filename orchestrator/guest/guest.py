@@ -36,7 +36,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.belongings import Belongings, make_belongings
 from orchestrator.guest.channel import Channel, CommandResult, Listener
-from orchestrator.guest.console import Console, Trouble
+from orchestrator.guest.console import Console, Trouble, plain_lines
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.machine import Machine, Wiring, data_disk_serial, qemu_command
@@ -51,6 +51,7 @@ LONGEST_WORK = 24 * 3600.0
 
 COMMAND_LIMIT = 60.0
 _LISTENING_INTERVAL = 0.5
+_QUOTED_BYTES = 4096
 _DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
 
@@ -131,7 +132,7 @@ class Guest:
         """Run a program that must end with status 0. Raises CommandFailed with what it printed."""
         result = self.run(argv, time_limit=time_limit)
         if result.status != 0:
-            said = (result.stderr or result.stdout).decode("utf-8", errors="replace").splitlines()[-10:]
+            said = plain_lines((result.stderr or result.stdout)[-_QUOTED_BYTES:])[-10:]
             raise CommandFailed(f"`{' '.join(argv)}` ended with status {result.status} in the guest", detail=said)
         return result
 
@@ -283,8 +284,8 @@ class Guest:
             argv = ["mount-data", data_disk_serial(number), f"/data/{disk.name}"]
             result = self._agent.run(argv, time_limit=COMMAND_LIMIT)
             if result.status != 0:
-                said = result.stderr.decode(errors="replace").splitlines()
-                raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=said)
+                said = plain_lines(result.stderr[-_QUOTED_BYTES:])
+                raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=said[-10:])
         if self.machine.channel == "ssh":
             keys = self._belongings.keys if self._belongings is not None else None
             assert keys is not None

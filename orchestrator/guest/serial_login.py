@@ -8,6 +8,7 @@ import time
 from enum import StrEnum
 
 from orchestrator.errors import GuestError, GuestHang
+from orchestrator.guest.console import plain_lines
 from orchestrator.guest.serial_line import SerialLine
 
 _NUDGE_INTERVAL = 3.0
@@ -53,9 +54,8 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -
             answer, named, answered = user, True, False
         elif sight is _Sight.CHALLENGE and named:
             if password is None:
-                raise GuestError(
-                    f"the guest's console wants a password for {user}", hint="name it, or set an empty one"
-                )
+                hint = "exec takes it from a file (--password-file); or let the image ask for none"
+                raise GuestError(f"the guest's console wants a password for {user}", hint=hint)
             answer, named, answered = password, False, True
         elif time.monotonic() - nudged > _NUDGE_INTERVAL:
             answer = ""
@@ -66,7 +66,7 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -
         screen = b""
     raise GuestHang(
         "the guest's console shows neither a login prompt nor a shell",
-        detail=_CONTROL.sub(b"", screen).decode(errors="replace").splitlines()[-10:],
+        detail=plain_lines(screen)[-10:],
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.guest.console import Console, Trouble
+from orchestrator.guest.channel import Output, Stream, complaint
+from orchestrator.guest.console import Console, Trouble, plain_lines
 
 GOLDEN = Path(__file__).parent / "golden" / "console"
 
@@ -77,6 +78,15 @@ def test_control_characters_are_left_out() -> None:
         "[    2.000100] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
         "[    2.000110] CPU: 0 PID: 1 Comm: swapper/0 Not tainted 6.1.0-40-686 #1",
     ]
+
+
+def test_what_a_terminal_would_obey_is_not_quoted() -> None:
+    said = b"a\x1b[31mb\x1b]0;title\x07c\n\xc2\x9b31md\x7f\r\n\n\ttab \xc3\xa9\n"
+    assert plain_lines(said) == ["ab0;titlec", "31md", "\ttab \u00e9"]
+    output = Output()
+    output.add(Stream.STDERR, said)
+    assert output.last_lines() == plain_lines(said)
+    assert complaint(b"cat: x: \x1b[2JNo such file\n") == "no such file"
 
 
 def test_only_what_came_after_the_mark_counts(tmp_path: Path) -> None:
