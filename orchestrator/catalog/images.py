@@ -73,7 +73,7 @@ def image(name: str) -> ImageRecipe:
         return _own(name)
     names = [file.stem for file in (data_dir("images") / "recipes").glob(f"*{SUFFIX}")]
     if name not in names:
-        hint = f"a recipe of your own is named by its path: ./mine{SUFFIX}"
+        hint = f"what is your own is named by its path: ./mine{SUFFIX}, a recipe, or ./mine.qcow2, a disk"
         raise ConfigError(unknown("image", name, sorted(names)), hint=hint)
     return _read(data_dir("images") / "recipes" / f"{name}{SUFFIX}")
 

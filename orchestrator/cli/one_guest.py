@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _USER = r"[a-z_][a-z0-9_-]{0,31}"
+_PASSWORD_MAX = 255
 
 
 class Channel(StrEnum):
@@ -138,13 +139,29 @@ class Choice:
                 raise UsageError("no such folder", where=str(folder))
         if not re.fullmatch(_USER, self.user):
             raise UsageError(f"found {self.user!r}; a user's name has small letters, digits, '_' and '-'")
-        password = None
-        if self.password_file is not None:
-            try:
-                password = self.password_file.read_text().removesuffix("\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"the password cannot be read: {error}", where=str(self.password_file)) from None
-        return Wanted(self.image, self.channel.value, tuple(self.data), Login(self.user, password))
+        if self.channel is not Channel.SERIAL and (self.user != "root" or self.password_file is not None):
+            raise UsageError(
+                f"--user and --password-file are for a login on the console; over {self.channel} all is done as root",
+                hint="--channel serial",
+            )
+        login = Login(self.user, self._password())
+        return Wanted(self.image, self.channel.value, tuple(self.data), login)
+
+    def _password(self) -> str | None:
+        from orchestrator.errors import UsageError
+
+        if self.password_file is None:
+            return None
+        try:
+            with self.password_file.open() as file:
+                password = file.read(_PASSWORD_MAX + 1).removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise UsageError(f"the password cannot be read: {why}", where=str(self.password_file)) from None
+        if not password.isprintable() or len(password) > _PASSWORD_MAX:
+            what = f"a password is one line of at most {_PASSWORD_MAX} printable characters"
+            raise UsageError(what, where=str(self.password_file))
+        return password
 
     def _timing(self) -> Timing:
         from orchestrator.errors import UsageError

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ _MOST_DATA_DISKS = 16
 
 @dataclass(frozen=True)
 class Wanted:
-    """The disks and the channel asked for: an image by name or path (see ``root_objection``), folders of data."""
+    """The disks and the channel asked for: an image by name or path (see ``objection``), folders of data."""
 
     image: str | None = None
     channel: ChannelKind = "framed"
@@ -113,7 +114,11 @@ def _named(folders: Sequence[Path]) -> dict[str, Path]:
     for folder in folders:
         name = folder.absolute().name
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{folder}: a data folder's name is made of letters, digits, '.', '_' and '-'")
+            raise UsageError(
+                f"{folder}: a data folder's name, which is its name in the guest, is made of letters, digits, '.', '_' "
+                "and '-'",
+                hint=f"name it by a link: ln -s {shlex.quote(str(folder.resolve()))} data",
+            )
         if name in named:
             raise UsageError(f"two data folders are called {name}; in the guest each is /data/{name}")
         named[name] = folder

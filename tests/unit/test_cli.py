@@ -171,6 +171,25 @@ def test_a_wrong_cpu_is_refused_with_the_nearest() -> None:
     assert "did you mean 'pentium4'?" in said
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--image", "mine.qcow2"), "or ./mine.qcow2, a disk"),
+        (("--image", "debian-i386", "--channel", "ssh", "--user", "me"), "over ssh all is done as root"),
+        (("--image", "debian-i386", "--password-file", "{file}"), "over framed all is done as root"),
+        (("--image", "debian-i386", "--channel", "serial", "--user", "A b"), "a user's name has small letters"),
+        (("--image", "debian-i386", "--channel", "serial", "--password-file", "/none"), "No such file or directory"),
+        (("--image", "debian-i386", "--channel", "serial", "--password-file", "{file}"), "a password is one line"),
+        (("--image", "debian-i386", "--channel", "serial", "--password-file", "/dev/zero"), "a password is one line"),
+    ],
+)
+def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("one\ntwo\n")
+    given = [option.format(file=file) for option in options]
+    assert words in refusal("exec", *given, "--offline", "--", "true")
+
+
 def test_a_module_file_that_is_not_there() -> None:
     assert "no such module file" in refusal("exec", "--module", "/nowhere/x.ko", "--offline", "--", "true")
 
