@@ -27,7 +27,7 @@ _OPTIONS = (
 
 
 def data_disk(workshop: Workshop, folder: Path) -> Path:
-    """The squashfs file of a folder of the user's; made when its content is not in the cache.
+    """The squashfs file of a folder of the user's, private to the user; made when its content is not in the cache.
 
     All in it belongs to root. Links stay what they are: nothing is taken from outside the folder.
     Raises UsageError for what cannot be packed, HostError, BuildError.
@@ -39,6 +39,7 @@ def data_disk(workshop: Workshop, folder: Path) -> Path:
     content = _content(folder)
 
     def build(place: Path) -> None:
+        place.chmod(0o700)  # whoever may not read the folder may not read its disk either
         check_installed("image-packages.txt", "making a data disk")
         workshop.say(f"packing {folder}")
         file = place / _FILE
@@ -51,7 +52,7 @@ def data_disk(workshop: Workshop, folder: Path) -> Path:
             raise BuildError(f"{folder} cannot be packed", detail=finished.complaint())
         if _content(folder) != content:
             raise LabError(f"{folder} changed while it was packed", hint="try again when nothing writes there")
-        file.chmod(0o444)
+        file.chmod(0o400)
 
     inputs = {"content": content, "options": list(_OPTIONS)}
     return workshop.cache.obtain(_KIND, inputs, folder.name or "root", build).path / _FILE

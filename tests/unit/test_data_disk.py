@@ -47,7 +47,7 @@ def test_the_same_content_is_the_same_bytes(
     os.utime(two / "file", (1, 1))
     first, second = data_disk(workshop, one), data_disk(Workshop(Cache(tmp_path / "other")), two)
     assert first.read_bytes() == second.read_bytes()
-    assert first.stat().st_mode & 0o777 == 0o444
+    assert (first.stat().st_mode & 0o777, first.parent.stat().st_mode & 0o777) == (0o400, 0o700)
     assert data_disk(workshop, two) == first
     (tmp_path / "link").symlink_to(one)
     assert data_disk(workshop, tmp_path / "link") == first
