@@ -90,15 +90,18 @@ def _wanted(arguments: Mapping[str, Any]) -> Wanted:
     if timing == "instructions" and machine.smp != 1:
         raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
     if channel not in get_args(ChannelKind):
-        raise UsageError(unknown("channel", channel, get_args(ChannelKind)))
+        raise UsageError(unknown("channel", str(channel), get_args(ChannelKind)))
     image = arguments.get("image")
     if image is not None and not isinstance(image, str):
         raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
-    data = tuple(Path(folder) for folder in arguments.get("data", ()))
+    data = arguments.get("data", ())
+    if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
+        raise UsageError(f"data: found {data!r}; expected a list of folders")
     objection = spec.objection(cpu(machine.cpu)) or disks.objection(disks.Wanted(image, channel), spec)
     if objection is not None:
         raise UsageError(objection)
-    return Wanted(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh, image, channel, data)
+    folders = tuple(Path(folder) for folder in data)
+    return Wanted(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh, image, channel, folders)
 
 
 def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> matrix.Machine:

@@ -58,6 +58,12 @@ WRONG = {
     "smp=0": "smp: found 0; expected a whole number from 1 to 16",
     "smp=2, timing='instructions'": "smp: found 2; timing 'instructions' needs 1",
     "fresh='no'": "fresh: found 'no'; expected True or False",
+    "channel='telnet'": "unknown channel 'telnet'; allowed: framed, ssh, serial",
+    "channel=['ssh']": "unknown channel *; allowed: framed, ssh, serial",
+    "channel='ssh'": "channel 'ssh' needs an image: *",
+    "image='debian-i368'": "unknown image 'debian-i368'; allowed: *; did you mean 'debian-i386'[?]",
+    "image=5": "image: found 5; expected an image's name, or a path",
+    "data='./src'": "data: found './src'; expected a list of folders",
     "'pentium4'": "arguments are given by name",
     "kernel='debian-amd64', cpu='athlon'": "kernel 'debian-amd64' is 64-bit and CPU 'athlon' is 32-bit",
 }
