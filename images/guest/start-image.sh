@@ -34,6 +34,6 @@ if [ "$2" = yes ]; then
     /usr/sbin/sshd &
 fi
 if [ "$3" = yes ]; then
-    while :; do setsid /sbin/agetty -L ttyS0 115200 dumb; done &
+    while :; do setsid /sbin/agetty -L ttyS0 115200 dumb || sleep 1; done &
 fi
 exec "$agent"
