@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -83,9 +84,13 @@ def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(work
         listening = subprocess.run(["ss", "-Hltnp"], check=True, capture_output=True, text=True).stdout
         ours = [line.split()[3] for line in listening.splitlines() if f"pid={guest.pid}," in line]
         assert [address.rpartition(":")[0] for address in ours] == ["127.0.0.1"]
-        # The address by which a guest of QEMU's would find its host.
-        probe = "exec 3<>/dev/tcp/10.0.2.2/22"
-        assert guest.run(["timeout", "3", "bash", "-c", probe]).status != 0
+        # The address by which a guest of QEMU's would find its host, where somebody does listen.
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(1)
+            probe = f"exec 3<>/dev/tcp/10.0.2.2/{listener.getsockname()[1]}"
+            assert guest.run(["timeout", "3", "bash", "-c", probe]).status != 0
+            with pytest.raises(TimeoutError):
+                listener.accept()
         assert guest.run(["sshd", "-T"]).status == 0
         effective = guest.succeed(["sh", "-c", "$(command -v sshd) -T"]).text.splitlines()
         assert {"passwordauthentication no", "kbdinteractiveauthentication no", "usepam no"} <= set(effective)
