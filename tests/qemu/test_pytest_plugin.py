@@ -59,7 +59,7 @@ WRONG = {
     "smp=2, timing='instructions'": "smp: found 2; timing 'instructions' needs 1",
     "fresh='no'": "fresh: found 'no'; expected True or False",
     "channel='telnet'": "unknown channel 'telnet'; allowed: framed, ssh, serial",
-    "channel=['ssh']": "unknown channel *; allowed: framed, ssh, serial",
+    "channel=['ssh']": "unknown channel *; allowed: framed, ssh, serial*",
     "channel='ssh'": "channel 'ssh' needs an image: *",
     "image='debian-i368'": "unknown image 'debian-i368'; allowed: *; did you mean 'debian-i386'[?]",
     "image=5": "image: found 5; expected an image's name, or a path",
