@@ -39,8 +39,8 @@ def ready_image(workshop: Workshop, recipe: ImageRecipe) -> Image:
     found = cached_image(workshop, recipe)
     if found is not None:
         return found
+    workshop.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
     archive = system_archive(workshop, recipe)
-    workshop.need_network(recipe.name)  # to build takes as long as to fetch: offline means neither
     artifact = workshop.cache.obtain(
         _KIND, _inputs(recipe, archive.key), recipe.name, lambda folder: build_image(workshop, recipe, archive, folder)
     )

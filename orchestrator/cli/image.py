@@ -56,6 +56,7 @@ def show(
     from orchestrator.artifacts.images import cached_image
     from orchestrator.artifacts.workshop import Workshop
     from orchestrator.catalog.images import image, images
+    from orchestrator.errors import HostError
     from orchestrator.paths import cache_dir
 
     workshop = Workshop(Cache(cache_dir()), offline=True)
@@ -63,9 +64,9 @@ def show(
         recipe = image(packages)
         found = cached_image(workshop, recipe)
         if found is None:
-            workshop.need_network(f"image {recipe.name}")
-        else:
-            print_columns(["package", "version"], sorted(found.packages.items()))
+            hint = f"orchestrator image build {packages}"
+            raise HostError(f"image {recipe.name} is not here yet, and its packages are not chosen", hint=hint)
+        print_columns(["package", "version"], sorted(found.packages.items()))
         return
     rows = []
     for recipe in images().values():

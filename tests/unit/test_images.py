@@ -157,7 +157,7 @@ def test_an_image_is_there_as_long_as_nothing_that_counts_is_another(
     assert found.base.read_bytes() == b"QFI"
     assert ready_image(offline, recipe.model_copy(update={"title": "another"})).key == found.key
     for change in ({"init": "systemd"}, {"size": 3 << 30}, {"arch": "x86_64"}, {"packages": ("gdb", *recipe.packages)}):
-        with pytest.raises(HostError, match="is not in the cache"):
+        with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
             ready_image(offline, recipe.model_copy(update=change))
     with monkeypatch.context() as patched:
         patched.setattr(images_of, "scripts", lambda: {**image_build.scripts(), "finish.sh": "# another"})
@@ -189,7 +189,8 @@ def test_the_list_of_images_says_what_is_there(tmp_path: Path, monkeypatch: pyte
     assert [line.split() for line in packages.stdout.splitlines()[1:]] == [["bash", "5.2-1"], ["tzdata", "2026b-0"]]
     missing = CliRunner().invoke(app, ["image", "list", "--packages", "debian-amd64"])
     assert missing.exit_code == HostError.exit_status
-    assert "image debian-amd64 is not in the cache" in missing.stderr
+    assert "image debian-amd64 is not here yet" in missing.stderr
+    assert "image build debian-amd64" in missing.stderr
 
 
 # --- what a build needs ---------------------------------------------------------------------------
