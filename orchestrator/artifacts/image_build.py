@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +34,7 @@ EPOCH = 1121212800
 _SCRIPTS = ("build.sh", "finish.sh", "sshd.conf")
 _BUILD_LIMIT = 1800.0
 _CONVERT_LIMIT = 300.0
+_WORK_PREFIX = "orchestrator-image-"
 _ELSEWHERE = "set TMPDIR to another folder"
 _EXPANSION = 8
 """Bytes for the tree, the file system and the image, at most, for each byte of the packages."""
@@ -84,13 +87,28 @@ def tree_digest(folder: Path) -> str:
 @contextlib.contextmanager
 def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
     """A folder for the tree, which is not below the cache: only ``prefix`` can remove the files of other users."""
-    folder = Path(tempfile.mkdtemp(prefix="orchestrator-image-"))
+    folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX))
     try:
+        _remove_abandoned(prefix, folder.parent)
         if " " in str(folder):
             raise HostError(f"an image cannot be built in {folder.parent}, since apt takes no spaces", hint=_ELSEWHERE)
         free = shutil.disk_usage(folder).free
         if free < room:
-            raise HostError(f"building an image needs {room / 1e9:.1f} GB in {folder.parent}", hint=_ELSEWHERE)
+            what = f"building an image needs {room / 1e9:.1f} GB in {folder.parent}, and {free / 1e9:.1f} are free"
+            raise HostError(what, hint=_ELSEWHERE)
         yield folder
     finally:
-        run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=_CONVERT_LIMIT)
+        _remove_tree(prefix, folder)
+
+
+def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
+    """Remove our folders there that are older than any build can be: their builders were killed."""
+    for folder in parent.glob(f"{_WORK_PREFIX}*"):
+        with contextlib.suppress(FileNotFoundError):  # another builder removes them as well
+            facts = folder.lstat()
+            if facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
+                _remove_tree(prefix, folder)
+
+
+def _remove_tree(prefix: tuple[str, ...], folder: Path) -> None:
+    run([*prefix, "rm", "-rf", "--one-file-system", str(folder)], time_limit=_CONVERT_LIMIT)

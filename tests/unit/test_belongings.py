@@ -117,7 +117,7 @@ def test_what_fails_half_way_leaves_nothing(machine: Machine, tmp_path: Path) ->
     (tmp_path / "lab" / "ssh").mkdir(parents=True)
     (tmp_path / "lab" / "ssh" / "client_key").write_text("no key\n")
     (tmp_path / "lab" / "ssh" / "client_key").chmod(0o600)
-    with pytest.raises(LabError, match="this is no private Ed25519 key"):
+    with pytest.raises(LabError, match="this is no private"):
         make_belongings(machine, tmp_path, "guest")
     assert not list(tmp_path.glob("guest*"))
 

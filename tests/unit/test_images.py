@@ -7,7 +7,9 @@ Images themselves are built in tests/qemu.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -209,6 +211,27 @@ def test_a_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch
     with pytest.raises(HostError, match=r"building needs a b\n") as caught:
         requirements.check_installed("list.txt", "building")
     assert caught.value.hint.endswith("install -y --no-install-recommends a b")
+
+
+def test_what_a_killed_build_left_is_removed_by_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    long_ago, kept = time.time() - 3 * 3600, tmp_path / "orchestrator-else"
+    left, recent = (tmp_path / f"orchestrator-image-{name}" for name in ("left", "recent"))
+    for folder in (left, recent, kept):
+        (folder / "tree").mkdir(parents=True)
+        os.utime(folder, (long_ago, long_ago))
+    os.utime(recent)
+    (tmp_path / "orchestrator-image-link").symlink_to(kept)
+    os.utime(tmp_path / "orchestrator-image-link", (long_ago, long_ago), follow_symlinks=False)
+    with image_build._work_folder((), 1) as work:
+        assert sorted(tmp_path.iterdir()) == sorted([work, recent, kept])
+        assert (kept / "tree").is_dir()
+    assert sorted(tmp_path.iterdir()) == sorted([recent, kept])
+    with (
+        pytest.raises(HostError, match=r"needs 1000000\.0 GB in .*, and .* are free"),
+        image_build._work_folder((), 10**15),
+    ):
+        pass
 
 
 def test_the_list_of_what_images_need() -> None:
