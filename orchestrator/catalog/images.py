@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from orchestrator.catalog.data import Fact
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.own_path import own_path
 from orchestrator.catalog.spelling import choices_sentence, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
@@ -79,10 +80,7 @@ def image(name: str) -> ImageRecipe:
 
 
 def _own(name: str) -> ImageRecipe:
-    try:
-        path = Path(name).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"found {name!r}; there is no such user") from None
+    path = own_path(name)
     if path.suffix != SUFFIX:
         raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file")
     if not path.is_file():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.catalog.own_path import own_path
 from orchestrator.errors import ConfigError
 
 _QCOW2 = b"QFI\xfb"
@@ -38,10 +39,7 @@ def is_own_disk(name: str) -> bool:
 
 def find_disk(name: str) -> OwnDisk:
     """Return the disk that a path means. Raises ConfigError for one that is not there or cannot be used."""
-    try:
-        path = Path(name).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"found {name!r}; there is no such user") from None
+    path = own_path(name)
     if not path.is_file():
         raise ConfigError(f"found {name!r}; there is no such file")
     try:

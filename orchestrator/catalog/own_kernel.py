@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.catalog.kconfig import read_config
+from orchestrator.catalog.own_path import own_path
 from orchestrator.errors import ConfigError
 from orchestrator.paths import kbuild_takes
 
@@ -34,10 +35,7 @@ def is_path(name: str) -> bool:
 
 def find_tree(name: str) -> tuple[Path, Path]:
     """The build tree and the image that a path means. Raises ConfigError with what is missing, and OSError."""
-    try:
-        path = Path(name).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"found {name!r}; there is no such user") from None
+    path = own_path(name)
     if path.is_dir():
         tree, image = path, path / IMAGE
     elif path.is_file():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from orchestrator.catalog.own_path import own_path
 from orchestrator.errors import ConfigError
 
 SUFFIXES = (".c.j2", ".c", ".ko")
@@ -18,10 +19,7 @@ def is_path(name: str) -> bool:
 
 def find_module(name: str) -> Path:
     """Return the file that a path means. Raises ConfigError for one that is not there or is no module."""
-    try:
-        path = Path(name).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"found {name!r}; there is no such user") from None
+    path = own_path(name)
     if not path.name.endswith(SUFFIXES):
         raise ConfigError(f"found {name!r}; a module of your own is a template (.c.j2), a C file (.c) or a .ko")
     if not path.is_file():

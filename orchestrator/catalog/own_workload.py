@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.own_path import own_path
 from orchestrator.errors import ConfigError
 
 _MACHINES: dict[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
@@ -34,10 +35,7 @@ class OwnWorkload:
 @lru_cache(maxsize=64)
 def find_workload(name: str) -> OwnWorkload:
     """Return the workload that a path means. Raises ConfigError for one that is not there or cannot be run."""
-    try:
-        path = Path(name).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"found {name!r}; there is no such user") from None
+    path = own_path(name)
     if not path.is_file():
         raise ConfigError(f"found {name!r}; there is no such file")
     if path.suffix == ".c":
