@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a person who names an image, a channel or data get what was asked for, and is nothing left behind?"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from test_shell import shell
+
+from orchestrator.artifacts.images import cached_image, ready_image
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.images import image
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+IMAGE = "debian-i386"
+SYSTEMD = "debian-i386-systemd"
+QUICK = ("--kernel", "lab-i386-up", "--accel", "tcg")
+
+
+@pytest.fixture
+def command(tmp_path: Path, workshop: Workshop) -> CommandLine:
+    ready_image(workshop, image(IMAGE))
+    return CommandLine(tmp_path / "lab")
+
+
+@pytest.mark.parametrize("channel", ["framed", "ssh", "serial"])
+def test_a_command_runs_in_an_image_with_data(command: CommandLine, tmp_path: Path, channel: str) -> None:
+    folder = tmp_path / "tool"
+    folder.mkdir()
+    (folder / "run.sh").write_text('. /etc/os-release; echo "$ID $(hostname) $(id -un)"; echo no >&2; exit 7\n')
+    done = command.run(
+        *("exec", *QUICK, "--image", IMAGE, "--channel", channel, "--data", folder), *("--", "sh", "/data/tool/run.sh")
+    )
+    assert (done.returncode, done.stdout) == (7, "debian guest root\n")
+    assert done.stderr.endswith("no\n")
+
+
+def test_the_lab_s_sudden_death_leaves_neither_guest_nor_keys(command: CommandLine, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    arguments = ("exec", *QUICK, "--image", IMAGE, "--channel", "ssh", "--console", logs)
+    running = command.start(*arguments, "--", "sh", "-c", "echo begun; sleep 1000", stderr=subprocess.DEVNULL)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "begun\n"
+    assert len(CommandLine(logs).qemus()) == 1
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    assert CommandLine(logs).qemus_after(5) == []
+    assert {file.name for file in logs.iterdir()} == {"guest.console", "guest.qemu"}
+
+
+def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLine, tmp_path: Path) -> None:
+    arguments = ("exec", *QUICK, "--image", IMAGE, "--console", tmp_path / "logs")
+    work = ("sh", "-c", "echo mine >/mine; sync; echo begun; sleep 8; cat /mine; dpkg -l | tail -n 1")
+    first = command.start(*arguments, "--", *work, stderr=subprocess.DEVNULL)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "begun\n"
+    assert command.run(*arguments, "--", "sh", "-c", "test ! -e /mine && rm -r /var/lib/dpkg && sync").returncode == 0
+    said, _ = first.communicate(timeout=60)
+    assert first.returncode == 0
+    assert said.startswith("mine\nii  zlib1g")
+
+
+def test_a_shell_in_an_image(tmp_path: Path, workshop: Workshop) -> None:
+    ready_image(workshop, image(IMAGE))
+    with shell(tmp_path, "--image", IMAGE) as person:
+        person.expect(r"[#$] ")
+        person.sendline("cat /etc/debian_version; command -v dpkg; tty")
+        person.expect(r"12\.[0-9]+\r\n/\S*bin/dpkg\r\n/dev/ttyS0\r\n")
+        person.sendline("exit")
+        person.expect_exact("the guest has ended")
+
+
+def test_systemd_is_ready_when_the_guest_is(command: CommandLine, workshop: Workshop) -> None:
+    if cached_image(workshop, image(SYSTEMD)) is None:
+        pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab image build {SYSTEMD}")
+    began = time.monotonic()
+    done = command.run("exec", "--image", SYSTEMD, "--memory", "512", "--", "systemctl", "is-system-running")
+    assert (done.returncode, done.stdout) == (0, "running\n"), done.stderr
+    assert time.monotonic() - began < 120
