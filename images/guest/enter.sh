@@ -55,4 +55,5 @@ for place in dev proc sys; do mount -o move "/$place" "$root/$place"; done
 # This shell goes on seeing the initramfs; what it starts by chroot sees the image.
 cd "$root" && mount -o move . / || give_up "cannot make the image the root"
 
+chroot . /bin/sh -c : || give_up "this kernel runs no program of the image: one of 64 bits takes a kernel of 64 bits"
 exec chroot . /run/orchestrator/bin/start-image "$start" "$network" "$login"
