@@ -41,6 +41,7 @@ from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.machine import Machine, Wiring, data_disk_serial, qemu_command
 from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.unheard import taken
 from orchestrator.process import kill_group, spawn
 
 BOOT_LIMIT = 180.0
@@ -114,7 +115,8 @@ class Guest:
             with self._explained("booting"):
                 self._start()
                 deadline = time.monotonic() + time_limit
-                self._wait_for_agent(time_limit, said)
+                with taken(self._console_end) if self._console_end is not None else contextlib.nullcontext():
+                    self._wait_for_agent(time_limit, said)
                 self._open_channel(deadline)
         except BaseException:
             self.kill()

@@ -76,10 +76,12 @@ def test_a_shell_in_an_image(tmp_path: Path, workshop: Workshop) -> None:
         person.expect_exact("the guest has ended")
 
 
-def test_systemd_is_ready_when_the_guest_is(command: CommandLine, workshop: Workshop) -> None:
+@pytest.mark.parametrize("channel", ["framed", "serial"])
+def test_systemd_is_ready_when_the_guest_is(command: CommandLine, workshop: Workshop, channel: str) -> None:
     if cached_image(workshop, image(SYSTEMD)) is None:
         pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab image build {SYSTEMD}")
     began = time.monotonic()
-    done = command.run("exec", "--image", SYSTEMD, "--memory", "512", "--", "systemctl", "is-system-running")
+    options = ("--image", SYSTEMD, "--memory", "512", "--channel", channel)
+    done = command.run("exec", *options, "--", "systemctl", "is-system-running")
     assert (done.returncode, done.stdout) == (0, "running\n"), done.stderr
     assert time.monotonic() - began < 120
