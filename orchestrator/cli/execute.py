@@ -41,7 +41,18 @@ def execute(
     from orchestrator.guest.guest import Guest
 
     choice = one_guest.Choice(
-        kernel, cpu, smp, memory, accel, module or [], offline, image, data or [], channel, user, password_file
+        kernel,
+        cpu,
+        smp,
+        memory,
+        accel,
+        module or [],
+        offline,
+        image=image,
+        data=data or [],
+        channel=channel,
+        user=user,
+        password_file=password_file,
     )
     machine = choice.machine()
     with one_guest.console_folder(console) as directory, Guest(machine, directory) as guest:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.guest.machine import Machine, Timing
 
 
-_USER = r"[a-z_][a-z0-9_-]{0,31}"
+_USER = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
 _PASSWORD_MAX = 255
 
 
@@ -138,7 +138,7 @@ class Choice:
             if not folder.is_dir():
                 raise UsageError("no such folder", where=str(folder))
         if not re.fullmatch(_USER, self.user):
-            raise UsageError(f"found {self.user!r}; a user's name has small letters, digits, '_' and '-'")
+            raise UsageError(f"found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
         if self.channel is not Channel.SERIAL and (self.user != "root" or self.password_file is not None):
             raise UsageError(
                 f"--user and --password-file are for a login on the console; over {self.channel} all is done as root",

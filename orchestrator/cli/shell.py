@@ -32,7 +32,7 @@ def shell(
         raise UsageError(
             "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
         )
-    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline, image, data or [])
+    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline, image=image, data=data or [])
     machine = choice.machine()
     print(f"booting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
     with one_guest.console_folder(console) as directory:

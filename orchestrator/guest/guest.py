@@ -316,7 +316,7 @@ class Guest:
                 f"the guest hangs ({doing}): {error.what}",
                 where=str(self.console.path),
                 detail=self.console.last_lines(),
-                hint=hint,
+                hint=error.hint or hint,
             ) from None
         except GuestConnectionLost as error:
             raise self._cause(doing, error) from None

@@ -14,6 +14,8 @@ from orchestrator.guest.serial_line import SerialLine
 _NUDGE_INTERVAL = 3.0
 """Seconds without anything to answer until a newline asks for the prompt again: it may have come before we did, or be
 lost among the kernel's messages."""
+_ATTEMPTS = 4
+"""Times to say who logs in: a message of the kernel's may spoil one, and a user who is logged out at once asks on."""
 _QUIET = 0.3
 """Seconds in which a prompt is not followed by anything."""
 _SCREEN_MAX = 1 << 14
@@ -39,6 +41,7 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -
     what the console shows, at the deadline (host's monotonic seconds).
     """
     named = answered = False
+    attempts = 0
     screen = b""
     nudged = 0.0
     while time.monotonic() < deadline:
@@ -51,6 +54,10 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -
         if answered and _REFUSAL.search(shown):
             raise GuestError(f"the guest's console refuses {user} with this password")
         if sight is _Sight.LOGIN:
+            attempts += 1
+            if attempts > _ATTEMPTS:
+                hint = "has that user a shell there, and may log in?"
+                raise GuestError(f"the guest's console asks for a login again after {user}", hint=hint)
             answer, named, answered = user, True, False
         elif sight is _Sight.CHALLENGE and named:
             if password is None:
@@ -67,6 +74,7 @@ def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -
     raise GuestHang(
         "the guest's console shows neither a login prompt nor a shell",
         detail=plain_lines(screen)[-10:],
+        hint="has the image a login on ttyS0 (a getty)?",
     )
 
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import paramiko
@@ -190,8 +190,14 @@ def _quick_transport(sock: Any, /, **options: Any) -> paramiko.Transport:
     """A transport that asks for what is computed quickly."""
     transport = paramiko.Transport(sock, **options)
     security = transport.get_security_options()
-    security.ciphers, security.digests = _CIPHERS, _MACS
+    security.ciphers = _first(_CIPHERS, security.ciphers)
+    security.digests = _first(_MACS, security.digests)
     return transport
+
+
+def _first(wanted: Sequence[str], offered: Sequence[str]) -> list[str]:
+    """Those wanted that paramiko has, then what else it offers: a later one may drop what is weak elsewhere."""
+    return [*(name for name in wanted if name in offered), *(name for name in offered if name not in wanted)]
 
 
 def _seconds_until(deadline: float) -> float:

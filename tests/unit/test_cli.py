@@ -177,7 +177,7 @@ def test_a_wrong_cpu_is_refused_with_the_nearest() -> None:
         (("--image", "mine.qcow2"), "or ./mine.qcow2, a disk"),
         (("--image", "debian-i386", "--channel", "ssh", "--user", "me"), "over ssh all is done as root"),
         (("--image", "debian-i386", "--password-file", "{file}"), "over framed all is done as root"),
-        (("--image", "debian-i386", "--channel", "serial", "--user", "A b"), "a user's name has small letters"),
+        (("--image", "debian-i386", "--channel", "serial", "--user", "A b"), "a user's name has letters"),
         (("--image", "debian-i386", "--channel", "serial", "--password-file", "/none"), "No such file or directory"),
         (("--image", "debian-i386", "--channel", "serial", "--password-file", "{file}"), "a password is one line"),
         (("--image", "debian-i386", "--channel", "serial", "--password-file", "/dev/zero"), "a password is one line"),

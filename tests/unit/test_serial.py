@@ -98,6 +98,11 @@ def test_a_password_that_we_have_not_is_told(console: Console) -> None:
         console("sh", str(LOGIN), "sh -i", "a secret").login("root", None, soon())
 
 
+def test_a_user_who_is_logged_out_at_once_is_not_logged_in_for_ever(console: Console) -> None:
+    with pytest.raises(GuestError, match="asks for a login again after root"):
+        console("sh", str(LOGIN), "true", "").login("root", None, soon())
+
+
 def test_a_console_that_shows_nothing_is_given_up(console: Console) -> None:
     with pytest.raises(GuestHang, match="neither a login prompt nor a shell"):
         console("sleep", "100").login("root", None, time.monotonic() + 1)
