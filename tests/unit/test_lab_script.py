@@ -318,11 +318,17 @@ def test_without_a_home(bare: Checkout) -> None:
     assert "cannot write to the cache folder /proc/nowhere/.cache/orchestrator" in done.stderr
 
 
+def test_what_measures_speed_is_measured_alone(ready: Checkout) -> None:
+    done = ready.lab("test", "tests/benchmarks")
+    assert done.stdout.splitlines()[-1].startswith("pytest --qemu -n 0 -o ")
+
+
 def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
     def checks(**statuses: str) -> tuple[list[str], int]:
         done = ready.lab("test", "-k", "a or b", **statuses)
         lines = done.stdout.splitlines()
-        assert lines[-1] == f"pytest --qemu -o cache_dir={ready.cache}/checks/pytest -k a or b"
+        workers = "-n auto --maxprocesses 4 --dist loadfile"
+        assert lines[-1] == f"pytest --qemu {workers} -o cache_dir={ready.cache}/checks/pytest -k a or b"
         return [line.split()[0] for line in lines], done.returncode
 
     everything = ["ruff", "ruff", "mypy", "pytest"]
