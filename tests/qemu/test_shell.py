@@ -26,12 +26,14 @@ def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn[str]]:
     """The command on a terminal of its own, its console's log below ``lab``."""
     arguments = ["--kernel", "lab-i386-up", "--cpu", "athlon", "--accel", "tcg", "--console", str(lab / "logs")]
     program = "from orchestrator.cli.main import main; main()"
+    # Test runners set these, and they would be believed rather than the terminal.
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     person = pexpect.spawn(
         sys.executable,
         ["-P", "-c", program, "shell", *arguments, *options],
         timeout=LIMIT,
         dimensions=(33, 111),
-        env={**os.environ, "ORCHESTRATOR_LAB": str(lab), "TERM": "xterm-256color"},
+        env={**environment, "ORCHESTRATOR_LAB": str(lab), "TERM": "xterm-256color"},
         encoding="utf-8",
     )
     try:
