@@ -295,7 +295,9 @@ class Guest:
             from orchestrator.guest.ssh import SshChannel  # takes a third of a second
 
             port = self._monitor.forwarded_port()
-            self._channel = SshChannel.connect(port, keys.host, keys.client, deadline)
+            flags = self._agent.get("/proc/cpuinfo", time_limit=COMMAND_LIMIT).split()
+            ssse3 = b"ssse3" in flags
+            self._channel = SshChannel.connect(port, keys.host, keys.client, deadline, ssse3=ssse3)
         if self._console_end is not None:
             from orchestrator.guest.serial import SerialChannel
 

@@ -49,9 +49,11 @@ class SshChannel:
         self._connection = connection
 
     @classmethod
-    def connect(cls, port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: float) -> Self:
+    def connect(
+        cls, port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: float, *, ssse3: bool = False
+    ) -> Self:
         """Connect to a loopback port, retrying until sshd is there; see ``ssh_connection.connect``."""
-        return cls(connect(port, host_key, client_key, deadline))
+        return cls(connect(port, host_key, client_key, deadline, ssse3=ssse3))
 
     def run(
         self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import paramiko
@@ -25,9 +26,9 @@ _SEVERING_DELAY = 2.0
 _NOTICING_LIMIT = 1.0
 """Seconds until paramiko's own thread has noticed what broke."""
 
-_CIPHERS = ("aes128-cbc", "aes128-ctr")
+_WITH_TABLES, _WITH_VECTORS = ("aes128-cbc", "aes128-ctr"), ("aes128-ctr", "aes128-cbc")
 _MACS = ("hmac-sha1", "hmac-sha2-256")
-"""What costs an emulated CPU least comes first. Nothing of it leaves the host."""
+"""What costs an emulated CPU least comes first, with SSSE3 and without. Nothing of it leaves the host."""
 
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
@@ -119,8 +120,12 @@ class Connection:
         return GuestConnectionLost(f"the SSH connection broke ({error or type(error).__name__})")
 
 
-def connect(port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: float) -> Connection:
+def connect(
+    port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: float, *, ssse3: bool = False
+) -> Connection:
     """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
+
+    ``ssse3`` says whether the guest's CPU has that: OpenSSL's AES then has another mode that is quick.
 
     Raises GuestError when who answers has another host key or refuses ours, GuestHang at the deadline (host's monotonic
     seconds).
@@ -130,7 +135,7 @@ def connect(port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadl
     while (left := deadline - time.monotonic()) > 0:
         began = time.monotonic()
         try:
-            return _attempt(port, host_key, client_key, min(left, patience))
+            return _attempt(port, host_key, client_key, min(left, patience), ssse3=ssse3)
         except _FAILURES as error:
             problem = error
         time.sleep(_RETRY_INTERVAL)
@@ -146,7 +151,9 @@ def close_session(session: paramiko.Channel) -> None:
         session.close()
 
 
-def _attempt(port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, patience: float) -> Connection:
+def _attempt(
+    port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, patience: float, *, ssse3: bool
+) -> Connection:
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     client.get_host_keys().add(f"[{HOST}]:{port}", host_key.get_name(), host_key)
@@ -162,7 +169,7 @@ def _attempt(port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, pati
             auth_timeout=patience,
             allow_agent=False,
             look_for_keys=False,
-            transport_factory=_quick_transport,
+            transport_factory=partial(_quick_transport, _WITH_VECTORS if ssse3 else _WITH_TABLES),
         )
         transport = client.get_transport()
         assert transport is not None
@@ -186,11 +193,11 @@ def _attempt(port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, pati
         raise
 
 
-def _quick_transport(sock: Any, /, **options: Any) -> paramiko.Transport:
+def _quick_transport(ciphers: Sequence[str], sock: Any, /, **options: Any) -> paramiko.Transport:
     """A transport that asks for what is computed quickly."""
     transport = paramiko.Transport(sock, **options)
     security = transport.get_security_options()
-    security.ciphers = _first(_CIPHERS, security.ciphers)
+    security.ciphers = _first(ciphers, security.ciphers)
     security.digests = _first(_MACS, security.digests)
     return transport
 
