@@ -188,15 +188,26 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
     assert ready.lab("run", PATH=str(poor)).returncode == 3
 
 
-@pytest.mark.parametrize(("command", "listed"), [("image", "image"), ("kernel", "kernel"), ("test", "image")])
+@pytest.mark.parametrize(
+    ("command", "listed"),
+    [
+        ("image", "image"),
+        ("kernel", "kernel"),
+        ("test", "image"),
+        ("exec --image debian-i386 -- true", "image"),
+        ("exec --data=folder -- true", "image"),
+        ("run x.yaml --set image=debian-i386", "image"),
+    ],
+)
 def test_what_only_some_commands_need_is_asked_of_them_alone(bare: Checkout, command: str, listed: str) -> None:
     (bare.folder / f"images/{listed}-packages.txt").write_text("no-such-tool  its-package  makes it\n")
-    done = bare.lab(command)
+    done = bare.lab(*command.split())
     assert done.returncode == 3
     assert "missing on this host: no-such-tool" in done.stderr
     assert "Debian's packages are called: its-package" in done.stderr
     (bare.folder / "images/host-packages.txt").write_text("no-such-base  its-base  runs\n")
-    assert "missing on this host: no-such-base\n" in bare.lab("run").stderr
+    for other in ("run", "exec -- echo --image"):
+        assert "missing on this host: no-such-base\n" in bare.lab(*other.split()).stderr
 
 
 def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checkout, tmp_path: Path) -> None:
