@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
@@ -24,6 +22,7 @@ from orchestrator.catalog.kpcache import mass_benchmark, mass_row
 from orchestrator.catalog.markers import PREFIX, marker_benchmarks, marker_row
 from orchestrator.catalog.own_disk import find_disk, is_own_disk
 from orchestrator.catalog.own_kernel import is_path
+from orchestrator.catalog.own_path import own_path
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
@@ -149,12 +148,12 @@ def kernel(value: object) -> object:
         if value not in kernels():
             raise mismatch(value, f"{choices_sentence(value, kernels())}; or a path: {_PATHS}")
         return value
-    path = Path(os.path.expanduser(value)).absolute()  # noqa: PTH111 -- Path's raises where there is no such user
     try:
-        kernel_spec(str(path))
+        path = str(own_path(value))
+        kernel_spec(path)
     except ConfigError as error:
         raise wrong(error.what if not error.hint else f"{error.what} ({error.hint})") from None
-    return str(path)
+    return path
 
 
 _PATHS = "./linux/build, a build tree of your own or an image in it"
@@ -172,7 +171,7 @@ def image(value: object) -> object:
         if is_own_disk(value):
             return str(find_disk(value).file)
         image_recipe(value)
-        return str(Path(value).expanduser().absolute())
+        return str(own_path(value))
     except ConfigError as error:
         raise wrong(f"{error.what} ({error.hint})" if error.hint else error.what) from None
 
