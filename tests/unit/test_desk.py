@@ -147,17 +147,19 @@ def test_no_moment_is_a_bad_one_for_an_interruption(delay: float) -> None:
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         for _ in range(30):
-            desk = Desk(3)
-            sender = threading.Timer(0.02 + delay, os.kill, (os.getpid(), signal.SIGTERM))
+            desk = Desk(4)
 
             def worker(desk: Desk = desk) -> None:
                 while True:
                     desk.do(lambda: None)
 
-            sender.start()
+            # A worker like the others: so the desk is served, however late this thread is on a busy host.
+            def sender() -> None:
+                time.sleep(0.01 + delay)
+                os.kill(os.getpid(), signal.SIGTERM)
+
             with pytest.raises(Interrupted):
-                desk.serve([worker] * 3)
-            sender.join()
+                desk.serve([worker, worker, worker, sender])
         assert signal.getsignal(signal.SIGTERM) is interrupt
     finally:
         signal.signal(signal.SIGTERM, before)
