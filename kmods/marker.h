@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Kernel markers after the proposal of 2006: a place in a module's code that is
- * told something by name, and that a probe may be connected to while it runs.
+ * Kernel markers after the proposal of 2006: a place in the code that is told
+ * something by name, and that a probe may be connected to while it runs. This is
+ * a module's code; the kernel's own is built with this very file where it has
+ * markers (images/patches/markers.patch), and its linker script is their table.
  *
  *	MARKERS(my_markers);			once in a file, before the first marker
  *	MARK(my_event, "%d %p", number, pointer);

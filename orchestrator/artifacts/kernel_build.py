@@ -44,7 +44,7 @@ def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``; made when it is not there. Raises BuildError, HostError."""
     assert spec.source is not None
     wanted = merged(spec.fragments)
-    source = kernel_source(workshop, spec.source, spec.patches)
+    source = kernel_source(workshop, spec.source, spec.patches, spec.files)
     inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": compiler_version()}
     found = workshop.cache.get("kernels", inputs)
     if found is not None:

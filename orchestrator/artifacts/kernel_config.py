@@ -64,6 +64,7 @@ def features(config: Mapping[str, str]) -> dict[str, str]:
         "ftrace": "yes" if has("CONFIG_FUNCTION_TRACER") else "no",
         "preemption": preemption,
         "hook": "yes" if has("CONFIG_LAB_SYSCALL_HOOK") else "no",
+        "markers": "yes" if has("CONFIG_LAB_MARKERS") else "no",
         "kprobe lists": f"2^{config.get('CONFIG_KPROBE_HASH_BITS', MAINLINE_HASH_BITS)}",
         "kprobe cache": "yes" if has("CONFIG_KPROBE_CACHE") else "no",
         "HZ": config.get("CONFIG_HZ", "?"),

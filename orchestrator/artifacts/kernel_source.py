@@ -20,10 +20,13 @@ _KIND = "kernel-source"
 _UNPACK_LIMIT = 900.0
 
 
-def kernel_source(workshop: Workshop, package: str, patches: Sequence[str] = ()) -> Artifact:
+def kernel_source(
+    workshop: Workshop, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
+) -> Artifact:
     """The source of a ``linux-source`` package in ``linux/``, with patches of ``images/patches`` applied in order.
 
-    Raises HostError when it cannot be had, BuildError for a patch that does not apply. Offline, nothing is unpacked.
+    ``files`` are sources of ``kmods`` by the new paths that they are copied to. Raises HostError when it cannot be had,
+    BuildError for a patch that does not apply or a file whose place is taken. Offline, nothing is unpacked.
     """
     archive = unpacked_packages(workshop, package, "x86_64", lambda apt: [apt.show(package, "all")])
 
@@ -37,24 +40,40 @@ def kernel_source(workshop: Workshop, package: str, patches: Sequence[str] = ())
             raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
 
     pristine = _obtain(workshop, {"package": archive.key}, package, unpack)
-    if not patches:
+    if not patches and not files:
         return pristine
-    files = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
+    changes = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
 
     def patch(folder: Path) -> None:
         # Hard links: times stay, so that make sees what changed, and patch replaces a file instead of writing into it.
         copied = run(["cp", "-al", str(pristine.path / "linux"), str(folder)], time_limit=_UNPACK_LIMIT)
         if copied.status != 0:
             raise HostError(f"cannot copy {pristine.path}", detail=copied.complaint())
-        for name, file in files.items():
+        for name, file in changes.items():
             argv = ["patch", "-d", str(folder / "linux"), "-p1", "--fuzz=0", "--force", "-i", str(file)]
             applied = run(argv, time_limit=_UNPACK_LIMIT)
             if applied.status != 0:
                 detail = (applied.stdout + applied.stderr).splitlines()[-20:]
                 raise BuildError(f"{name}.patch does not apply to {package}", where=str(file), detail=detail)
+        for place, text in added.items():
+            _add(folder / "linux", place, text)
 
-    inputs = {"package": archive.key, "patches": {name: file.read_text() for name, file in files.items()}}
+    added = {place: (data_dir("kmods") / name).read_text() for place, name in (files or {}).items()}
+    inputs: dict[str, object] = {
+        "package": archive.key,
+        "patches": {name: file.read_text() for name, file in changes.items()},
+    }
+    if added:  # a source without any keeps the key it always had
+        inputs["files"] = added
     return _obtain(workshop, inputs, f"{package} with {', '.join(patches)}", patch)
+
+
+def _add(source: Path, place: str, text: str) -> None:
+    path = source / place
+    if path.exists():  # by a hard link it would be changed in every other copy as well
+        raise BuildError(f"{place} cannot be added to the source: there is such a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def _obtain(workshop: Workshop, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:

@@ -32,8 +32,8 @@ class DebianPackages(Fact):
 class KernelSpec(Fact):
     """A kernel: Debian's, built from source, or a user's own.
 
-    Debian's has ``packages``. One from source is the ``source`` package changed by ``patches`` and configured by
-    ``fragments``. A user's own has a build ``tree`` and an ``image``.
+    Debian's has ``packages``. One from source is the ``source`` package changed by ``patches``, with ``files`` of
+    ``kmods`` by their path in it, and configured by ``fragments``. A user's own has a build ``tree`` and an ``image``.
     ``entry_offset`` is in bytes from a function's symbol to its first instruction after the ftrace nop.
     """
 
@@ -44,6 +44,7 @@ class KernelSpec(Fact):
     source: str | None = None
     fragments: list[str] = Field(default_factory=list)
     patches: list[str] = Field(default_factory=list)
+    files: dict[str, str] = Field(default_factory=dict)
     tree: Path | None = None
     image: Path | None = None
     needs_pae: bool = False
@@ -83,6 +84,7 @@ class _Variant(Fact):
     title: str
     fragments: list[str]
     patches: list[str] = Field(default_factory=list)
+    files: dict[str, str] = Field(default_factory=dict)
     entry_offset: int
 
 
@@ -108,6 +110,7 @@ def kernels() -> Mapping[str, KernelSpec]:
                     source=catalogue.source,
                     fragments=[*base.fragments, *variant.fragments],
                     patches=variant.patches,
+                    files=variant.files,
                     needs_pae=base.needs_pae,
                     entry_offset=variant.entry_offset,
                 )

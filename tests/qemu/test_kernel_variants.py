@@ -31,11 +31,12 @@ def test_a_variant_is_what_its_name_says(workshop: Workshop, tmp_path: Path, nam
     built = ready_kernel(workshop, spec)
     can = features(built.config)
     assert can == {
-        "booster": "no" if name.endswith("-preempt") else "yes",
+        "booster": "no" if "-preempt" in name else "yes",
         "optprobes": "yes",
         "ftrace": "yes" if name.endswith("-ftrace") else "no",
-        "preemption": "full" if name.endswith("-preempt") else "none",
+        "preemption": "full" if "-preempt" in name else "none",
         "hook": "yes" if name.endswith("-hook") else "no",
+        "markers": "yes" if name.endswith("-markers") else "no",
         "kprobe lists": "2^12" if "-kpcache" in name or name.endswith("-hash12") else "2^6",
         "kprobe cache": "yes" if "-kpcache" in name else "no",
         "HZ": "100",
@@ -47,6 +48,7 @@ def test_a_variant_is_what_its_name_says(workshop: Workshop, tmp_path: Path, nam
         assert guest.succeed(["uname", "-r"]).text.strip() == built.release
         symbols = guest.get("/proc/kallsyms").decode()
         assert (" lab_syscall_hook\n" in symbols) == name.endswith("-hook")
+        assert (" kernel_marker_connect\n" in symbols) == name.endswith("-markers")
         assert (" get_kprobe_cached\n" in symbols) == ("-kpcache" in name)
         before, after = (guest.succeed(["sh", "-c", f"sleep {s}; cat /proc/uptime"]).text.split()[0] for s in (0, 3))
         assert float(after) - float(before) >= 3  # a 32-bit program asks for time in 32 bits

@@ -63,6 +63,7 @@ def test_it_is_built_as_its_fragments_say(bench: Bench) -> None:
         "ftrace": "no",
         "preemption": "none",
         "hook": "no",
+        "markers": "no",
         "kprobe lists": "2^6",
         "kprobe cache": "no",
         "HZ": "100",

@@ -88,7 +88,7 @@ def why_not(kernel: str, probe: str) -> str | None:
         return f"built without {ON_THE_TRACER[probe]}"
     if probe == "hook" and not kernel.endswith("-hook"):
         return "built without CONFIG_LAB_SYSCALL_HOOK"
-    if probe == "kretprobe" and not kernel.endswith(("-ftrace", "-preempt")):
+    if probe == "kretprobe" and not kernel.endswith("-ftrace") and "-preempt" not in kernel:
         return "this kernel always boosts a kretprobe; take a preemptible one, such as lab-"
     return None
 

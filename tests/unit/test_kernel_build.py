@@ -73,6 +73,8 @@ def workshop(tmp_path: Path, told: Listener, monkeypatch: pytest.MonkeyPatch) ->
     patches.mkdir(parents=True)
     for name, text in {"number": PATCH, "broken": BROKEN, "stale": STALE}.items():
         (patches / f"{name}.patch").write_text(text)
+    (tmp_path / "kmods").mkdir()
+    (tmp_path / "kmods/shared.c").write_text("int shared(void) { return 3; }\n")
     monkeypatch.setattr(source_of, "data_dir", lambda name: tmp_path / name)
     cache = Cache(tmp_path / "cache")
     (cache.root / "pins").mkdir(parents=True)
@@ -88,7 +90,7 @@ def workshop(tmp_path: Path, told: Listener, monkeypatch: pytest.MonkeyPatch) ->
     return Workshop(cache, say=told)
 
 
-def toy(*patches: str, fragments: tuple[str, ...] = ("nopreempt",)) -> KernelSpec:
+def toy(*patches: str, fragments: tuple[str, ...] = ("nopreempt",), files: dict[str, str] | None = None) -> KernelSpec:
     return KernelSpec(
         name="toy" + "".join(f"-{patch}" for patch in patches),
         title="a toy",
@@ -96,6 +98,7 @@ def toy(*patches: str, fragments: tuple[str, ...] = ("nopreempt",)) -> KernelSpe
         source=PACKAGE,
         fragments=list(fragments),
         patches=list(patches),
+        files=files or {},
         entry_offset=0,
     )
 
@@ -107,6 +110,45 @@ def test_a_patched_source_is_a_copy_that_leaves_the_plain_one_alone(workshop: Wo
     assert (patched / "entry.c").read_text() == "int entry(void) { return 2; }\n"
     assert (patched / "idle.c").samefile(plain / "idle.c")  # no disk, and the same time
     assert kernel_source(workshop, PACKAGE, ["number"]).path / "linux" == patched
+
+
+def test_files_of_the_lab_s_modules_are_added_to_a_copy(workshop: Workshop, tmp_path: Path) -> None:
+    plain = kernel_source(workshop, PACKAGE)
+    patched = kernel_source(workshop, PACKAGE, ["number"])
+    added = kernel_source(workshop, PACKAGE, ["number"], {"lab/deep/other.c": "shared.c"})
+    assert (added.path / "linux/lab/deep/other.c").read_text() == "int shared(void) { return 3; }\n"
+    assert (added.path / "linux/entry.c").read_text() == "int entry(void) { return 2; }\n"
+    assert not (plain.path / "linux/lab").exists()
+    assert kernel_source(workshop, PACKAGE, ["number"], {"lab/deep/other.c": "shared.c"}).key == added.key
+    (tmp_path / "kmods/shared.c").write_text("int shared(void) { return 4; }\n")
+    changed = kernel_source(workshop, PACKAGE, ["number"], {"lab/deep/other.c": "shared.c"})
+    assert len({plain.key, patched.key, added.key, changed.key}) == 4
+    alone = kernel_source(workshop, PACKAGE, files={"other.c": "shared.c"})
+    assert sorted(path.name for path in (alone.path / "linux").iterdir()) == [
+        "Makefile",
+        "entry.c",
+        "idle.c",
+        "other.c",
+    ]
+
+
+def test_a_source_without_files_keeps_its_key(workshop: Workshop) -> None:
+    patched = kernel_source(workshop, PACKAGE, ["number"], {})
+    assert set(patched.inputs) == {"package", "patches"}
+    assert set(kernel_source(workshop, PACKAGE, (), {}).inputs) == {"package"}
+
+
+def test_a_file_does_not_take_the_place_of_one_of_the_source_s(workshop: Workshop) -> None:
+    with pytest.raises(BuildError, match=r"entry\.c cannot be added to the source: there is such a file"):
+        kernel_source(workshop, PACKAGE, files={"entry.c": "shared.c"})
+    assert (kernel_source(workshop, PACKAGE).path / "linux/entry.c").read_text() == "int entry(void) { return 1; }\n"
+
+
+def test_a_kernel_is_made_with_its_files(workshop: Workshop) -> None:
+    plain = built_kernel(workshop, toy())
+    filed = built_kernel(workshop, toy(files={"shared.c": "shared.c"}))
+    assert filed.key != plain.key
+    assert (filed.path / "build/source/shared.c").is_file()
 
 
 def test_a_patch_that_does_not_apply_is_told_in_its_own_words(workshop: Workshop) -> None:
