@@ -7,18 +7,30 @@ Format: Documentation/driver-api/early-userspace/buffer-format.rst.
 
 from __future__ import annotations
 
+import io
+import shutil
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from orchestrator.errors import LabError
+
+_LARGEST = 0xFFFFFFFF
+"""Bytes of a file: its size has eight hexadecimal digits."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, folder (no content) or character device of the archive. ``mode`` holds the type as in stat(2)."""
+    """A file, folder (no content) or character device of the archive. ``mode`` holds the type as in stat(2).
+
+    ``content`` can be in a file of the host, which is read when the archive is written.
+    """
 
     path: str
     mode: int
-    content: bytes = b""
+    content: bytes | Path = b""
     device: tuple[int, int] = (0, 0)
 
     @classmethod
@@ -26,7 +38,7 @@ class Entry:
         return cls(path, stat.S_IFDIR | 0o755)
 
     @classmethod
-    def file(cls, path: str, content: bytes, mode: int = 0o755) -> Entry:
+    def file(cls, path: str, content: bytes | Path, mode: int = 0o755) -> Entry:
         return cls(path, stat.S_IFREG | mode, content)
 
     @classmethod
@@ -40,17 +52,41 @@ class Entry:
 
 def archive(entries: Iterable[Entry]) -> bytes:
     """The entries in the order given (a folder before what lies in it), owned by root, dated at the epoch."""
-    parts = [_record(number, entry) for number, entry in enumerate(entries, start=1)]
-    return b"".join([*parts, _record(0, Entry("TRAILER!!!", 0))])
+    whole = io.BytesIO()
+    write_archive(whole, entries)
+    return whole.getvalue()
 
 
-def _record(inode: int, entry: Entry) -> bytes:
+def write_archive(target: BinaryIO, entries: Iterable[Entry]) -> None:
+    """Write what ``archive`` returns, without ever having more than a piece of a host's file in memory.
+
+    Raises LabError for a file that is too large or changes meanwhile.
+    """
+    for number, entry in enumerate(entries, start=1):
+        _write_record(target, number, entry)
+    _write_record(target, 0, Entry("TRAILER!!!", 0))
+
+
+def _write_record(target: BinaryIO, inode: int, entry: Entry) -> None:
+    content = entry.content
+    size = content.stat().st_size if isinstance(content, Path) else len(content)
+    if size > _LARGEST:
+        raise LabError(f"{entry.path} is too large for an initramfs: {size / 1e9:.1f} GB")
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
-    fields = (inode, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, *entry.device, len(name), 0)
+    fields = (inode, entry.mode, 0, 0, links, 0, size, 0, 0, *entry.device, len(name), 0)
     header = b"070701" + b"".join(b"%08X" % field for field in fields)
-    return _padded(header + name) + _padded(entry.content)
+    target.write(header + name + _padding(len(header) + len(name)))
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            before = target.tell()
+            shutil.copyfileobj(file, target)
+        if target.tell() - before != size:
+            raise LabError(f"{content} changed while it was read", hint="try again when nothing writes there")
+    else:
+        target.write(content)
+    target.write(_padding(size))
 
 
-def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % 4)
+def _padding(size: int) -> bytes:
+    return b"\0" * (-size % 4)

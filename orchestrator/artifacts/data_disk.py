@@ -20,7 +20,7 @@ _FILE = "data.squashfs"
 _LIMIT = 1800.0
 
 # lz4: an emulated CPU is slow at anything denser. The rest: nothing in the bytes but the content.
-_OPTIONS = (
+OPTIONS = (
     *("-comp", "lz4", "-noappend", "-no-progress", "-quiet"),
     *("-all-root", "-no-xattrs", "-all-time", str(EPOCH), "-mkfs-time", str(EPOCH)),
 )
@@ -44,7 +44,7 @@ def data_disk(workshop: Workshop, folder: Path) -> Path:
         workshop.say(f"packing {folder}")
         file = place / _FILE
         finished = run(
-            ["mksquashfs", str(folder), str(file), *_OPTIONS],
+            ["mksquashfs", str(folder), str(file), *OPTIONS],
             time_limit=_LIMIT,
             environment={"SOURCE_DATE_EPOCH": None},
         )
@@ -54,7 +54,7 @@ def data_disk(workshop: Workshop, folder: Path) -> Path:
             raise LabError(f"{folder} changed while it was packed", hint="try again when nothing writes there")
         file.chmod(0o400)
 
-    inputs = {"content": content, "options": list(_OPTIONS)}
+    inputs = {"content": content, "options": list(OPTIONS)}
     return workshop.cache.obtain(_KIND, inputs, folder.name or "root", build).path / _FILE
 
 

@@ -26,7 +26,7 @@ from orchestrator.host.requirements import check_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
-BASE, PACKAGES, FILES = "base.qcow2", "packages.txt", "files.txt"
+BASE, ROOT, PACKAGES, FILES = "base.qcow2", "root.squashfs", "packages.txt", "files.txt"
 
 EPOCH = 1121212800
 """2005-07-13, in seconds: the time of all that has none of its own, so that the same inputs give the same files."""
@@ -46,7 +46,7 @@ def scripts() -> dict[str, str]:
 
 
 def build_image(workshop: Workshop, recipe: ImageRecipe, archive: Artifact, folder: Path) -> None:
-    """Fill ``folder`` with the base image, read-only, and with records of its packages and files.
+    """Fill ``folder`` with the base image and its squashfs, read-only, and with records of its packages and files.
 
     Raises BuildError with the last lines of what failed; HostError where the host lacks something.
     """
@@ -71,7 +71,8 @@ def build_image(workshop: Workshop, recipe: ImageRecipe, archive: Artifact, fold
     if finished.status != 0:
         raise BuildError(f"image {recipe.name} cannot be converted", detail=finished.complaint())
     raw.unlink()
-    base.chmod(0o444)
+    for file in (base, folder / ROOT):
+        file.chmod(0o444)
 
 
 def installed_packages(folder: Path) -> dict[str, str]:

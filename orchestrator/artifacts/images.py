@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.archive import system_archive, system_packages
 from orchestrator.artifacts.cache import Artifact, digest
-from orchestrator.artifacts.image_build import BASE, build_image, installed_packages, scripts, tree_digest
+from orchestrator.artifacts.image_build import BASE, ROOT, build_image, installed_packages, scripts, tree_digest
 from orchestrator.artifacts.pins import chosen, inputs_of
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import ImageRecipe
@@ -21,12 +21,14 @@ _KIND = "images"
 class Image:
     """A disk image that guests start from. ``base`` (qcow2, one ext4 without partitions) is never written to.
 
-    ``key`` names its inputs, ``packages`` the versions in it, and ``tree`` is a digest of its files.
+    ``squashfs`` holds the same files, for guests that have all in memory. ``key`` names its inputs, ``packages`` the
+    versions in it, and ``tree`` is a digest of its files.
     """
 
     recipe: ImageRecipe
     key: str
     base: Path
+    squashfs: Path
     packages: Mapping[str, str]
     tree: str
 
@@ -68,4 +70,4 @@ def _inputs(recipe: ImageRecipe, archive: str) -> dict[str, object]:
 
 def _image(recipe: ImageRecipe, artifact: Artifact) -> Image:
     folder = artifact.path
-    return Image(recipe, artifact.key, folder / BASE, installed_packages(folder), tree_digest(folder))
+    return Image(recipe, artifact.key, folder / BASE, folder / ROOT, installed_packages(folder), tree_digest(folder))

@@ -7,10 +7,14 @@ of that: on the exact clock two guests with the same work agree in every instruc
 
 from __future__ import annotations
 
+import io
+import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-from orchestrator.cpio import Entry, archive
+from orchestrator.cpio import Entry, write_archive
 from orchestrator.paths import data_dir
 
 FOLDER = "/sealed"
@@ -27,15 +31,35 @@ def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: 
 
     ``settings`` are the shell variables that the script finds in ``/sealed/settings``.
     """
-    scripts = data_dir("images") / "sealed"
-    text = "".join(f"{name}={value}\n" for name, value in settings.items())
+    whole = io.BytesIO()
+    write_work(whole, initramfs, script, settings, files)
+    return whole.getvalue()
+
+
+def write_work(
+    target: BinaryIO,
+    initramfs: Path,
+    script: str,
+    settings: Mapping[str, int | str],
+    files: Mapping[str, bytes | Path],
+) -> None:
+    """Write what ``with_work`` returns, piece by piece: its files may be hundreds of megabytes on the host's disk."""
+    scripts = sealed_scripts()
+    text = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items())
     folder = FOLDER.removeprefix("/")
-    content = {
-        _SCRIPT: (scripts / f"{script}.sh").read_bytes(),
-        _SHARED: (scripts / _SHARED).read_bytes(),
+    content: Mapping[str, bytes | Path] = {
+        _SCRIPT: scripts / f"{script}.sh",
+        _SHARED: scripts / _SHARED,
         "settings": text.encode(),
         **files,
     }
+    with initramfs.open("rb") as file:
+        shutil.copyfileobj(file, target)
     # The kernel unpacks one archive after the other.
     entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
-    return initramfs.read_bytes() + archive(entries)
+    write_archive(target, entries)
+
+
+def sealed_scripts() -> Path:
+    """Where the scripts of sealed work are."""
+    return data_dir("images") / "sealed"

@@ -97,6 +97,19 @@ def test_the_base_is_read_only_and_sound(disk: Disk) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
+def test_the_squashfs_holds_the_same_files(disk: Disk) -> None:
+    squashfs = disk.image.squashfs
+    assert stat.S_IMODE(squashfs.stat().st_mode) == 0o444
+    argv = ["unsquashfs", "-lln", "-d", ".", squashfs]
+    listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
+    found = {(fields[1].replace("/", ":"), fields[5]) for fields in (line.split(maxsplit=5) for line in listed)}
+    recorded = disk.image.base.with_name("files.txt").read_text().splitlines()
+    rows = [line.split() for line in recorded if line[:2] in ("f ", "d ")]
+    expected = {(fields[2], fields[4] if fields[0] == "f" else fields[3]) for fields in rows}
+    assert len(expected) > 2000
+    assert expected <= found
+
+
 def test_its_packages_are_the_recipe_s(disk: Disk) -> None:
     assert {*disk.image.recipe.packages, "bash", "login", "util-linux"} <= set(disk.image.packages)
     status = disk.text("/var/lib/dpkg/status")
@@ -178,4 +191,5 @@ def test_a_second_build_gives_the_same_files(
     files = [(found.base.parent / "files.txt").read_text().splitlines() for found in (first, second)]
     assert sorted(set(files[0]) ^ set(files[1])) == []
     assert second.tree == first.tree
+    assert second.squashfs.read_bytes() == first.squashfs.read_bytes()
     assert took < BUILD_LIMIT

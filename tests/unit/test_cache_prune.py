@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator.artifacts import images
 from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, digest
 from orchestrator.artifacts.pieces import Kind, pieces
 from orchestrator.artifacts.pruning import ALL, fates, freed
@@ -483,3 +484,10 @@ def test_an_artifact_knows_when_it_was_used(cache: Cache) -> None:
     (artifact,) = cache.artifacts()
     assert abs(time.time() - 12 * DAY - artifact.used) < 60
     assert Artifact("modules", "0" * 24, place.with_name("gone"), "", {}).used == 0.0
+
+
+def test_every_kind_that_the_lab_makes_is_known() -> None:
+    package = Path(images.__file__).parents[1]
+    made = re.compile(r'(?:^_KIND = |\.obtain\(\s*)"([a-z-]+)"', re.M)
+    found = {kind for file in package.rglob("*.py") for kind in made.findall(file.read_text())}
+    assert {"images", "surveys", "prepared-builds"} <= found <= set(Kind)

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cpio import Entry, archive
+from orchestrator.cpio import Entry, archive, write_archive
+from orchestrator.errors import LabError
 
 TREE = [
     Entry.folder("dev"),
@@ -89,3 +93,30 @@ anything = st.builds(Entry, names.filter(lambda name: name != "TRAILER!!!"), mod
 @given(st.lists(anything, max_size=8))
 def test_any_entries_are_found_again(entries: list[Entry]) -> None:
     assert unpacked(archive(entries))[0] == entries
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 1_000_003])
+def test_a_file_of_the_host_is_written_as_its_bytes_are(size: int, tmp_path: Path) -> None:
+    content = bytes(range(256)) * (size // 256 + 1)
+    file = tmp_path / "content"
+    file.write_bytes(content[:size])
+    whole = io.BytesIO()
+    write_archive(whole, [Entry.folder("a"), Entry.file("a/b", file), Entry.file("c", b"12345")])
+    assert whole.getvalue() == archive(
+        [Entry.folder("a"), Entry.file("a/b", content[:size]), Entry.file("c", b"12345")]
+    )
+
+
+def test_what_the_format_cannot_hold_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "huge"
+    with file.open("wb") as sparse:
+        os.truncate(sparse.fileno(), 1 << 32)
+    whole = io.BytesIO()
+    with pytest.raises(LabError, match=r"huge/file is too large for an initramfs: 4.3 GB"):
+        write_archive(whole, [Entry.file("huge/file", file)])
+    assert whole.getvalue() == b""
+
+
+def test_a_file_of_another_size_than_it_had_is_told() -> None:
+    with pytest.raises(LabError, match="/proc/version changed while it was read"):  # it says that it is empty
+        write_archive(io.BytesIO(), [Entry.file("file", Path("/proc/version"))])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
@@ -17,6 +18,7 @@ from orchestrator.artifacts.workshop import Workshop
 from orchestrator.benchmarks.calls import parse, parse_called
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter another root")
 
 
 def compiled(root: Path, arch: str) -> dict[str, bytes]:
@@ -27,7 +29,7 @@ def compiled(root: Path, arch: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(("arch", "bits"), [("i386", 32), ("x86_64", 64)])
 def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
     first = compiled(tmp_path / "first", arch)
-    assert set(first) == {"init", "agent", "callbench", "runbench", "seedrandom"}
+    assert set(first) == {"init", "agent", "callbench", "macrobench", "runbench", "seedrandom"}
     assert compiled(tmp_path / "a second place", arch) == first
     for name in first:
         with next((tmp_path / "first" / "programs").glob(f"*/{name}")).open("rb") as file:
@@ -118,3 +120,68 @@ def test_seconds_as_in_2005(program: Path) -> None:
     assert calls % 1000 == 0
     assert spent >= 1_000_000_000
     assert average == spent // calls
+
+
+@pytest.fixture(scope="module")
+def macrobench(program: Path) -> Path:
+    return program.with_name("macrobench")
+
+
+@ON_X86_64
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "expected [-o FILE] [-e FILE] ROOT PROGRAM"),
+        (("/",), "expected [-o FILE]"),
+        (("-o", "/dev/null", "/"), "expected [-o FILE]"),
+        (("-x", "1", "/", "true"), "unknown option -x"),
+        (("-a", "/nonexistent", "/"), "cannot open /nonexistent"),
+        (("-a", "/dev/null", "/"), "there are no arguments, or too long ones, in /dev/null"),
+        (("-a", "/dev/zero", "/"), "there are no arguments, or too long ones, in /dev/zero"),
+    ],
+)
+def test_a_wrong_command_line_for_whole_programs_is_refused(
+    macrobench: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    ended = subprocess.run([macrobench, *arguments], check=False, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("macrobench: ")
+    assert complaint in ended.stderr
+
+
+@ON_X86_64
+@AS_ROOT
+def test_a_whole_program_is_timed_with_what_it_starts(macrobench: Path, tmp_path: Path) -> None:
+    script = 'echo "$1"; pwd; echo no >&2; i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done & sleep 0.1; wait'
+    words = tmp_path / "words"
+    words.write_bytes(b"".join(word.encode() + b"\0" for word in ("sh", "-c", script, "sh", "a  *\n$x")))
+    output, errors = tmp_path / "output", tmp_path / "errors"
+    argv = [str(path) for path in (macrobench, "-o", output, "-e", errors, "-a", words, "/")]
+    told = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30).stdout
+    assert (output.read_text(), errors.read_text()) == ("a  *\n$x\n/\n", "no\n")
+    match = re.fullmatch(r"run real=(\d+) user=(\d+) system=(\d+) minor=(\d+) major=(\d+) switches=(\d+)\n", told)
+    assert match is not None
+    real, user, system, minor, _, switches = map(int, match.groups())
+    assert real >= 100_000_000
+    assert user + system > 10_000_000  # most of it in a child of the program's
+    assert minor > 50
+    assert switches >= 2
+
+
+@ON_X86_64
+@AS_ROOT
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (("sh", "-c", "exit 3"), "macrobench: the program ended with status 3\n"),
+        (("sh", "-c", "kill -9 $$"), "macrobench: the program was ended by signal 9\n"),
+        (
+            ("no-such-program",),
+            "macrobench: cannot execute no-such-program\nmacrobench: the program ended with status 127",
+        ),
+    ],
+)
+def test_a_whole_program_that_fails_has_no_figures(macrobench: Path, command: tuple[str, ...], complaint: str) -> None:
+    ended = subprocess.run([macrobench, "/", *command], check=False, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert complaint in ended.stderr
