@@ -24,6 +24,10 @@
  *   KRETPROBE        address, the function's return value, stack[0]
  *   SYSCALL          the system call's number, its first five arguments
  *   FTRACE           address, stack[0]
+ *   STANDARD         the standard event's number, address (a marker's: 0), and what
+ *                    is told there: a system call's number and the user's registers,
+ *                    else a marker's number and pointer, or a function's first two
+ *                    arguments
  *
  * Arguments that are not listed are 0. The host knows all this by heart.
  */
@@ -34,6 +38,7 @@ enum lab_event {
 	LAB_EVENT_KRETPROBE,
 	LAB_EVENT_SYSCALL,
 	LAB_EVENT_FTRACE,
+	LAB_EVENT_STANDARD,
 };
 
 struct ring_event {

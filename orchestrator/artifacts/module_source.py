@@ -21,10 +21,12 @@ TEMPLATE = ".c.j2"
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
 _LARGEST = 1 << 31
+_LONGEST = 1024
 _LONGEST_NAME = 40
 """Of a user's module: the kernel takes 55 characters."""
 
-Value = str | int
+Scalar = str | int
+Value = Scalar | tuple[Scalar, ...]
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def templates() -> Sequence[str]:
 def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
     """The module of one of the lab's templates. Raises UsageError for an unknown one, or for a bad or missing value.
 
-    Every value reaches C, so it has to be an identifier (a symbol's name) or a whole number.
+    Every value reaches C, so it has to be an identifier (a symbol's name) or a whole number, or a tuple of such.
     """
     if template not in templates():
         raise UsageError(unknown("module", template, templates()))
@@ -103,6 +105,16 @@ def _source(name: str, main: str, folders: Sequence[Path], *others: str) -> Modu
 
 
 def _check(key: str, value: Value) -> None:
+    if isinstance(value, tuple):
+        if len(value) > _LONGEST:
+            raise UsageError(f"value {key} has {len(value)} elements, and {_LONGEST} are allowed")
+        for number, element in enumerate(value):
+            _check_scalar(f"{key}[{number}]", element)
+    else:
+        _check_scalar(key, value)
+
+
+def _check_scalar(key: str, value: Scalar) -> None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise UsageError(f"value {key}={value!r} is neither an identifier nor a whole number")
     if isinstance(value, int) and not -_LARGEST < value < _LARGEST:

@@ -43,6 +43,7 @@ class EventKind(IntEnum):
     KRETPROBE = 4
     SYSCALL = 5
     FTRACE = 6
+    STANDARD = 7
 
     @classmethod
     def of(cls, kind: ProbeKind) -> EventKind:

@@ -66,19 +66,12 @@ static int get_hits(char *page, const struct kernel_param *param)
 	return sysfs_emit(page, "%lu %lu\n", sums[0], sums[1]);
 }
 
-static int get_markers(char *page, const struct kernel_param *param)
-{
-	return kernel_marker_list(page);
-}
-
 static const struct kernel_param_ops connect_ops = { .set = connect };
 static const struct kernel_param_ops disconnect_ops = { .set = disconnect };
 static const struct kernel_param_ops hits_ops = { .get = get_hits };
-static const struct kernel_param_ops markers_ops = { .get = get_markers };
 module_param_cb(connect, &connect_ops, NULL, 0200);
 module_param_cb(disconnect, &disconnect_ops, NULL, 0200);
 module_param_cb(hits, &hits_ops, NULL, 0444);
-module_param_cb(markers, &markers_ops, NULL, 0400);
 
 static int __init kernel_marker_trial_init(void)
 {

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The standard kernel events, and where in the kernel each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from pydantic import Field
+
+from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.kernels import Arch
+
+_CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_"}
+
+
+class StandardEvent(Fact):
+    """An event: the ``marker`` that is its static place, and the functions whose entry it is for dynamic probes.
+
+    ``functions`` are the same everywhere; ``calls`` are system calls' functions by architecture, without their prefix.
+    """
+
+    name: str
+    title: str
+    group: str
+    marker: str
+    functions: list[str] = Field(default_factory=list)
+    calls: dict[Arch, list[str]] = Field(default_factory=dict)
+
+    def call_functions(self, arch: Arch) -> list[str]:
+        """Return the system calls' functions; on a 64-bit kernel those of its own calls only."""
+        return [_CALL_PREFIX[arch] + call for call in self.calls.get(arch, [])]
+
+
+@lru_cache(maxsize=1)
+def standard_events() -> Mapping[str, StandardEvent]:
+    """Return the events by name, in the order in which they are numbered and told."""
+    return named(StandardEvent, read("events.yaml"))

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does every mechanism record the standard kernel events, each hit once, and leave the kernel as it was?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.events import standard_events
+from orchestrator.catalog.kernels import Arch
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.events import EventKind, read_events
+from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.loading import RefusedError, load
+from orchestrator.probes.recorder import MECHANISMS, MODULE, TEMPLATE, Mechanism, objection, recorder_values, recording
+from orchestrator.probes.recorder_report import RecorderReport
+
+KERNELS = {"lab-i386-smp-markers": "pentium4", "lab-x86_64-smp-markers": "xeon-e5410"}
+PREEMPTIBLE = "lab-i386-smp-preempt-markers"
+LIVE = {"marker": b"\xb0\x01", "djprobe": b"\xe9", "kprobe-optimized": b"\xe9"}
+"""What the bytes begin with while it records; a breakpoint of all others."""
+GETEGID = {"i386": 202, "x86_64": 108}
+CALLS = 1000
+COPIED = 3000
+"""Reads and writes of one byte."""
+RING_LINE = re.compile(r"^ *\d+: +((?:\d+ +)+)", re.MULTILINE)
+BUSY = "while :; do cat /proc/self/maps; dd if=/dev/zero of=/dev/null bs=64 count=50; done >/dev/null 2>&1"
+
+
+def on(name: str) -> tuple[pytest.MarkDecorator, pytest.MarkDecorator]:
+    cpu = KERNELS.get(name, "pentium4")
+    return pytest.mark.kernels(name), pytest.mark.guest(kernel=name, cpu=cpu, smp=2, timing="tcg")
+
+
+EVERYWHERE = [
+    pytest.param(mechanism, id=f"{name}-{mechanism}", marks=on(name)) for name in KERNELS for mechanism in MECHANISMS
+]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A guest and a recorder for it, not loaded yet."""
+
+    guest: Guest
+    arch: Arch
+    mechanism: Mechanism
+    module: Module
+
+    def call_getegid(self, calls: int = CALLS) -> None:
+        """Exactly so often; the program itself makes no such call."""
+        self.guest.succeed(["callbench", "-N", str(GETEGID[self.arch]), "-c", str(calls)])
+
+
+@pytest.fixture
+def trial(request: pytest.FixtureRequest, guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> Iterator[Trial]:
+    mechanism: Mechanism = request.param
+    assert objection(guest_kernel, mechanism) is None
+    arch = guest_kernel.spec.arch
+    mark = guest.console.length()
+    yield Trial(guest, arch, mechanism, modules.rendered(TEMPLATE, recorder_values(mechanism, arch)))
+    guest.check_console(mark)
+    check_taint(int(guest.get("/proc/sys/kernel/tainted")))
+    assert guest.get("/sys/kernel/debug/kprobes/list") == b""
+    assert MODULE not in guest.get("/proc/modules").decode()
+
+
+def counters(guest: Guest) -> Counter[str]:
+    """The kernel's own counts of what the events are."""
+    stat = guest.get("/proc/stat").decode()
+    lines = {key: int(value) for key, value in re.findall(r"^(ctxt|processes) (\d+)", stat, re.MULTILINE)}
+    devices = RING_LINE.findall(guest.get("/proc/interrupts").decode())
+    return Counter(
+        sched_switch=lines["ctxt"],
+        process_fork=lines["processes"],
+        irq_entry=sum(int(count) for line in devices for count in line.split()),
+    )
+
+
+def events_of(report: RecorderReport) -> Counter[str]:
+    return Counter({count.event: count.recorded for count in report.events})
+
+
+def place(report: RecorderReport, symbol: str) -> int:
+    (found,) = [place.recorded for place in report.places if place.symbol == symbol]
+    return found
+
+
+@pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
+def test_calls_reads_and_writes_are_recorded_once_each(trial: Trial) -> None:
+    symbol = "__x64_sys_getegid" if trial.arch == "x86_64" else "__ia32_sys_getegid"
+    with recording(trial.guest, trial.mechanism, trial.module) as recorder:
+        began = recorder.report()
+        trial.call_getegid()
+        called = recorder.report()
+        assert CALLS <= called.recorded("syscall_entry") - began.recorded("syscall_entry") < CALLS + 500
+        if trial.mechanism != "marker":
+            assert place(called, symbol) - place(began, symbol) == CALLS
+        trial.guest.succeed(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={COPIED}"])
+        copied = events_of(recorder.report()) - events_of(called)
+        for event in ("file_read", "file_write"):
+            assert COPIED <= copied[event] < COPIED + 100, (event, copied)
+        assert recorder.report().missed == 0
+
+
+@pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
+def test_the_kernel_itself_counts_the_same(trial: Trial) -> None:
+    """What is recorded between two looks at the kernel's counters lies between what they say close by and far out."""
+    workload = "for i in $(seq 40); do cat /proc/interrupts >/tmp/copy; true | cat; done; sleep 0.2"
+    faults = "read line </proc/$$/stat; echo $line"  # the shell's own and those of the processes that it has waited for
+    with recording(trial.guest, trial.mechanism, trial.module) as recorder:
+        far = counters(trial.guest)
+        began = events_of(recorder.report())
+        near = counters(trial.guest)
+        said = trial.guest.succeed(["sh", "-c", f"{workload}; {faults}"]).text.split()
+        near = counters(trial.guest) - near
+        recorded = events_of(recorder.report()) - began
+        far = counters(trial.guest) - far
+        assert near["process_fork"] >= 120
+        assert recorder.report().missed == 0
+    assert near["process_fork"] <= recorded["process_fork"] <= far["process_fork"], (near, recorded, far)
+    # A switch is counted before it is made, on each of two CPUs; an edge that comes while another CPU handles one of
+    # the same line is handled there and not counted.
+    assert near["sched_switch"] - 2 <= recorded["sched_switch"] <= far["sched_switch"] + 2, (near, recorded, far)
+    assert near["irq_entry"] <= recorded["irq_entry"] <= far["irq_entry"] * 1.1 + 5, (near, recorded, far)
+    # The kernel itself touches a new program's pages, which is no task's fault; and there is who runs the shell.
+    faulted = sum(map(int, said[9:13]))
+    assert 1000 < faulted <= recorded["page_fault"] <= faulted * 1.3 + 300, (faulted, recorded)
+    assert recorded["process_exec"] >= 80
+    assert recorded["process_exit"] >= 120
+
+
+@pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
+def test_what_is_in_the_rings_is_what_was_counted(trial: Trial) -> None:
+    with recording(trial.guest, trial.mechanism, trial.module) as recorder:
+        trial.call_getegid(200)
+        report = recorder.stop()
+        assert report.overwritten == 0
+        assert (report.cpus, report.slots, report.event_size) == (2, 4096, 64)
+        events = list(read_events(trial.guest, MODULE))
+    assert {event.event for event in events} == {EventKind.STANDARD}
+    names = list(standard_events())
+    assert Counter(names[event.args[0]] for event in events) == +events_of(report)
+    calls = [event for event in events if names[event.args[0]] == "syscall_entry"]
+    assert sum(event.args[2] == GETEGID[trial.arch] for event in calls) == 200
+    if trial.mechanism != "marker":
+        symbol_at = {site.address: site.symbol for site in report.sites}
+        found = Counter(symbol_at[event.args[1]] for event in events)
+        assert found == +Counter({place.symbol: place.recorded for place in report.places})
+
+
+@pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
+def test_all_bytes_come_back_and_nothing_is_recorded_any_more(trial: Trial) -> None:
+    with recording(trial.guest, trial.mechanism, trial.module) as recorder:
+        during = recorder.report()
+        assert during.recording
+        for site in during.sites:
+            live = trial.guest.read_memory(site.address, len(site.live))
+            assert live == site.live
+            assert live.startswith(LIVE.get(trial.mechanism, b"\xcc")), site
+            assert live != site.original
+        stopped = recorder.stop()
+        assert stopped.restored
+        for site in stopped.sites:
+            assert trial.guest.read_memory(site.address, len(site.original)) == site.original
+        trial.call_getegid()
+        assert recorder.report() == stopped
+        assert recorder.stop() == stopped
+
+
+@pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
+def test_recorders_come_and_go_under_load(trial: Trial, pytestconfig: pytest.Config) -> None:
+    cycles = pytestconfig.getoption("cycles")
+    script = f"for i in 1 2 3; do ({BUSY}) & echo $! >>/tmp/busy; done"
+    trial.guest.succeed(["sh", "-c", f"rm -f /tmp/busy; {script}"])
+    try:
+        for _ in range(cycles):
+            with recording(trial.guest, trial.mechanism, trial.module) as recorder:
+                trial.guest.succeed(["sleep", "0.1"])
+                report = recorder.stop()
+                assert report.recorded("file_read") > 0
+                assert report.recorded("page_fault") > 0
+            trial.guest.check_console()
+    finally:
+        trial.guest.succeed(["sh", "-c", "kill $(cat /tmp/busy)"])
+
+
+@pytest.mark.parametrize("trial", [pytest.param("kprobe", marks=on("lab-i386-smp-markers"))], indirect=True)
+def test_an_event_is_left_out_of_all(trial: Trial, modules: ModuleMaker) -> None:
+    module = modules.rendered(TEMPLATE, recorder_values("djprobe", trial.arch, ["file_read", "process_fork"]))
+    with recording(trial.guest, "djprobe", module) as recorder:
+        assert [count.event for count in recorder.report().events] == ["file_read", "process_fork"]
+        assert len(recorder.report().places) == 2
+
+
+@pytest.mark.parametrize(
+    ("trial", "symbol", "reason"),
+    [
+        pytest.param(mechanism, symbol, reason, marks=on("lab-i386-smp-markers"))
+        for mechanism, symbol, reason in (
+            ("marker", "fs_lost", "no such marker"),
+            ("djprobe", "lost_function", "no such symbol"),
+            ("djprobe", "__ia32_sys_ioctl", "an indirect jump in the function"),
+            ("jprobe", "lost_function", "no such symbol"),
+            ("kprobe", "exc_page_fault", "kprobes refuse it"),
+            ("kprobe-optimized", "__switch_to", "not optimised: it cannot be, or debug.kprobes-optimization is off"),
+        )
+    ],
+    indirect=["trial"],
+)
+def test_a_place_that_cannot_be_had_refuses_the_load(
+    trial: Trial, modules: ModuleMaker, symbol: str, reason: str
+) -> None:
+    values = recorder_values(trial.mechanism, trial.arch, ["file_read", "file_write"])
+    before = values["symbols"]
+    assert isinstance(before, tuple)
+    module = modules.rendered(TEMPLATE, {**values, "symbols": (before[0], symbol)})
+    with pytest.raises(RefusedError, match=reason), recording(trial.guest, trial.mechanism, module):
+        pass
+    with recording(trial.guest, trial.mechanism, trial.module):
+        pass
+
+
+@pytest.mark.parametrize("trial", [pytest.param("kprobe", marks=on("lab-i386-smp-markers"))], indirect=True)
+def test_breakpoints_that_would_become_jumps_are_refused(trial: Trial, modules: ModuleMaker) -> None:
+    module = modules.rendered(TEMPLATE, recorder_values("kprobe-boosted", trial.arch, ["file_read"]))
+    trial.guest.put(b"1", "/proc/sys/debug/kprobes-optimization")
+    with pytest.raises(RefusedError, match=r"not a breakpoint: debug\.kprobes-optimization is on"):
+        load(trial.guest, module.name, module.file)
+
+
+@pytest.mark.kernels(PREEMPTIBLE)
+@pytest.mark.parametrize(
+    "trial",
+    [pytest.param(mechanism, marks=on(PREEMPTIBLE)) for mechanism in MECHANISMS if mechanism != "kprobe-boosted"],
+    indirect=True,
+)
+def test_a_preemptible_kernel_has_all_but_the_booster(trial: Trial, guest_kernel: Kernel) -> None:
+    assert objection(guest_kernel, "kprobe-boosted") == "this kernel is preemptible, and such a kernel boosts no kprobe"
+    with recording(trial.guest, trial.mechanism, trial.module) as recorder:
+        began = recorder.report()
+        trial.call_getegid()
+        report = recorder.stop()
+        assert CALLS <= report.recorded("syscall_entry") - began.recorded("syscall_entry") < CALLS + 3000
+        assert report.missed == 0
