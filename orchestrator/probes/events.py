@@ -35,7 +35,10 @@ _VERSION = 1
 
 
 class EventKind(IntEnum):
-    """What was hit; the numbers are those of ``enum lab_event`` in ``kmods/ring.h``."""
+    """What was hit; the numbers are those of ``enum lab_event`` in ``kmods/ring.h``.
+
+    STANDARD is the recorder's of standard kernel events, whatever its mechanism; no kind of probe records it.
+    """
 
     KPROBE = 1
     JPROBE = 2

@@ -85,7 +85,7 @@ GOOD = ring_bytes(ONE)
         (GOOD[:-1] + b"\1", "more events than the 1 that"),
         (GOOD[:24] + b"\2" + GOOD[25:], "unknown kind 0"),
         (GOOD[:24] + b"\xff" * 8 + GOOD[32:], "unknown kind 0"),
-        (GOOD[:40] + b"\7" + GOOD[41:], "unknown kind 7"),
+        (GOOD[:40] + b"\x08" + GOOD[41:], "unknown kind 8"),
     ],
 )
 def test_anything_but_a_whole_ring_is_refused(content: bytes, complaint: str) -> None:
@@ -170,17 +170,17 @@ def checked(events: Events, event: EventKind, called: Called = CALLED) -> int:
     return check_events(events, probe(event), called, POINT, SYMBOLS)
 
 
-@pytest.mark.parametrize("event", EventKind)
+@pytest.mark.parametrize("event", FIRST)
 def test_one_event_for_every_call_is_right(event: EventKind) -> None:
     assert checked(recorded(event), event) == 3
 
 
-@pytest.mark.parametrize("event", EventKind)
+@pytest.mark.parametrize("event", FIRST)
 def test_nothing_recorded_is_told(event: EventKind) -> None:
     assert checked(Events((Ring((), 0, 4),)), event) == 0
 
 
-@pytest.mark.parametrize("event", EventKind)
+@pytest.mark.parametrize("event", FIRST)
 def test_events_that_were_overwritten_are_noticed(event: EventKind) -> None:
     first, second = recorded(event).rings
     overwritten = Events((dataclasses.replace(first, written=906), second))
@@ -189,7 +189,7 @@ def test_events_that_were_overwritten_are_noticed(event: EventKind) -> None:
         checked(overwritten, event)
 
 
-@pytest.mark.parametrize("event", EventKind)
+@pytest.mark.parametrize("event", FIRST)
 @pytest.mark.parametrize("tsc", [100, 99, 0])
 def test_events_out_of_order_are_noticed(event: EventKind, tsc: int) -> None:
     events = changed(recorded(event), 0, 1, lambda found: dataclasses.replace(found, tsc=tsc))
@@ -197,7 +197,7 @@ def test_events_out_of_order_are_noticed(event: EventKind, tsc: int) -> None:
         checked(events, event)
 
 
-@pytest.mark.parametrize("event", EventKind)
+@pytest.mark.parametrize("event", FIRST)
 def test_events_of_another_kind_are_noticed(event: EventKind) -> None:
     stranger = EventKind.JPROBE if event is not EventKind.JPROBE else EventKind.KPROBE
     events = changed(recorded(event), 1, 0, lambda found: dataclasses.replace(found, event=stranger))
@@ -205,7 +205,7 @@ def test_events_of_another_kind_are_noticed(event: EventKind) -> None:
         checked(events, event)
 
 
-@pytest.mark.parametrize("event", EventKind)
+@pytest.mark.parametrize("event", FIRST)
 def test_another_process_s_events_do_not_count(event: EventKind) -> None:
     events = changed(recorded(event), 1, 0, lambda found: dataclasses.replace(found, pid=29, args=(5,) * 6))
     assert checked(events, event) == 2
@@ -224,7 +224,7 @@ def test_a_hook_at_every_system_call_records_others_as_well() -> None:
 @pytest.mark.parametrize(
     ("event", "number", "complaint"),
     [
-        *((event, 0, "argument 0 of an event is 0x1, not 0xc108c7a0") for event in EventKind if event != 5),
+        *((event, 0, "argument 0 of an event is 0x1, not 0xc108c7a0") for event in FIRST if event != 5),
         (EventKind.KPROBE, 1, "argument 1 of an event is 0x1, and 0xc01e3fb40000004e in the one before"),
         (EventKind.KPROBE, 3, "was called from 0x1, which is not in the kernel's text"),
         (EventKind.KPROBE, 4, "argument 4 of an event is 0x1, and 0x0 in the one before"),
