@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest import COMMAND_LIMIT, Guest
 
 
 class RefusedError(EvidenceError):
@@ -19,12 +19,15 @@ class RefusedError(EvidenceError):
         self.reason = reason
 
 
-def load(guest: Guest, name: str, file: Path) -> None:
-    """Load a module from a file of the host's. Raises RefusedError with its own words from the log, or GuestOops."""
+def load(guest: Guest, name: str, file: Path, *, time_limit: float = COMMAND_LIMIT) -> None:
+    """Load a module from a file of the host's. Raises RefusedError with its own words from the log, or GuestOops.
+
+    ``time_limit`` is in host seconds, for the module's own beginning.
+    """
     target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
     guest.put(file, target)
     mark = guest.console.length()
-    result = guest.run(["insmod", target])
+    result = guest.run(["insmod", target], time_limit=time_limit)
     if result.status == 0:
         return
     log = guest.run(["dmesg"]).text.splitlines()

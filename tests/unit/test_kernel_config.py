@@ -75,4 +75,5 @@ def test_what_a_kernel_can_do_follows_from_its_configuration(
 def test_how_kprobes_are_found_follows_from_its_configuration() -> None:
     patched = features({"CONFIG_KPROBE_HASH_BITS": "12", "CONFIG_KPROBE_CACHE": "y"})
     assert (patched["kprobe lists"], patched["kprobe cache"]) == ("2^12", "yes")
+    assert (features({"CONFIG_LAB_MARKERS": "y"})["markers"], features({})["markers"]) == ("yes", "no")
     assert (features({})["kprobe lists"], features({})["kprobe cache"]) == ("2^6", "no")

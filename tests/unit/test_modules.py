@@ -42,7 +42,7 @@ def test_the_values_are_in_the_source(template: str) -> None:
         assert "7654321" in main
     else:
         assert '"some_function.part.0"' in main
-        assert "1234567" in main
+        assert ("1234567" in main) == (template != "recorder")  # it finds each function's entry itself
     assert "{{" not in main
     assert "{%" not in main
 
