@@ -36,7 +36,7 @@ extern const unsigned int place_count;
 int put_in(void);
 /* On return no handler runs, nor will one. */
 void take_out(void);
-/* Hits of a place whose handler was left out. Until it is taken out. */
+/* Hits of a place whose handler was left out. Not to be asked once it is taken out. */
 unsigned long missed_hits(unsigned int place);
 
 DECLARE_PER_CPU(unsigned long [PLACES_MAX], place_hits);

@@ -85,13 +85,19 @@ def counters(guest: Guest) -> Counter[str]:
     )
 
 
-def events_of(report: RecorderReport) -> Counter[str]:
-    return Counter({count.event: count.recorded for count in report.events})
+def hits(report: RecorderReport) -> Counter[str]:
+    return Counter({count.event: count.recorded + count.missed for count in report.events})
 
 
-def place(report: RecorderReport, symbol: str) -> int:
-    (found,) = [place.recorded for place in report.places if place.symbol == symbol]
+def hits_at(report: RecorderReport, symbol: str) -> int:
+    (found,) = [place.recorded + place.missed for place in report.places if place.symbol == symbol]
     return found
+
+
+def check_missed(report: RecorderReport) -> None:
+    """None is missed, but by optimised kprobes: an interrupt in a handler hits one while another is being handled."""
+    most = sum(count.recorded for count in report.events) // 50 if report.mechanism == "kprobe-optimized" else 0
+    assert report.missed <= most, report.events
 
 
 @pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
@@ -101,14 +107,15 @@ def test_calls_reads_and_writes_are_recorded_once_each(trial: Trial) -> None:
         began = recorder.report()
         trial.call_getegid()
         called = recorder.report()
-        assert CALLS <= called.recorded("syscall_entry") - began.recorded("syscall_entry") < CALLS + 500
+        assert CALLS <= hits(called)["syscall_entry"] - hits(began)["syscall_entry"] < CALLS + 500
         if trial.mechanism != "marker":
-            assert place(called, symbol) - place(began, symbol) == CALLS
+            assert hits_at(called, symbol) - hits_at(began, symbol) == CALLS
         trial.guest.succeed(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={COPIED}"])
-        copied = events_of(recorder.report()) - events_of(called)
+        report = recorder.report()
+        copied = hits(report) - hits(called)
         for event in ("file_read", "file_write"):
             assert COPIED <= copied[event] < COPIED + 100, (event, copied)
-        assert recorder.report().missed == 0
+        check_missed(report)
 
 
 @pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
@@ -118,14 +125,15 @@ def test_the_kernel_itself_counts_the_same(trial: Trial) -> None:
     faults = "read line </proc/$$/stat; echo $line"  # the shell's own and those of the processes that it has waited for
     with recording(trial.guest, trial.mechanism, trial.module) as recorder:
         far = counters(trial.guest)
-        began = events_of(recorder.report())
+        began = hits(recorder.report())
         near = counters(trial.guest)
         said = trial.guest.succeed(["sh", "-c", f"{workload}; {faults}"]).text.split()
         near = counters(trial.guest) - near
-        recorded = events_of(recorder.report()) - began
+        report = recorder.report()
+        recorded = hits(report) - began
         far = counters(trial.guest) - far
         assert near["process_fork"] >= 120
-        assert recorder.report().missed == 0
+        check_missed(report)
     assert near["process_fork"] <= recorded["process_fork"] <= far["process_fork"], (near, recorded, far)
     # A switch is counted before it is made, on each of two CPUs; an edge that comes while another CPU handles one of
     # the same line is handled there and not counted.
@@ -148,9 +156,11 @@ def test_what_is_in_the_rings_is_what_was_counted(trial: Trial) -> None:
         events = list(read_events(trial.guest, MODULE))
     assert {event.event for event in events} == {EventKind.STANDARD}
     names = list(standard_events())
-    assert Counter(names[event.args[0]] for event in events) == +events_of(report)
+    assert Counter(names[event.args[0]] for event in events) == +Counter(
+        {count.event: count.recorded for count in report.events}
+    )
     calls = [event for event in events if names[event.args[0]] == "syscall_entry"]
-    assert sum(event.args[2] == GETEGID[trial.arch] for event in calls) == 200
+    assert 200 - report.missed <= sum(event.args[2] == GETEGID[trial.arch] for event in calls) <= 200
     if trial.mechanism != "marker":
         symbol_at = {site.address: site.symbol for site in report.sites}
         found = Counter(symbol_at[event.args[1]] for event in events)
@@ -251,5 +261,5 @@ def test_a_preemptible_kernel_has_all_but_the_booster(trial: Trial, guest_kernel
         began = recorder.report()
         trial.call_getegid()
         report = recorder.stop()
-        assert CALLS <= report.recorded("syscall_entry") - began.recorded("syscall_entry") < CALLS + 3000
-        assert report.missed == 0
+        assert CALLS <= hits(report)["syscall_entry"] - hits(began)["syscall_entry"] < CALLS + 3000
+        check_missed(report)
