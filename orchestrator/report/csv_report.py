@@ -6,9 +6,9 @@ from __future__ import annotations
 import csv
 import io
 
-from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord
+from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 
-_NESTED = ("evidence", "reference", "parameters")
+_NESTED = ("evidence", "work", "reference", "parameters")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 _Scalar = str | int | float | bool | None
@@ -22,14 +22,14 @@ def render_csv(run: RunRecord) -> str:
     """
     parameters = sorted({name for cell in run.cells for name in cell.parameters})
     file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, _columns(parameters), restval="", lineterminator="\r\n")
+    writer = csv.DictWriter(file, _columns(parameters, _work_fields(run)), restval="", lineterminator="\r\n")
     writer.writeheader()
     for cell in run.cells:
         writer.writerow({"run": run.run, "experiment": run.experiment, **_row(cell)})
     return file.getvalue()
 
 
-def _columns(parameters: list[str]) -> list[str]:
+def _columns(parameters: list[str], work: list[str]) -> list[str]:
     columns = ["run", "experiment"]
     for name in CellRecord.model_fields:
         if name == "interval":
@@ -38,8 +38,14 @@ def _columns(parameters: list[str]) -> list[str]:
             columns.append(name)
     columns += [f"parameters.{name}" for name in parameters]
     columns += [f"evidence.{name}" for name in Evidence.model_fields]
+    columns += [f"work.{name}" for name in work]
     columns += [f"reference.{name}" for name in ReferenceValue.model_fields]
     return columns
+
+
+def _work_fields(run: RunRecord) -> list[str]:
+    """What the evidence of whole systems' work consists of, where there is some."""
+    return list(WorkEvidence.model_fields) if any(cell.work for cell in run.cells) else []
 
 
 def _row(cell: CellRecord) -> dict[str, str]:
@@ -52,7 +58,7 @@ def _row(cell: CellRecord) -> dict[str, str]:
         "high": high,
     }
     for group in _NESTED:
-        row |= {f"{group}.{name}": value for name, value in (plain[group] or {}).items()}
+        row |= {f"{group}.{name}": value for name, value in (plain.get(group) or {}).items()}
     fields = {name: _field(value) for name, value in row.items() if value is not None}
     return {**fields, "samples": " ".join(map(repr, cell.samples))}
 

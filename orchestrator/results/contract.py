@@ -120,6 +120,47 @@ class Evidence(_Record):
     """Hits by others than the process that made the calls; None where nobody counted them."""
 
 
+class WorkEvidence(_Record):
+    """What proves that a whole-system workload was done in each of its runs, with or without a module beside it."""
+
+    mechanism: Name
+    """How events were recorded (``int3``, ``jmp``, ``jump``, ``marker``), ``module`` for a user's own, or ``none``."""
+    runs: Count
+    """Runs that did the same work: the cold one and the warm ones."""
+    done: Count
+    """What each run came to: objects compiled, packets answered, or 1 for a command that ended well."""
+    digest: HexBytes
+    """SHA-256 of what each run made; empty where it makes nothing."""
+    restored: bool | None
+    """Whether all probe points had their original bytes again; None where the lab had none."""
+    clocksource: Phrase
+    """The guest kernel's clocksource after the work."""
+    taint: Count
+    """The guest kernel's taint mask."""
+    places: Count = 0
+    """Probe points that were armed all the while."""
+    recorded: Count | None = None
+    """Events recorded; None where nobody was to record any."""
+    lost: Count | None = None
+    """Events that happened and were not recorded."""
+    overwritten: Count | None = None
+    """Of the recorded events those that later ones have taken the place of."""
+
+    def contradiction(self, *, baseline: bool, samples: int) -> str | None:
+        """What in it does not go with so many samples of a cell; None where all does."""
+        if baseline != (self.mechanism == "none"):
+            return f"a cell with{'out' if baseline else ''} a probe cannot have the mechanism {self.mechanism}"
+        if not self.done or self.runs <= samples:
+            return f"{self.runs} runs with {self.done} done in each are no evidence for {samples} warm ones"
+        if (self.recorded is None) != (self.mechanism in ("none", "module")):
+            return "events are recorded by probes, and by nothing else"
+        if self.recorded is not None and not self.restored:
+            return "the original bytes did not come back"
+        if self.recorded is not None and not (self.recorded and self.places):
+            return f"{self.recorded} events at {self.places} places are no evidence of recording"
+        return None
+
+
 class ReferenceValue(_Record):
     """The published figures for the same cell, in their own unit."""
 
@@ -160,6 +201,8 @@ class CellRecord(_Record):
     """What else tells cells apart. ``kernel_release`` is printed in place of the kernel's name."""
     verdict: Literal["none"] | None = None
     evidence: Evidence | None = None
+    work: WorkEvidence | None = None
+    """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
     reference: ReferenceValue | None = None
 
     @model_validator(mode="after")
@@ -191,9 +234,14 @@ class CellRecord(_Record):
             raise ValueError("a cell without a verdict says why: notes are missing")
 
     def _require_evidence(self) -> None:
-        if self.evidence is None:
-            raise ValueError("a number is kept only with its evidence")
         baseline = self.probe == BASELINE
+        if self.work is not None and self.evidence is None:
+            contradiction = self.work.contradiction(baseline=baseline, samples=len(self.samples))
+            if contradiction is not None:
+                raise ValueError(contradiction)
+            return
+        if self.evidence is None or self.work is not None:
+            raise ValueError("a number is kept only with its evidence, of one kind")
         if baseline != (self.evidence.mechanism == "none"):
             raise ValueError(f"probe {self.probe} cannot have the mechanism {self.evidence.mechanism}")
         if not self.evidence.calls or not self.evidence.probe_bytes:
@@ -207,10 +255,11 @@ class CellRecord(_Record):
             raise ValueError("the original bytes did not come back")
 
     @model_serializer(mode="wrap")
-    def _reason_only_where_there_is_one(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        if fields.get("reason") is None:
-            fields.pop("reason", None)
+        for name in ("reason", "work"):
+            if fields.get(name) is None:
+                fields.pop(name, None)
         return fields
 
 

@@ -116,6 +116,100 @@ def many_probes() -> list[CellRecord]:
     return list(RunRecord.model_validate_json((SEALED / "kpcache_run.json").read_bytes()).cells)
 
 
+def whole_system(kernel: str, probe: str = "none", /, *, real: float, base: float, **changes: Any) -> CellRecord:
+    """Build a cell of a kernel build that took so many instructions, beside a baseline of so many."""
+    again = changes.pop("again", 0)
+    recorded = changes.pop("recorded", None)
+    told = {
+        "user": 0.9 * real,
+        "system": 0.1 * real,
+        "cold": real + 1e9,
+        "scope": "locking",
+        "resolvable": 2.1e6,
+        "ticks_per_second": 100,
+    }
+    work = {
+        "mechanism": {"none": "none", "hook": "marker", "kprobe": "int3"}.get(probe, "module"),
+        "runs": 4,
+        "done": 19,
+        "digest": "5e" * 32,
+        "restored": None,
+        "clocksource": "tsc",
+        "taint": 0,
+    }
+    if recorded is not None:
+        work |= {"restored": True, "places": 12, "recorded": recorded, "lost": 0, "overwritten": recorded // 2}
+        told |= {"events_a_run": recorded / 8, "ring_slots": 4096}
+    return CellRecord.model_validate(
+        {
+            **fields("none"),
+            "id": "/".join([kernel, probe, *([f"again{again}"] if again else [])]),
+            "kernel": kernel,
+            "probe": probe,
+            "handler": "record" if recorded is not None else "noop",
+            "benchmark": "kernel-build",
+            "metric": "cost per run",
+            "samples": [real] * 3,
+            "value": real,
+            "overhead": real - base,
+            "interval": [real - base - 2.1e6, real - base + 2.1e6],
+            "parameters": {**told, **({"again": again} if again else {})},
+            "evidence": None,
+            "work": work,
+            **changes,
+        }
+    )
+
+
+def recorded_build() -> list[CellRecord]:
+    """Build what recording the standard events during a kernel build comes to."""
+    base, table = 7_826_123_456.0, "djprobe-2005/whole-system"
+    published = {"table": table, "overhead": 3.0, "unit": "percent"}
+    no_verdict = {"verdict": "none", "notes": ["no verdict: the difference of 1000000 instructions is too small"]}
+    return [
+        whole_system("lab-i386-up", real=base, base=base, interval=[0, 0]),
+        whole_system("lab-i386-up", real=base + 1.4e6, base=base, again=1),
+        whole_system("lab-i386-up-markers", real=base + 3e7, base=base),
+        whole_system(
+            "lab-i386-up-markers", "hook", real=base + 4e7, base=base, recorded=1_600_000, reference=published
+        ),
+        whole_system("lab-i386-up", "kprobe", real=base + 4e8, base=base, recorded=1_600_008, reference=published),
+        whole_system("lab-i386-up", "mine.c", real=base + 1e6, base=base, **no_verdict),
+        failed(
+            "none",
+            "the guest hangs",
+            id="djprobe",
+            kernel="lab-i386-up",
+            probe="djprobe",
+            benchmark="kernel-build",
+            metric="cost per run",
+            parameters={"scope": "locking"},
+        ),
+    ]
+
+
+def marked_build() -> list[CellRecord]:
+    """Build what a kernel with markers comes to beside the same one without."""
+    base, table = 7_826_123_456.0, "markers-2006/kernel-build"
+    kernel = "lab-i386-smp-preempt"
+    return [
+        whole_system(
+            kernel,
+            real=base,
+            base=base,
+            interval=[0, 0],
+            reference={"table": table, "value": 482.443, "overhead": 0.0, "unit": "s"},
+        ),
+        whole_system(kernel, real=base - 1.4e6, base=base, again=1),
+        whole_system(
+            f"{kernel}-markers",
+            real=base + 9e6,
+            base=base,
+            reference={"table": table, "value": 481.635, "overhead": -0.808, "unit": "s"},
+        ),
+    ]
+
+
 def marker_loops(**values: float | None) -> list[CellRecord]:
     """Build what a guest shows of the markers document's loops; None for one that its kernel cannot have."""
     found = []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from record_builders import cell, cells, evidence, failed, fields, reference, run
+from record_builders import cell, cells, evidence, failed, fields, recorded_build, reference, run
 
 from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_schema, json_text
 from orchestrator.results.statistics import mean, ratio
@@ -50,6 +50,28 @@ def test_only_a_cell_without_a_number_has_a_reason() -> None:
     shown = json.loads(json_text(run(failed("kprobe", "the handler never ran"))))["cells"][0]
     assert list(shown) == [*IDENTITY, "status", "reason", *OUTCOME]
     assert (shown["reason"], shown["samples"], shown["value"]) == ("the handler never ran", [], None)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"runs": 3}, "3 runs with 19 done in each are no evidence for 3 warm ones"),
+        ({"done": 0}, "4 runs with 0 done in each"),
+        ({"restored": False}, "did not come back"),
+        ({"mechanism": "none"}, "a cell with a probe cannot have the mechanism none"),
+        ({"mechanism": "module"}, "events are recorded by probes"),
+        ({"recorded": None}, "events are recorded by probes"),
+        ({"recorded": 0}, "0 events at 12 places"),
+        ({"places": 0}, "events at 0 places"),
+    ],
+)
+def test_a_whole_system_s_number_needs_its_own_evidence(change: dict[str, Any], complaint: str) -> None:
+    valid = recorded_build()[4].model_dump(mode="json")
+    assert CellRecord.model_validate(valid).work is not None
+    with pytest.raises(ValidationError, match=complaint):
+        CellRecord.model_validate({**valid, "work": {**valid["work"], **change}})
+    with pytest.raises(ValidationError, match="of one kind"):
+        CellRecord.model_validate({**valid, "evidence": evidence("kprobe")})
 
 
 @pytest.mark.parametrize(
@@ -122,7 +144,7 @@ def test_json_gives_back_the_same_run(drawn: list[CellRecord]) -> None:
 
 def test_the_schema_names_every_field_and_allows_no_other() -> None:
     cell_schema = json_schema()["$defs"]["CellRecord"]
-    assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME}
+    assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME, "work"}
     assert cell_schema["additionalProperties"] is False
 
 
