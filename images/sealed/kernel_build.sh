@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Has $targets of the smallest kernel built from nothing in each run, and tells how many objects that made, and a digest.
+# Has $targets of the smallest kernel built in each run, from the prepared tree, and tells how many objects that made,
+# and a digest of them.
 . /sealed/settings
 . /sealed/steps.sh
 . /sealed/system.sh
@@ -20,8 +21,10 @@ objects() {
 	done
 }
 
+# Every run begins with the tree as it was prepared.
 before() {
-	objects | xargs rm -f
+	cd / && rm -rf $build && mkdir $build && tar -C $build -xf /sealed/build.tar && cd $build ||
+		give_up "cannot unpack the prepared build"
 	[ "$(objects | wc -l)" = 0 ] || give_up "there are objects before the build"
 }
 
@@ -39,7 +42,5 @@ after() {
 
 enter_system
 enter_source
-tar -C $build -xf /sealed/build.tar || give_up "cannot unpack the prepared build"
-cd $build || exit 1
 set_date
 runs

@@ -20,9 +20,17 @@ one_run() {
 		echo 3 > /proc/sys/vm/drop_caches
 	fi
 	echo "$*"
+	[ -z "$report" ] || cat "$report" > "/sealed/report_before_${2:-cold}"
 	timed
+	[ -z "$report" ] || cat "$report" > "/sealed/report_behind_${2:-cold}"
 	after
 	said "done: $*"
+}
+
+# A module says in the kernel's log why it will not be loaded.
+refused() {
+	dmesg | tail -n 4
+	give_up "cannot load the module"
 }
 
 # All runs, with the module loaded if there is one: with what it has to report, and what is left of that once it stops.
@@ -31,8 +39,11 @@ runs() {
 	settle
 	seedrandom /sealed/seed || exit 1
 	sleep "0.$(printf %06d "$phase")"
+	if [ -n "$optimisation" ] && [ -e /proc/sys/debug/kprobes-optimization ]; then
+		echo "$optimisation" > /proc/sys/debug/kprobes-optimization
+	fi
 	if [ -e /sealed/module.ko ]; then
-		insmod /sealed/module.ko || give_up "cannot load the module"
+		insmod /sealed/module.ko || refused
 	fi
 	one_run cold
 	number=1

@@ -23,7 +23,8 @@ OUTPUT = f"{FOLDER}/output"
 STATUS = f"{FOLDER}/status"
 
 _SCRIPT = "work.sh"
-_SHARED = "steps.sh"
+STEPS = "steps.sh"
+"""What every script of sealed work includes."""
 
 
 def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: Mapping[str, bytes]) -> bytes:
@@ -49,7 +50,7 @@ def write_work(
     folder = FOLDER.removeprefix("/")
     content: Mapping[str, bytes | Path] = {
         _SCRIPT: scripts / f"{script}.sh",
-        _SHARED: scripts / _SHARED,
+        STEPS: scripts / STEPS,
         "settings": text.encode(),
         **files,
     }

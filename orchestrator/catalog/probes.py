@@ -19,7 +19,7 @@ from orchestrator.errors import ConfigError
 BASELINE = "none"
 """The probe kind that is no probe: what every overhead is measured against."""
 
-Mechanism = Literal["none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "own"]
+Mechanism = Literal["none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "own"]
 """How a hit comes about. ``own`` is a user's module's: whatever is seen at the probe point."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint"]
 Handler = Literal["noop", "count", "record"]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -32,6 +33,8 @@ class Subject(StrEnum):
     ABILITIES = "abilities"
     MARKERS = "markers"
     KPCACHE = "kpcache"
+    SCOPES = "scopes"
+    EVENTS = "events"
     RUNS = "runs"
 
 
@@ -39,6 +42,7 @@ _MORE = {
     Subject.CPUS: "... and any model of QEMU's own, by QEMU's name",
     Subject.KERNELS: "... and any build tree of your own, by its path",
     Subject.PROBES: "... and any module of your own, by its path; see abilities, markers and kpcache as well",
+    Subject.BENCHMARKS: "... see scopes and events for whole-system ones (macro)",
 }
 
 
@@ -107,8 +111,13 @@ def _handlers() -> tuple[Sequence[str], Rows]:
 
 def _benchmarks() -> tuple[Sequence[str], Rows]:
     from orchestrator.catalog.benchmarks import benchmarks
+    from orchestrator.catalog.macro import macro_benchmarks
 
-    return ("name", "title", "system_call_entries"), ((b.name, b.title, b.entries) for b in benchmarks().values())
+    calls: Rows = ((b.name, b.title, b.entries) for b in benchmarks().values())
+    macro: Rows = (
+        (name, f"{b.title} (macro: {{name: {name}}})", []) for name, b in macro_benchmarks().benchmarks.items()
+    )
+    return ("name", "title", "system_call_entries"), chain(calls, macro)
 
 
 def _clocks() -> tuple[Sequence[str], Rows]:
@@ -154,6 +163,22 @@ def _kpcache() -> tuple[Sequence[str], Rows]:
     )
 
 
+def _scopes() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.macro import macro_benchmarks
+
+    return ("name", "what_is_built", "guest_seconds_a_warm_run"), (
+        (name, scope.title, scope.seconds) for name, scope in macro_benchmarks().scopes.items()
+    )
+
+
+def _events() -> tuple[Sequence[str], Rows]:
+    from orchestrator.catalog.events import standard_events
+
+    return ("name", "event", "group", "marker", "functions"), (
+        (e.name, e.title, e.group, e.marker, e.functions or ["system calls' own"]) for e in standard_events().values()
+    )
+
+
 def _runs() -> tuple[Sequence[str], Rows]:
     from orchestrator.paths import lab_dir
     from orchestrator.results.store import FILE_NAME, Store
@@ -184,5 +209,7 @@ _LISTS: Mapping[Subject, Callable[[], tuple[Sequence[str], Rows]]] = {
     Subject.ABILITIES: _abilities,
     Subject.MARKERS: _markers,
     Subject.KPCACHE: _kpcache,
+    Subject.SCOPES: _scopes,
+    Subject.EVENTS: _events,
     Subject.RUNS: _runs,
 }

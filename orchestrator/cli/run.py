@@ -16,6 +16,7 @@ from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.workshop import Workshop
+    from orchestrator.experiment.cell import Cell
     from orchestrator.experiment.plan import Plan
     from orchestrator.experiment.runner import Runner
     from orchestrator.experiment.schema import AnyExperiment
@@ -173,4 +174,12 @@ def _print_plan(planned: Plan, workshop: Workshop) -> None:
         typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))
         for cell in boot.cells:
-            typer.echo(f"  {cell.id}  {cell.benchmark}: {cell.repeats} x {cell.calls} calls, entry {cell.entry}")
+            typer.echo(f"  {cell.id}  {cell.benchmark}: {_amount(cell)}")
+
+
+def _amount(cell: Cell) -> str:
+    if cell.macro is None:
+        return f"{cell.repeats} x {cell.calls} calls, entry {cell.entry}"
+    scope = f"scope {cell.macro.scope}, " if cell.macro.scope else ""
+    packets = f"{cell.macro.packets} packets, " if cell.macro.packets else ""
+    return f"{scope}{packets}a cold run and {cell.repeats} warm ones"

@@ -44,7 +44,7 @@ def bench(supplies: Supplies, directory: Path, name: str, watch: Callable[[Guest
     watch(guest)
     with guest:
         check_identity(guest, supplies.machine.cpu)
-        _check_topology(guest, supplies.machine.smp)
+        check_topology(guest, supplies.machine.smp)
         _wait_for_clocksource(guest)
         yield Bench(guest, supplies, Symbols.of(guest))
 
@@ -70,8 +70,8 @@ def check_identity(guest: Guest, cpu: CpuModel) -> None:
         raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
 
 
-def _check_topology(guest: Guest, smp: int) -> None:
-    """All CPUs are up; an even number of Intel's are pairs of Hyper-Threading siblings, as QEMU was told."""
+def check_topology(guest: Guest, smp: int) -> None:
+    """Raise EvidenceError unless all CPUs are up, and an even number of Intel's are pairs of siblings, as asked for."""
     text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
     up = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
     if up != smp:

@@ -12,10 +12,12 @@ from pydantic import BeforeValidator, model_validator
 from orchestrator.benchmarks.calls import Argument
 from orchestrator.catalog.benchmarks import Entry, benchmarks
 from orchestrator.catalog.kpcache import MassBenchmark, mass_benchmark
+from orchestrator.catalog.macro import macro_benchmarks
 from orchestrator.catalog.own_workload import OwnWorkload, find_workload
+from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.experiment import fields
 from orchestrator.experiment.fields import one_of, whole
-from orchestrator.experiment.problems import Problem, conflict, shown, wrong
+from orchestrator.experiment.problems import Problem, conflict, mismatch, shown, wrong
 from orchestrator.experiment.strict import Strict
 
 _MOST_ARGUMENTS = 6
@@ -29,6 +31,14 @@ def _few(value: object) -> object:
     return tuple(value)
 
 
+def _name(value: object) -> object:
+    if isinstance(value, str) and value in macro_benchmarks().benchmarks:
+        raise wrong(f"found '{value}', a whole-system workload: write it in a table's macro: {{name: {value}}} instead")
+    if not isinstance(value, str) or value not in benchmarks():
+        raise mismatch(value, choices_sentence(str(value), benchmarks()))
+    return value
+
+
 class Benchmark(Strict):
     """What each cell runs: ``repeats`` samples of ``calls`` calls, entering the kernel by ``entry``.
 
@@ -38,7 +48,7 @@ class Benchmark(Strict):
     a number of probes and a guest of its own, and a ``seed`` that the functions are chosen by.
     """
 
-    name: Annotated[str, one_of(benchmarks)]
+    name: Annotated[str, BeforeValidator(_name)]
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
     repeats: Annotated[int, whole(1, 100)] | None = None
     entry: Annotated[Entry, one_of(lambda: get_args(Entry))] = "auto"

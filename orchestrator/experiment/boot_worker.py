@@ -13,10 +13,11 @@ from pathlib import Path
 
 from orchestrator.errors import BuildError, HostError, LabError, UnsupportedError, UsageError
 from orchestrator.experiment.bench import Bench, bench
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.desk import Desk
 from orchestrator.experiment.measurement import measure_cell
 from orchestrator.experiment.outcome import without_number
-from orchestrator.experiment.plan import Boot, Cell
+from orchestrator.experiment.plan import Boot
 from orchestrator.experiment.run_book import RunBook
 from orchestrator.experiment.supplies import Supplies
 

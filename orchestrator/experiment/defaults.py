@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from orchestrator.experiment.macro import MacroMatrix
 from orchestrator.experiment.matrix import Matrix
 from orchestrator.experiment.overrides import Origins
 from orchestrator.experiment.problems import Problem
@@ -12,9 +13,18 @@ from orchestrator.experiment.source import Data, KeyPath
 
 TABLES = "tables"
 
+_MICRO, _MACRO = "benchmark", "macro"
+_OF_NO_TABLE = "changes nothing: tables of whole-system workloads (macro) have no such key, those of benchmarks others"
+_KEYS = {*Matrix.model_fields, *MacroMatrix.model_fields}
+
+
+def is_macro(table: object) -> bool:
+    """Whether a table is one of whole-system workloads."""
+    return isinstance(table, MacroMatrix) or (isinstance(table, dict) and _MACRO in table)
+
 
 def with_defaults(data: dict[str, Data]) -> Data:
-    """Give each table the keys of a matrix that stand beside ``tables``.
+    """Give each table the keys of a matrix that stand beside ``tables``, as far as tables of its kind have them.
 
     A table's own value replaces a default; only mappings (``benchmark``, ``kernel_for``) are merged, key by key.
     """
@@ -22,7 +32,7 @@ def with_defaults(data: dict[str, Data]) -> Data:
     rest: dict[str, Data] = {key: value for key, value in data.items() if key not in defaults}
     tables = data[TABLES]
     if isinstance(tables, dict):
-        rest[TABLES] = {name: _merged(defaults, table) for name, table in tables.items()}
+        rest[TABLES] = {name: _merged(_of_its_kind(defaults, table), table) for name, table in tables.items()}
     return rest
 
 
@@ -38,9 +48,14 @@ def idle_overrides(data: dict[str, Data], origins: Origins) -> list[Problem]:
         if origins.overridden(path):
             place = origins.where(path)
             first.setdefault(place, path)
-            if any(_takes(table, path) for table in tables.values()):
+            kinds = (table for table in tables.values() if path[0] in _of_its_kind(defaults, table))
+            if any(_takes(table, path) for table in kinds):
                 taken.add(place)
-    return [Problem(path, _idle(path, next(iter(tables)))) for place, path in first.items() if place not in taken]
+    return [
+        Problem(path, _idle(path, next(iter(tables))) if _known(path, tables.values(), defaults) else _OF_NO_TABLE)
+        for place, path in first.items()
+        if place not in taken
+    ]
 
 
 def at_its_own_place(problem: Problem, data: Data) -> Problem:
@@ -50,7 +65,14 @@ def at_its_own_place(problem: Problem, data: Data) -> Problem:
 
 
 def _defaults(data: dict[str, Data]) -> dict[str, Data]:
-    return {key: value for key, value in data.items() if key in Matrix.model_fields}
+    return {key: value for key, value in data.items() if key in _KEYS}
+
+
+def _of_its_kind(defaults: dict[str, Data], table: Data) -> dict[str, Data]:
+    if not isinstance(table, dict) or not (_MACRO in table or _MICRO in table):
+        return defaults
+    kind = MacroMatrix if is_macro(table) else Matrix
+    return {key: value for key, value in defaults.items() if key in kind.model_fields}
 
 
 def _merged(defaults: Data, own: Data) -> Data:
@@ -58,6 +80,11 @@ def _merged(defaults: Data, own: Data) -> Data:
         return own
     both = {key: _merged(value, own[key]) if key in own else value for key, value in defaults.items()}
     return {**both, **{key: value for key, value in own.items() if key not in both}}
+
+
+def _known(path: KeyPath, tables: Iterable[Data], defaults: dict[str, Data]) -> bool:
+    """Whether any table could have the default at ``path``."""
+    return any(path[0] in _of_its_kind(defaults, table) for table in tables)
 
 
 def _idle(path: KeyPath, table: str) -> str:

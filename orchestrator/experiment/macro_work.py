@@ -12,6 +12,7 @@ from orchestrator.artifacts.build_source import build_source
 from orchestrator.artifacts.drivers import with_dependencies
 from orchestrator.artifacts.images import Image, ready_image
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.sealed import STEPS, sealed_scripts
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.benchmarks.command_run import read_command
 from orchestrator.benchmarks.kernel_build import read_build
@@ -27,6 +28,12 @@ from orchestrator.guest.guest import Guest
 
 REPORT, REPORT_AFTER = "/sealed/report", "/sealed/report_after"
 """In the guest: what the module had to report after the runs, and once more after it was stopped."""
+
+
+def warm_reports(warm: int) -> list[tuple[str, str]]:
+    """In the guest: what the module had to report right before and right after each of so many warm runs."""
+    return [(f"{REPORT}_before_{number}", f"{REPORT}_behind_{number}") for number in range(1, warm + 1)]
+
 
 _NEEDED = ("CONFIG_BLK_DEV_LOOP", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4", "CONFIG_TMPFS")
 _DRIVERS = ("loop", "squashfs")
@@ -49,7 +56,8 @@ class MacroRequest:
     moment between two timer ticks.
 
     A ``module`` is loaded before the runs and unloaded after them. ``report`` is a file of the guest's that is read
-    after the runs, and again after a 1 was written to the file ``stop``.
+    before and after each warm run, at their end, and again after a 1 was written to the file ``stop``. ``optimisation``
+    is the value of debug.kprobes-optimization from before it is loaded.
     """
 
     benchmark: MacroName
@@ -64,13 +72,14 @@ class MacroRequest:
     module_name: str = ""
     report: str | None = None
     stop: str | None = None
+    optimisation: bool | None = None
 
 
 @dataclass(frozen=True)
 class MacroWork:
     """What ``write_work`` takes, the reader of the output, and the least memory of a guest that does it, in MiB.
 
-    ``inputs`` name the exact content of what is built and where: image and source.
+    ``inputs`` name the exact content of what is built and where: image, source and scripts.
     """
 
     script: str
@@ -105,6 +114,7 @@ def macro_work(workshop: Workshop, kernel: Kernel, request: MacroRequest, watch:
         "module": request.module_name,
         "report": request.report or "",
         "stop": request.stop or "",
+        "optimisation": "" if request.optimisation is None else int(request.optimisation),
     }
     inputs = {"image": image.key}
     if request.module is not None:
@@ -122,6 +132,7 @@ def macro_work(workshop: Workshop, kernel: Kernel, request: MacroRequest, watch:
         settings["packets"] = request.packets
     else:
         files["argv"] = b"".join(word.encode() + b"\0" for word in request.command)
+    inputs["scripts"] = _digest(benchmark.script, files)
     return MacroWork(
         script=benchmark.script,
         settings=settings,
@@ -130,6 +141,25 @@ def macro_work(workshop: Workshop, kernel: Kernel, request: MacroRequest, watch:
         memory_mib=max(benchmark.memory_mib, _memory_mib(files)),
         inputs=inputs,
     )
+
+
+def fetch_work(workshop: Workshop, kernel: Kernel, request: MacroRequest) -> None:
+    """Fetch and build what a request needs, as far as that takes no guest; raises what ``macro_work`` does."""
+    _check(request)
+    _check_kernel(kernel)
+    _image(workshop, kernel, request)
+    if request.benchmark == "kernel-build":
+        build_source(workshop)
+
+
+def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
+    """The SHA-256 of all scripts of the work."""
+    whole = hashlib.sha256((sealed_scripts() / f"{script}.sh").read_bytes())
+    whole.update((sealed_scripts() / STEPS).read_bytes())
+    for name, content in sorted(files.items()):
+        if name.endswith(".sh"):
+            whole.update(content.read_bytes() if isinstance(content, Path) else content)
+    return whole.hexdigest()
 
 
 def _reader(request: MacroRequest) -> Callable[[str], MacroFigures]:

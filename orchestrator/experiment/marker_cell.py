@@ -12,10 +12,10 @@ from orchestrator.benchmarks.markers import COUNTED_ROUNDS, MarkerLoops
 from orchestrator.catalog.markers import MarkerRow, marker_row
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.closing import check_clocksource, read_taint, valid_result
 from orchestrator.experiment.deadline import Deadline
 from orchestrator.experiment.outcome import identity
-from orchestrator.experiment.plan import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.loading import load

@@ -50,7 +50,8 @@ class Machine(Strict):
         return int(self.memory.removesuffix("M"))
 
 
-def _mapping(value: object) -> object:
+def mapping_of_kernels(value: object) -> object:
+    """Kernels by the probes that are measured there."""
     if not isinstance(value, dict):
         raise mismatch(value, "expected a mapping of probe to kernel, such as {kretprobe: lab-i386-smp-preempt}")
     return value
@@ -82,7 +83,7 @@ class Matrix(Strict):
     machines: Entries[Machine]
     points: Entries[Point] | None = None
     probes: Entries[Probe]
-    kernel_for: Annotated[dict[Probe, Kernel], BeforeValidator(_mapping)] = Field(default_factory=dict)
+    kernel_for: Annotated[dict[Probe, Kernel], BeforeValidator(mapping_of_kernels)] = Field(default_factory=dict)
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
     benchmark: Annotated[Benchmark, AfterValidator(_with_defaults)]
     time_limit: Annotated[int, whole(1, 86_400)] = 120
@@ -109,7 +110,7 @@ class Matrix(Strict):
                 why = "QEMU counts instructions exactly with one virtual CPU only, and a second never comes up"
                 yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
             for kernel in self.kernels:
-                yield from _objections(kernel, machine, ("machines", index, "cpu"), ("kernels",))
+                yield from objections(kernel, machine, ("machines", index, "cpu"), ("kernels",))
         scatters = self.benchmark.is_program or self.clock == "wall"
         if scatters and self.repeats < FEWEST_WALL_REPEATS:
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
@@ -155,12 +156,13 @@ class Matrix(Strict):
                 what = "a baseline is measured on every kernel" if probe == BASELINE else "it is not among the probes"
                 yield Problem(("kernel_for", probe), what)
             for machine in self.machines:
-                yield from _objections(kernel, machine, ("kernel_for", probe), ("machines",))
+                yield from objections(kernel, machine, ("kernel_for", probe), ("machines",))
 
 
-def _objections(
+def objections(
     kernel: str, machine: Machine, path: tuple[int | str, ...], other: tuple[int | str, ...]
 ) -> Iterator[Problem]:
+    """What is wrong with a kernel on a machine, told of the key at ``path``."""
     objection = kernel_spec(kernel).objection(cpu(machine.cpu))
     if objection:
         yield Problem(path, objection, other=other)

@@ -13,12 +13,12 @@ from orchestrator.benchmarks.workload import Measurement, Workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.closing import check_clocksource, read_taint, valid_result
 from orchestrator.experiment.deadline import Deadline
 from orchestrator.experiment.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.experiment.marker_cell import measure_marker
 from orchestrator.experiment.outcome import asked, identity, reference, without_number
-from orchestrator.experiment.plan import Cell
 from orchestrator.experiment.proof import Proof, count_hits
 from orchestrator.experiment.supplies import Target
 from orchestrator.probes.attachment import Attachment, attached

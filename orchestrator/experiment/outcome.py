@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kpcache import mass_benchmark, mass_row
 from orchestrator.catalog.own_probe import shown_name
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.catalog.reference import reference_table
-from orchestrator.experiment.plan import Cell
+from orchestrator.catalog.whole_system import published_systems
+from orchestrator.experiment.cell import Cell, MacroTask
 from orchestrator.experiment.supplies import Supplies
 from orchestrator.results.contract import PER_CALL, PER_LOOP, PER_RUN, UNITS, CellRecord, ReferenceValue, Status
+
+_LONGEST_PHRASE = 200
 
 
 def without_number(supplies: Supplies, cell: Cell, status: Status, reason: str) -> CellRecord:
@@ -45,6 +49,8 @@ def metric(cell: Cell) -> str:
     mass = mass_benchmark(cell.benchmark)
     if mass is not None:
         return f"cost per {(mass_row(cell.probe) or mass.baseline).each}"
+    if cell.macro is not None:
+        return PER_RUN
     return PER_RUN if cell.file is not None and find_workload(cell.file).kind == "program" else PER_CALL
 
 
@@ -59,6 +65,8 @@ def asked(cell: Cell) -> dict[str, str | int]:
         told["at"] = cell.point
     if cell.size is not None:
         told["probes"], told["seed"] = cell.size, cell.seed
+    if cell.macro is not None:
+        told |= {"memory_mib": cell.memory_mib, **_macro_asked(cell.macro)}
     if cell.image is not None:
         told["image"] = shown_name(Path(cell.image))
     if cell.channel != "framed":
@@ -66,8 +74,25 @@ def asked(cell: Cell) -> dict[str, str | int]:
     return told
 
 
+def _macro_asked(task: MacroTask) -> dict[str, str | int]:
+    told: dict[str, str | int] = {}
+    if task.scope is not None:
+        told["scope"] = task.scope
+    if task.packets is not None:
+        told["packets"] = task.packets
+    if task.command:
+        told["command"] = " ".join(task.command)[:_LONGEST_PHRASE]
+    if task.image is not None:
+        told["image"] = shown_name(Path(task.image))
+    if task.again:
+        told["again"] = task.again
+    return told
+
+
 def reference(cell: Cell) -> ReferenceValue | None:
     """What was published for the cell, if it was."""
+    if cell.macro is not None:
+        return _published_system(cell, cell.macro)
     column = probe_kind(cell.probe).column
     if cell.reference is None or column is None:
         return None
@@ -75,3 +100,18 @@ def reference(cell: Cell) -> ReferenceValue | None:
     if column not in table.columns:
         return None
     return ReferenceValue(table=table.id, value=table.average(column), overhead=table.overhead(column), unit=table.unit)
+
+
+def _published_system(cell: Cell, task: MacroTask) -> ReferenceValue | None:
+    if cell.reference is None or task.again:
+        return None
+    table = published_systems()[cell.reference]
+    row = table.row(kernel_spec(cell.kernel).name, probe_kind(cell.probe).name)
+    if row is None:
+        return None
+    overhead = row.overhead
+    if overhead is None and row.real is not None and table.baseline.real is not None:
+        overhead = row.real - table.baseline.real
+    return (
+        None if overhead is None else ReferenceValue(table=table.id, value=row.real, overhead=overhead, unit=table.unit)
+    )

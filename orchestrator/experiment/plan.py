@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from orchestrator.benchmarks.calls import Argument
-from orchestrator.catalog.benchmarks import Entry, benchmarks
+from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, Handler, probe_kind
+from orchestrator.catalog.probes import Handler, probe_kind
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.matrix import DEFAULT_MEMORY, Machine, Matrix
-from orchestrator.experiment.schema import AnyExperiment
+from orchestrator.experiment.cell import Cell, machine_id, probes_on
+from orchestrator.experiment.macro import MacroMatrix
+from orchestrator.experiment.macro_plan import macro_cells
+from orchestrator.experiment.matrix import Machine, Matrix
+from orchestrator.experiment.schema import AnyExperiment, AnyMatrix
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock
 
@@ -21,48 +23,8 @@ MAX_CELLS = 10_000
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One combination to measure: everything that a number depends on, and the table to print beside it.
-
-    ``kernel`` and ``image`` are a catalogue's names or absolute paths, ``memory_mib`` in MiB, ``time_limit`` in seconds
-    of the host's time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but
-    one). ``probe`` is such a name or path too, ``point`` None where the benchmark's own function is probed.
-    ``call``, ``arguments``, ``file`` and ``hits`` are the benchmark's, and so are ``size``, a number of probes, and
-    ``seed``: None and unused where it is not one of many probes.
-    """
-
-    id: str
-    table: str | None
-    cpu: str
-    smp: int
-    memory_mib: int
-    kernel: str
-    point: str | None
-    probe: str
-    handler: Handler
-    benchmark: str
-    calls: int
-    repeats: int
-    entry: Entry
-    call: str | None
-    arguments: tuple[Argument, ...]
-    file: str | None
-    hits: int
-    size: int | None
-    seed: int
-    clock: Clock
-    image: str | None
-    channel: ChannelKind
-    reference: str | None
-    time_limit: int
-
-
-@dataclass(frozen=True)
 class Boot:
-    """A guest to boot once, and the cells measured in it: of each table and handler the baseline first.
-
-    A ``sealed`` one does all of its work before it is talked to.
-    """
+    """A guest to boot once, and the cells measured in it: of each table and handler the baseline first."""
 
     cpu: str
     smp: int
@@ -72,11 +34,6 @@ class Boot:
     image: str | None
     channel: ChannelKind
     cells: tuple[Cell, ...]
-
-    @property
-    def sealed(self) -> bool:
-        """Whether the guest does its work by itself."""
-        return self.cells[0].size is not None
 
 
 @dataclass(frozen=True)
@@ -106,10 +63,13 @@ def plan(experiment: AnyExperiment) -> Plan:
         )
     boots: dict[tuple[object, ...], list[Cell]] = {}
     for name, matrix in experiment.matrices:
-        for cell in _cells(name, matrix):
+        cells = macro_cells(name, matrix) if isinstance(matrix, MacroMatrix) else _cells(name, matrix)
+        for cell in cells:
             machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock, cell.image, cell.channel)
             # Work of one kind on so many probes is a boot's only one: what one leaves behind would change the next.
-            alone = (cell.table, cell.benchmark, cell.size) if cell.size is not None else ()
+            alone: tuple[object, ...] = (cell.table, cell.benchmark, cell.size) if cell.size is not None else ()
+            if cell.macro is not None:
+                alone = (cell.id,)
             boots.setdefault((*machine, *alone), []).append(cell)
     planned = Plan(experiment.name, tuple(_boot(cells) for cells in boots.values()))
     ids = {cell.id for cell in planned.cells}
@@ -121,23 +81,16 @@ def plan(experiment: AnyExperiment) -> Plan:
     return planned
 
 
-def _count(matrix: Matrix) -> int:
+def _count(matrix: AnyMatrix) -> int:
+    if isinstance(matrix, MacroMatrix):
+        probed = len(matrix.kernels) * len(matrix.probes) + len(matrix.kernel_for)
+        return len(matrix.machines) * (probed + 1 + matrix.macro.again)
     places = len(matrix.points or (None,)) * len(matrix.benchmark.sizes or (None,))
-    return len(matrix.machines) * len(matrix.handlers) * places * sum(map(len, _probes_on(matrix).values()))
-
-
-def _probes_on(matrix: Matrix) -> dict[str, list[str]]:
-    """Each kernel's probes, the baseline first: the table's kernels, then those that single probes have instead."""
-    everywhere = [probe for probe in matrix.probes if probe not in (BASELINE, *matrix.kernel_for)]
-    probes_on = {kernel: [BASELINE, *everywhere] for kernel in matrix.kernels}
-    for probe in matrix.probes:
-        if probe in matrix.kernel_for:
-            probes_on.setdefault(matrix.kernel_for[probe], [BASELINE]).append(probe)
-    return probes_on
+    return len(matrix.machines) * len(matrix.handlers) * places * sum(map(len, probes_on(matrix).values()))
 
 
 def _cells(table: str | None, matrix: Matrix) -> Iterator[Cell]:
-    for machine, (kernel, probes) in product(matrix.machines, _probes_on(matrix).items()):
+    for machine, (kernel, probes) in product(matrix.machines, probes_on(matrix).items()):
         sizes, points = matrix.benchmark.sizes or (None,), matrix.points or (None,)
         for size, point, handler, probe in product(sizes, points, matrix.handlers, probes):
             yield _cell(table, matrix, machine, kernel, size, point, probe, handler)
@@ -155,7 +108,7 @@ def _cell(
 ) -> Cell:
     benchmark = matrix.benchmark
     call = benchmarks()[benchmark.name].call or benchmark.call
-    parts = [_machine_id(machine), kernel_spec(kernel).name, probe_kind(probe).name, handler]
+    parts = [machine_id(machine), kernel_spec(kernel).name, probe_kind(probe).name, handler]
     if point is not None:
         parts.append(point)
     if size is not None:
@@ -192,10 +145,3 @@ def _boot(cells: list[Cell]) -> Boot:
     first = cells[0]
     machine = (first.cpu, first.smp, first.memory_mib, first.kernel, first.clock)
     return Boot(*machine, first.image, first.channel, tuple(cells))
-
-
-def _machine_id(machine: Machine) -> str:
-    # No CPU's name has a plus in it, so no two machines share an id.
-    count = f"+x{machine.smp}" if machine.smp > 1 else ""
-    memory = f"+{machine.memory}" if machine.memory != DEFAULT_MEMORY else ""
-    return f"{machine.cpu}{count}{memory}"

@@ -16,6 +16,9 @@ from orchestrator.experiment.source import KeyPath
 
 _SHOWN = 20
 
+_KeysAt = Callable[[KeyPath], Sequence[str]]
+_InFile = Callable[[KeyPath], KeyPath]
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -55,13 +58,20 @@ def shown(value: object) -> str:
     return quoted if len(quoted) <= 80 else quoted[:77] + "..."
 
 
-def problems_of(error: ValidationError, keys_at: Callable[[KeyPath], Sequence[str]]) -> list[Problem]:
-    """Return what a pydantic error says as problems. ``keys_at`` gives the keys allowed in the mapping at a path."""
-    return [problem for details in error.errors(include_url=False) for problem in _problems(details, keys_at)]
+def problems_of(
+    error: ValidationError,
+    keys_at: _KeysAt,
+    in_file: _InFile = lambda path: path,
+) -> list[Problem]:
+    """Return what a pydantic error says as problems. ``keys_at`` gives the keys allowed in the mapping at a path.
+
+    ``in_file`` gives the path in the file for one of pydantic's.
+    """
+    return [problem for details in error.errors(include_url=False) for problem in _problems(details, keys_at, in_file)]
 
 
-def _problems(details: ErrorDetails, keys_at: Callable[[KeyPath], Sequence[str]]) -> list[Problem]:
-    path = details["loc"]
+def _problems(details: ErrorDetails, keys_at: _KeysAt, in_file: _InFile) -> list[Problem]:
+    path = in_file(details["loc"])
     if path[-1:] == ("[key]",):  # how pydantic says that it is a mapping's key that is wrong, not its value
         path = path[:-1]
     kind = details["type"]

@@ -62,8 +62,10 @@ class Provenance:
         self._content.sessions.append(facts)
         self._write()
 
-    def boot(self, name: str, supplies: Supplies, argv: tuple[str, ...]) -> None:
+    def boot(self, name: str, supplies: Supplies, argv: tuple[str, ...], work: Mapping[str, str] | None = None) -> None:
         """A guest was booted: its command line, its kernel's and its image's packages, the modules that go into it.
+
+        ``work`` has a name, and names the exact content of what came with the guest to work on.
 
         Raises UsageError when earlier cells of the run were measured with another kernel of that name, initramfs or
         image of that name: their baseline is not this guest's.
@@ -83,13 +85,13 @@ class Provenance:
             },
             "initramfs_sha256": _sha256(supplies.machine.initramfs),
         }
+        if work:
+            booted["work"] = dict(work)
         root = supplies.machine.root
         if root is not None:
             booted["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
         for earlier in self._content.boots:
-            was = earlier.get("kernel")
-            same_kernel = isinstance(was, dict) and was.get("name") == kernel.spec.name
-            if same_kernel and _image_name(earlier) == _image_name(booted):
+            if all(_name(earlier, part) == _name(booted, part) for part in ("kernel", "image", "work")):
                 self._check_same(_parts(earlier), _parts(booted))
         self._content.boots.append({"name": name, "qemu": list(argv), **booted, "modules": modules})
         self._write()
@@ -122,9 +124,10 @@ class Provenance:
         unfinished.replace(self._file)
 
 
-def _image_name(boot: Mapping[str, object]) -> object:
-    image = boot.get("image")
-    return image.get("name") if isinstance(image, dict) else None
+def _name(boot: Mapping[str, object], part: str) -> object:
+    """The name of the boot's kernel, image or work, if it has one."""
+    content = boot.get(part)
+    return content.get("name") if isinstance(content, dict) else None
 
 
 def _parts(boot: Mapping[str, object]) -> dict[str, object]:
@@ -137,6 +140,9 @@ def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     image = boot.get("image")
     if isinstance(image, dict):
         flat["image"] = image.get("key")
+    work = boot.get("work")
+    if isinstance(work, dict):
+        flat |= work
     return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
 
 

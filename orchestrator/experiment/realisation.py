@@ -16,7 +16,7 @@ from orchestrator.catalog.markers import marker_row
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.catalog.probes import ProbeKind, probe_kind
 from orchestrator.catalog.system_calls import system_calls
-from orchestrator.experiment.plan import Cell
+from orchestrator.experiment.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def objection(kernel: Kernel, cell: Cell) -> str | None:
 def realise(kernel: Kernel, cell: Cell) -> Realisation:
     """How this kernel gets the cell's probe. Only for a cell without an objection."""
     if cell.benchmark == "markers":
-        return Realisation("", 0, "markers", {}, _on_one_cpu(kernel, cell))
+        return Realisation("", 0, "markers", {}, on_one_cpu(kernel, cell))
     mass = mass_benchmark(cell.benchmark)
     if mass is not None:
-        return Realisation("", 0, mass.template, {}, _on_one_cpu(kernel, cell))
+        return Realisation("", 0, mass.template, {}, on_one_cpu(kernel, cell))
     kind = probe_kind(cell.probe)
     symbol, offset = _place(kernel, cell, kind)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
@@ -89,11 +89,12 @@ def realise(kernel: Kernel, cell: Cell) -> Realisation:
     if kind.mechanism == "detour":
         values["hold_optimiser"] = 1
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
-    notes += _on_one_cpu(kernel, cell)
+    notes += on_one_cpu(kernel, cell)
     return Realisation(symbol, offset, template, values, tuple(notes), kind.file)
 
 
-def _on_one_cpu(kernel: Kernel, cell: Cell) -> tuple[str, ...]:
+def on_one_cpu(kernel: Kernel, cell: Cell) -> tuple[str, ...]:
+    """What a reader has to know of an SMP kernel on one virtual CPU; nothing of any other."""
     if not kernel.smp or cell.smp != 1:
         return ()
     return ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.desk import Desk
-from orchestrator.experiment.plan import Boot, Cell, Plan
+from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.experiment.provenance import Provenance
 from orchestrator.experiment.supplies import Supplies
 from orchestrator.experiment.watcher import Watcher
@@ -17,6 +19,8 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import RunEntry, Store
 
 _BaselineKey = tuple[object, ...]
+_PATIENCE = 0.2
+"""Seconds between two looks at what another worker does for minutes."""
 
 
 class RunBook:
@@ -32,19 +36,25 @@ class RunBook:
         self._provenance = provenance
         self._cells: Mapping[str, Cell] = {cell.id: cell for cell in plan.cells}
         self._baselines: dict[_BaselineKey, float] = {}
+        self._outcomes: dict[str, CellRecord] = {}
         for record in store.load_run(entry.id).cells:
-            self._note_baseline(record)
+            self._note(record)
 
     def say(self, text: str) -> None:
         """Something that takes a person's time begins."""
         self._desk.do(lambda: self._watcher.say(text))
 
-    def booted(self, name: str, supplies: Supplies, argv: tuple[str, ...]) -> None:
-        """A guest runs: keep what it is made of. Raises UsageError where that is not what the run began with."""
+    def booted(
+        self, name: str, supplies: Supplies, argv: tuple[str, ...], work: Mapping[str, str] | None = None
+    ) -> None:
+        """A guest runs: keep what it is made of, and what the work that came with it is.
+
+        Raises UsageError where that is not what the run began with.
+        """
 
         def write() -> None:
             with storage_faults(self.entry.directory):
-                self._provenance.boot(name, supplies, argv)
+                self._provenance.boot(name, supplies, argv, work)
 
         self._desk.do(write)
 
@@ -68,7 +78,7 @@ class RunBook:
 
         def write() -> None:
             self._store.record(self.entry.id, record)
-            self._note_baseline(record)
+            self._note(record)
             self._watcher.cell_ends(record)
 
         self._desk.do(write)
@@ -77,7 +87,17 @@ class RunBook:
         """The cost without a probe; on the exact clock it is the same in every boot of the machine."""
         return self._baselines.get(_key(cell))
 
-    def _note_baseline(self, record: CellRecord) -> None:
+    def wait_for(self, ids: Sequence[str]) -> list[CellRecord]:
+        """The outcomes of cells that other workers have begun before this one; of such as are in this run."""
+        while True:
+            waiting = [id_ for id_ in ids if id_ in self._cells and id_ not in self._outcomes]
+            if not waiting:
+                return [self._outcomes[id_] for id_ in ids if id_ in self._outcomes]
+            self._desk.do(lambda: None)  # where the run ends, so does this
+            time.sleep(_PATIENCE)
+
+    def _note(self, record: CellRecord) -> None:
+        self._outcomes[record.id] = record
         cell = self._cells.get(record.id)
         if cell is not None and cell.probe == BASELINE and record.value is not None:
             self._baselines[_key(cell)] = record.value

@@ -12,12 +12,14 @@ from filelock import FileLock, Timeout
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import UsageError
 from orchestrator.experiment.boot_worker import BootWorker
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.desk import Desk
-from orchestrator.experiment.plan import Boot, Cell, Plan
+from orchestrator.experiment.macro_worker import MacroWorker
+from orchestrator.experiment.mass_worker import MassWorker
+from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.experiment.provenance import Provenance, host_facts
 from orchestrator.experiment.run_book import RunBook
 from orchestrator.experiment.schema import AnyExperiment
-from orchestrator.experiment.sealed_worker import SealedWorker
 from orchestrator.experiment.supplies import Supplies, gather
 from orchestrator.experiment.watcher import Watcher
 from orchestrator.results.contract import RunRecord
@@ -114,9 +116,11 @@ class Runner:
 
     def _worker(
         self, desk: Desk, book: RunBook, boot: Boot, cells: Sequence[Cell], supplies: Supplies, name: str
-    ) -> BootWorker | SealedWorker:
-        if boot.sealed:
-            return SealedWorker(self.workshop, desk, book, boot, cells, supplies, name)
+    ) -> BootWorker | MassWorker | MacroWorker:
+        if boot.cells[0].macro is not None:
+            return MacroWorker(self.workshop, desk, book, boot, cells, supplies, name)
+        if boot.cells[0].size is not None:
+            return MassWorker(self.workshop, desk, book, boot, cells, supplies, name)
         return BootWorker(desk, book, boot, cells, supplies, name, self.keep_events)
 
 

@@ -6,26 +6,39 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, ValidationError
+from pydantic import BeforeValidator, Discriminator, Tag, ValidationError
 
 from orchestrator.experiment import fields
 from orchestrator.experiment.benchmark import Benchmark
-from orchestrator.experiment.defaults import TABLES, at_its_own_place, idle_overrides, with_defaults
+from orchestrator.experiment.defaults import TABLES, at_its_own_place, idle_overrides, is_macro, with_defaults
 from orchestrator.experiment.fields import QemuCpuNames, Surroundings
+from orchestrator.experiment.macro import Macro, MacroMatrix
 from orchestrator.experiment.matrix import Machine, Matrix
 from orchestrator.experiment.overrides import Origins, apply_overrides
 from orchestrator.experiment.own_paths import make_absolute
 from orchestrator.experiment.problems import config_error, problems_of, shown, wrong
-from orchestrator.experiment.source import KeyPath, read_source
+from orchestrator.experiment.source import Data, KeyPath, read_source
 from orchestrator.experiment.strict import Strict
 
-__all__ = ["Benchmark", "Experiment", "Machine", "TabledExperiment", "load_experiment"]
+__all__ = ["Benchmark", "Experiment", "Machine", "MacroExperiment", "TabledExperiment", "load_experiment"]
+
+AnyMatrix = Matrix | MacroMatrix
 
 MAX_TABLES = 100
+
+_EVERY_KEY = list(dict.fromkeys([*Matrix.model_fields, *MacroMatrix.model_fields]))
+_MICRO_TAG, _MACRO_TAG = "<micro>", "<macro>"
+"""What pydantic puts into the path of a problem to tell which kind of table it is."""
+
+_Table = Annotated[
+    Annotated[Matrix, Tag(_MICRO_TAG)] | Annotated[MacroMatrix, Tag(_MACRO_TAG)],
+    Discriminator(lambda value: _MACRO_TAG if is_macro(value) else _MICRO_TAG),
+]
 
 
 def _tables(value: object) -> object:
@@ -61,7 +74,19 @@ class Experiment(Matrix, _Headed):
     """An experiment of one table."""
 
     @property
-    def matrices(self) -> list[tuple[str | None, Matrix]]:
+    def matrices(self) -> list[tuple[str | None, AnyMatrix]]:
+        """Its tables in order, by name: one without a name."""
+        return [(None, self)]
+
+    def _plain(self) -> dict[str, Any]:
+        return self.resolved()
+
+
+class MacroExperiment(MacroMatrix, _Headed):
+    """An experiment of one table, of a whole-system workload."""
+
+    @property
+    def matrices(self) -> list[tuple[str | None, AnyMatrix]]:
         """Its tables in order, by name: one without a name."""
         return [(None, self)]
 
@@ -72,10 +97,10 @@ class Experiment(Matrix, _Headed):
 class TabledExperiment(_Headed):
     """An experiment of several tables, each a matrix of its own."""
 
-    tables: Annotated[dict[Annotated[str, BeforeValidator(fields.name)], Matrix], BeforeValidator(_tables)]
+    tables: Annotated[dict[Annotated[str, BeforeValidator(fields.name)], _Table], BeforeValidator(_tables)]
 
     @property
-    def matrices(self) -> list[tuple[str | None, Matrix]]:
+    def matrices(self) -> list[tuple[str | None, AnyMatrix]]:
         """Its tables in order, by name."""
         return list(self.tables.items())
 
@@ -83,7 +108,7 @@ class TabledExperiment(_Headed):
         return {TABLES: {name: matrix.resolved() for name, matrix in self.tables.items()}}
 
 
-AnyExperiment = Experiment | TabledExperiment
+AnyExperiment = Experiment | MacroExperiment | TabledExperiment
 
 
 def load_experiment(
@@ -105,19 +130,37 @@ def load_experiment(
             if idle:
                 raise config_error(idle, origins, str(path))
             return TabledExperiment.model_validate(with_defaults(data), context=context)
-        return Experiment.model_validate(data, context=context)
+        kind = MacroExperiment if is_macro(data) else Experiment
+        return kind.model_validate(data, context=context)
     except ValidationError as error:
-        problems = [at_its_own_place(problem, data) for problem in problems_of(error, _keys_at)]
+        problems = [
+            at_its_own_place(problem, data) for problem in problems_of(error, partial(_keys_at, data), _without_tag)
+        ]
         raise config_error(list(dict.fromkeys(problems)), origins, str(path)) from None
 
 
-def _keys_at(path: KeyPath) -> Sequence[str]:
-    """The keys that may stand in the mapping at a path."""
+def _without_tag(path: KeyPath) -> KeyPath:
+    """Of pydantic's path to a value, what the file has: not which kind of table it is in."""
+    tagged = path[:1] == (TABLES,) and path[2:3] in ((_MICRO_TAG,), (_MACRO_TAG,))
+    return (*path[:2], *path[3:]) if tagged else path
+
+
+def _keys_at(data: Data, path: KeyPath) -> Sequence[str]:
+    """The keys that may stand in the mapping at a path of a file with this content."""
     steps = tuple(step for step in path if isinstance(step, str))
+    tables = data.get(TABLES) if isinstance(data, dict) else None
     if steps[:1] == (TABLES,):
+        top = _keys_of(tables.get(steps[1]) if isinstance(tables, dict) and len(steps) > 1 else None)
         steps = steps[2:]
-        top = list(Matrix.model_fields)
     else:
-        top = [*_Headed.model_fields, *Matrix.model_fields, TABLES]
-    below = {"machines": list(Machine.model_fields), "benchmark": list(Benchmark.model_fields)}
+        top = [*_Headed.model_fields, *(_EVERY_KEY if tables is not None else _keys_of(data)), TABLES]
+    below = {
+        "machines": list(Machine.model_fields),
+        "benchmark": list(Benchmark.model_fields),
+        "macro": list(Macro.model_fields),
+    }
     return below.get(steps[0], top) if steps else top
+
+
+def _keys_of(table: object) -> list[str]:
+    return list((MacroMatrix if is_macro(table) else Matrix).model_fields)

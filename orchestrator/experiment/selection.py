@@ -11,7 +11,8 @@ from orchestrator.catalog.kernels import kernel
 from orchestrator.catalog.probes import BASELINE, probe_kind
 from orchestrator.catalog.spelling import nearest, unknown
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.plan import Boot, Cell, Plan
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.plan import Boot, Plan
 
 _KEYS: dict[str, Callable[[Cell], str]] = {
     "table": lambda cell: cell.table or "",
@@ -51,6 +52,9 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
         if not matched:
             raise _no_match(text, terms, cells)
         wanted |= matched
+    for cell in cells:
+        if cell.id in wanted and cell.macro is not None:
+            wanted |= {cell.macro.baseline, *cell.macro.others}
     boots = (replace(boot, cells=_with_baselines(boot, wanted)) for boot in plan.boots)
     return replace(plan, boots=tuple(boot for boot in boots if boot.cells))
 

@@ -13,10 +13,13 @@ from orchestrator.artifacts.prebuilt import prebuilt
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.benchmarks.workload import Workload
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import BuildError
+from orchestrator.errors import BuildError, UnsupportedError
+from orchestrator.experiment import realisation, recording
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.machines import machine_of
+from orchestrator.experiment.macro_work import fetch_work
 from orchestrator.experiment.plan import Boot
-from orchestrator.experiment.realisation import Realisation, objection, realise
+from orchestrator.experiment.realisation import Realisation
 from orchestrator.experiment.workloads import Workloads
 from orchestrator.guest.machine import Machine
 
@@ -55,11 +58,12 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
     targets: dict[str, Target | str] = {}
     realised: dict[str, Realisation] = {}
     for cell in boot.cells:
-        why_not = objection(kernel, cell)
+        how = realisation if cell.macro is None else recording
+        why_not = how.objection(kernel, cell) or _work_objection(workshop, kernel, cell)
         if why_not is not None:
             targets[cell.id] = why_not
         else:
-            realised[cell.id] = realise(kernel, cell)
+            realised[cell.id] = how.realise(kernel, cell)
     modules = _modules(workshop, kernel, realised)
     workloads = Workloads(workshop, kernel)
     for cell in boot.cells:
@@ -70,6 +74,17 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
                 module if isinstance(module, str) else Target(one.symbol, one.offset, workload, module, one.notes)
             )
     return Supplies(kernel, machine, targets)
+
+
+def _work_objection(workshop: Workshop, kernel: Kernel, cell: Cell) -> str | None:
+    """Fetch what a whole-system workload needs; return why this kernel cannot do it, None when it can."""
+    if cell.macro is None:
+        return None
+    try:
+        fetch_work(workshop, kernel, recording.request_of(cell, None))
+    except UnsupportedError as error:
+        return str(error)
+    return None
 
 
 def _modules(

@@ -15,7 +15,7 @@ from orchestrator.benchmarks.workload import Workload
 from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.own_workload import find_workload
 from orchestrator.errors import BuildError
-from orchestrator.experiment.plan import Cell
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.realisation import call_number
 
 _WORD_SIZES = {"i386": 4, "x86_64": 8}
@@ -34,7 +34,7 @@ class Workloads:
 
         Raises ConfigError for a file that has gone since.
         """
-        if cell.benchmark == "markers" or cell.size is not None:
+        if cell.benchmark == "markers" or cell.size is not None or cell.macro is not None:
             return None
         if cell.file is None:
             number = call_number(self.kernel, cell)

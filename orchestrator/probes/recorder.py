@@ -5,26 +5,28 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.recorders import RecorderName
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.loading import load
 from orchestrator.probes.recorder_report import RecorderReport, parse_report
 
-Mechanism = Literal["marker", "djprobe", "kprobe", "kprobe-boosted", "kprobe-optimized", "jprobe"]
+Mechanism = RecorderName
 MECHANISMS: Sequence[Mechanism] = get_args(Mechanism)
 TEMPLATE = "recorder"
 MODULE = "lab_recorder"
 
-_REPORT = f"/sys/kernel/debug/{MODULE}/report"
-_STOP = f"/sys/module/{MODULE}/parameters/stop"
+REPORT = f"/sys/kernel/debug/{MODULE}/report"
+STOP = f"/sys/module/{MODULE}/parameters/stop"
+"""In the guest: what a loaded recorder tells, and where a 1 is written to take everything out."""
 _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _LIMIT = 600.0
 """Host seconds: a djprobe goes in and out in a tenth of a second, in a guest that is busy or preemptible in seconds."""
@@ -87,7 +89,7 @@ class Recorder:
 
     def report(self) -> RecorderReport:
         """What it has recorded so far. Raises EvidenceError for anything but a whole report."""
-        return parse_report(self._guest.get(_REPORT))
+        return parse_report(self._guest.get(REPORT))
 
     def stop(self) -> RecorderReport:
         """Take everything out, once; what it recorded is final then.
@@ -95,7 +97,7 @@ class Recorder:
         Places go one after the other: who compares events with each other takes the report before.
         Raises EvidenceError where any original byte is not back.
         """
-        self._guest.put(b"1", _STOP, time_limit=_LIMIT)
+        self._guest.put(b"1", STOP, time_limit=_LIMIT)
         report = self.report()
         if report.recording:
             raise EvidenceError("the recorder still records after it was stopped")

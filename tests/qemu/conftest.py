@@ -16,6 +16,7 @@ from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
+from orchestrator.experiment.macro_work import MacroRequest, macro_work
 from orchestrator.experiment.supplies import Supplies
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
@@ -34,8 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark of tests that need lab kernels without a guest of the fixture's."""
+    """Declare the marks of tests that need what takes long to build."""
     config.addinivalue_line("markers", "kernels(*names): lab kernels that must be in the cache already")
+    config.addinivalue_line("markers", "prepared_build: what a guest compiles with must be in the cache")
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,27 @@ def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
     for name in names:
         if name != _BUILT_WHERE_MISSING and not is_in_cache(workshop, name):
             pytest.skip(f"{name} is not built yet; build it once: ./lab kernel build {name}")
+
+
+@pytest.fixture(autouse=True)
+def _prepared_build_in_the_cache(request: pytest.FixtureRequest) -> None:
+    """Skip a test that compiles a kernel in a guest where its image and its output tree are not there yet."""
+    if request.node.get_closest_marker("prepared_build") is None:
+        return
+    workshop = Workshop(Cache(cache_dir()), offline=True)
+    try:
+        kernel = ready_kernel(workshop, kernels()[_BUILT_WHERE_MISSING])
+        macro_work(workshop, kernel, MacroRequest("kernel-build", scope="sample"), _refuse)
+    except (HostError, _NotPreparedError):
+        pytest.skip("no kernel build is prepared yet; once: ./lab run configs/nightly.yaml --only lkst-events-2005")
+
+
+class _NotPreparedError(Exception):
+    """A guest would be booted to prepare a build."""
+
+
+def _refuse(guest: Guest) -> None:
+    raise _NotPreparedError
 
 
 def is_in_cache(workshop: Workshop, name: str) -> bool:

@@ -15,8 +15,9 @@ from module_maker import ModuleMaker
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.experiment.bench import Bench
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.measurement import measure_cell
-from orchestrator.experiment.plan import Cell, plan
+from orchestrator.experiment.plan import plan
 from orchestrator.experiment.schema import Benchmark, Experiment, Machine
 from orchestrator.experiment.supplies import Supplies, Target
 from orchestrator.guest.guest import Guest

@@ -100,7 +100,7 @@ def test_the_base_is_read_only_and_sound(disk: Disk) -> None:
 def test_the_squashfs_holds_the_same_files(disk: Disk) -> None:
     squashfs = disk.image.squashfs
     assert stat.S_IMODE(squashfs.stat().st_mode) == 0o444
-    argv = ["unsquashfs", "-lln", "-d", ".", squashfs]
+    argv = ["unsquashfs", "-lln", "-d", ".", str(squashfs)]
     listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
     found = {(fields[1].replace("/", ":"), fields[5]) for fields in (line.split(maxsplit=5) for line in listed)}
     recorded = disk.image.base.with_name("files.txt").read_text().splitlines()

@@ -17,9 +17,10 @@ from orchestrator.catalog.markers import MarkerRow, marker_benchmarks, marker_ro
 from orchestrator.errors import EvidenceError, GuestError, GuestHang
 from orchestrator.experiment.bench import Bench
 from orchestrator.experiment.bench import bench as another_bench
+from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.marker_cell import measure_marker
 from orchestrator.experiment.measurement import measure_cell
-from orchestrator.experiment.plan import Boot, Cell, plan
+from orchestrator.experiment.plan import Boot, plan
 from orchestrator.experiment.schema import load_experiment
 from orchestrator.experiment.supplies import Target, gather
 from orchestrator.paths import data_dir

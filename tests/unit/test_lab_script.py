@@ -197,16 +197,19 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("exec --image debian-i386 -- true", "image"),
         ("exec --data=folder -- true", "image"),
         ("run x.yaml --set image=debian-i386", "image"),
+        ("run macro.yaml", "image"),
     ],
 )
 def test_what_only_some_commands_need_is_asked_of_them_alone(bare: Checkout, command: str, listed: str) -> None:
     (bare.folder / f"images/{listed}-packages.txt").write_text("no-such-tool  its-package  makes it\n")
+    (bare.folder.parent / "macro.yaml").write_text("name: x # no image: here\nmacro: {name: ping-flood}")
     done = bare.lab(*command.split())
     assert done.returncode == 3
     assert "missing on this host: no-such-tool" in done.stderr
     assert "Debian's packages are called: its-package" in done.stderr
     (bare.folder / "images/host-packages.txt").write_text("no-such-base  its-base  runs\n")
-    for other in ("run", "exec -- echo --image"):
+    (bare.folder.parent / "none.yaml").write_text("# image: none\nname: x # macro: none\n")
+    for other in ("run", "run none.yaml missing.yaml", "exec -- echo --image"):
         assert "missing on this host: no-such-base\n" in bare.lab(*other.split()).stderr
 
 

@@ -18,8 +18,10 @@ from typer.testing import CliRunner
 from orchestrator.catalog.abilities import ability_names
 from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.kpcache import kprobe_cache
+from orchestrator.catalog.macro import macro_benchmarks
 from orchestrator.catalog.markers import marker_benchmarks
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.catalog.reference import reference_tables
@@ -33,11 +35,13 @@ NAMES = {
     "kernels": list(kernels()),
     "probes": list(probes()),
     "handlers": list(get_args(Handler)),
-    "benchmarks": list(benchmarks()),
+    "benchmarks": [*benchmarks(), *macro_benchmarks().benchmarks],
     "clocks": list(get_args(Clock)),
     "references": list(reference_tables()),
     "abilities": list(ability_names()),
     "markers": [f"marker.{name}" for name in marker_benchmarks().rows],
+    "scopes": list(macro_benchmarks().scopes),
+    "events": list(standard_events()),
     "kpcache": [f"{name}.{row}" for name, mass in kprobe_cache().benchmarks.items() for row in mass.rows],
 }
 

@@ -18,6 +18,7 @@ from orchestrator.benchmarks.calls import parse, parse_called, system_call
 from orchestrator.benchmarks.whole_program import WholeProgram, parse_runs
 from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, UsageError
+from orchestrator.experiment.matrix import Matrix
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.schema import AnyExperiment, load_experiment
 
@@ -65,8 +66,14 @@ def test_a_call_with_a_buffer_loads_again_as_it_was(load: Loader, tmp_path: Path
     assert load_experiment(tmp_path / "again.yaml") == experiment
 
 
+def only_matrix(experiment: AnyExperiment) -> Matrix:
+    ((_, matrix),) = experiment.matrices
+    assert isinstance(matrix, Matrix)
+    return matrix
+
+
 def test_offsets_have_one_spelling(load: Loader) -> None:
-    matrix = load("points: [a+16, b+0x1F, c+0]\nbenchmark: {name: gtodbench}\n").matrices[0][1]
+    matrix = only_matrix(load("points: [a+16, b+0x1F, c+0]\nbenchmark: {name: gtodbench}\n"))
     assert matrix.points == ("a+0x10", "b+0x1f", "c+0x0")
 
 
@@ -76,7 +83,7 @@ def test_a_file_s_paths_begin_at_its_folder(load: Loader, tmp_path: Path, monkey
     (elsewhere / "other.c").write_text("")
     monkeypatch.chdir(elsewhere)
     text = "points: [vfs_read]\nbenchmark: {name: workload, file: reading.c}\n"
-    matrix = load(text, "probes=[./other.c, djprobe]").matrices[0][1]
+    matrix = only_matrix(load(text, "probes=[./other.c, djprobe]"))
     assert matrix.benchmark.file == str(tmp_path / "reading.c")
     assert matrix.probes == (str(elsewhere / "other.c"), "djprobe")
     with pytest.raises(ConfigError, match=r"benchmark\.file: found .*elsewhere/reading\.c'; there is no such file"):
@@ -160,7 +167,7 @@ def program(tmp_path: Path) -> Path:
 def test_a_program_is_run_whole(load: Loader, program: Path, tmp_path: Path) -> None:
     assert program.parent == tmp_path
     text = "points: [x]\nbenchmark: {name: workload, file: program, hits: 2}\n"
-    matrix = load(text).matrices[0][1]
+    matrix = only_matrix(load(text))
     assert matrix.benchmark.is_program
     assert matrix.repeats == 12
     for override, complaint in (

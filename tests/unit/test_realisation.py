@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.experiment.plan import Cell, plan
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.plan import plan
 from orchestrator.experiment.realisation import objection, realise
 from orchestrator.experiment.schema import Experiment
 

@@ -4,43 +4,40 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.sealed import OUTPUT, STATUS, with_work
+from orchestrator.artifacts.sealed import with_work
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.benchmarks.mass_figures import MassFigures
 from orchestrator.catalog.kpcache import mass_benchmark
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.errors import BuildError, EvidenceError, GuestError, HostError, LabError, UnsupportedError, UsageError
-from orchestrator.experiment.bench import CLOCKSOURCE, check_identity
-from orchestrator.experiment.closing import check_clocksource, read_taint, valid_result
+from orchestrator.errors import BuildError, EvidenceError, HostError, LabError, UnsupportedError, UsageError
+from orchestrator.experiment.bench import CLOCKSOURCE
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.closing import valid_result
 from orchestrator.experiment.desk import Desk
 from orchestrator.experiment.mass_work import mass_work
 from orchestrator.experiment.outcome import identity, without_number
-from orchestrator.experiment.plan import Boot, Cell
+from orchestrator.experiment.plan import Boot
 from orchestrator.experiment.run_book import RunBook
+from orchestrator.experiment.sealed_guest import SealedGuest, close, output_of
 from orchestrator.experiment.supplies import Supplies, Target
 from orchestrator.experiment.survey import survey
-from orchestrator.guest.guest import Guest
 from orchestrator.probes.mass_sites import functions
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
-from orchestrator.results.faults import storage_faults
 from orchestrator.results.statistics import mean
 
-_PROGRESS = "lab: "
-"""What a line of the console begins with where the work says how far it has got, behind the kernel's time stamp."""
-_SAYING_INTERVAL = 10.0
 _CACHE = "kpcache"
 """The per-CPU object of images/patches/kprobe-cache.patch."""
 
 
 @dataclass
-class SealedWorker:
+class MassWorker:
     """Does the work of a boot and records ``cells``; ``name`` is what its guest's logs begin with."""
 
     workshop: Workshop
@@ -92,52 +89,17 @@ class SealedWorker:
         rehearse = self.supplies.kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
         settings = {"probes": cell.size, "seed": cell.seed, "rehearse": int(rehearse)}
         image = with_work(self.supplies.machine.initramfs, benchmark.script, settings, files)
-        output, taint = self._run(cell, image, lists.symbols)
+        place = SealedGuest(self.desk, self.book, self.boot, self.supplies, self.name)
+        what = f"{cell.size} probes"
+        with place.worked(self.supplies.machine, lambda file: _write(file, image), what, cell.time_limit) as guest:
+            if functions(guest.get("/proc/kallsyms")) != functions(lists.symbols):
+                raise EvidenceError("the guest's kernel has its functions elsewhere than it said before")
+            output, taint = output_of(guest), close(guest)
         facts = _kernel_facts(self.supplies)
         cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
         if cache is not None:
             facts["cache_bytes"] = cache
         return _Done(work.read(output, cell.size), taint, facts)
-
-    def _run(self, cell: Cell, initramfs: bytes, symbols: bytes) -> tuple[str, int]:
-        """Boot a guest that does the work; return what that printed, and the kernel's taint after it."""
-        directory = self.book.entry.directory
-        name, _ = self.book.guest_name(self.name, self.boot, 1)
-        file = directory / f"{name}.initramfs"
-        progress = _Progress(self.book.say, f"{self.supplies.kernel.spec.name}, {cell.size} probes")
-        try:
-            with storage_faults(directory):
-                file.write_bytes(initramfs)
-            guest = Guest(replace(self.supplies.machine, initramfs=file), directory, name)
-            self.desk.watch(guest)
-            self.book.say(f"booting {self.supplies.kernel.spec.name} on {self.boot.cpu} with {cell.size} probes to do")
-            try:
-                guest.boot(cell.time_limit, progress.line)
-                self.book.booted(name, self.supplies, guest.command_line)
-                return self._collect(guest, symbols)
-            finally:
-                guest.kill()
-        except GuestError as error:
-            raise GuestError(
-                f"{error.what}; the work had got to: {progress.latest or 'its beginning'}",
-                where=error.where,
-                detail=error.detail,
-                hint=error.hint or f"if it was only slow: --set time_limit={2 * cell.time_limit}",
-            ) from None
-        finally:
-            file.unlink(missing_ok=True)
-
-    def _collect(self, guest: Guest, symbols: bytes) -> tuple[str, int]:
-        check_identity(guest, self.supplies.machine.cpu)
-        if functions(guest.get("/proc/kallsyms")) != functions(symbols):
-            raise EvidenceError("the guest's kernel has its functions elsewhere than it said before")
-        output = guest.get(OUTPUT).decode("ascii", errors="replace")
-        status = guest.get(STATUS).decode("ascii", errors="replace").strip()
-        guest.check_console()
-        if status != "0":
-            raise EvidenceError("the work in the guest did not end well", detail=output.splitlines()[-10:])
-        check_clocksource(guest)
-        return output, read_taint(guest)
 
     def _record(self, cell: Cell, done: _Done) -> CellRecord:
         figures = done.figures
@@ -202,20 +164,5 @@ class _Done:
     kernel: Mapping[str, str | int | bool]
 
 
-class _Progress:
-    """Hears the console: what the work says of itself is passed on now and then."""
-
-    def __init__(self, say: Callable[[str], None], what: str) -> None:
-        self._say = say
-        self._what = what
-        self._said = time.monotonic()
-        self.latest = ""
-
-    def line(self, text: str) -> None:
-        _, mark, words = text.partition(_PROGRESS)
-        if not mark:
-            return
-        self.latest = words[:200]
-        if time.monotonic() - self._said > _SAYING_INTERVAL:
-            self._said = time.monotonic()
-            self._say(f"{self._what}: {self.latest}")
+def _write(file: Path, content: bytes) -> None:
+    file.write_bytes(content)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a whole-system workload measured with and without what is beside it, and compared with itself first?"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.paths import data_dir
+from orchestrator.results.contract import CellRecord, RunRecord, WorkEvidence
+
+pytestmark = pytest.mark.qemu
+
+CONFIGS = data_dir("configs")
+MODULES = Path(__file__).with_name("modules")
+FLOOD = """\
+name: flood
+kernels: [lab-i386-up]
+machines: [{cpu: pentium4}]
+macro: {name: ping-flood, packets: 1000, repeats: 3}
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> CommandLine:
+    """The command line with a lab of the test's own."""
+    return CommandLine(tmp_path / "lab")
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "x.yaml"
+    path.write_text(text)
+    return path
+
+
+def records(command: CommandLine) -> list[CellRecord]:
+    answer = command.run("report", "latest", "--format", "json")
+    return list(RunRecord.model_validate_json(answer.stdout).cells)
+
+
+def proof(cell: CellRecord) -> WorkEvidence:
+    assert cell.status == "ok", cell.reason
+    assert cell.work is not None
+    return cell.work
+
+
+def test_the_same_boot_again_is_the_same_and_a_module_shows(command: CommandLine, tmp_path: Path) -> None:
+    for name in ("idle.c", "ticking.c", "broken.c"):
+        shutil.copy(MODULES / name, tmp_path)
+    config = write(tmp_path, FLOOD + "probes: [none, ./idle.c, ./ticking.c, ./broken.c, hook]\n")
+    finished = command.run("run", config, "--jobs", "2")
+    assert finished.returncode == 1, finished.stderr
+    first = {cell.id.removeprefix("pentium4+512M/lab-i386-up/"): cell for cell in records(command)}
+    assert list(first) == ["none", "none/again1", "idle.c", "ticking.c", "broken.c", "hook"]
+    base, again = first["none"], first["none/again1"]
+    assert (proof(base).mechanism, proof(base).done, proof(base).runs) == ("none", 1000, 4)
+    assert (base.overhead, len(base.samples), base.unit) == (0.0, 3, "instructions")
+    assert base.value is not None
+    assert again.overhead is not None
+    assert abs(again.overhead) < 0.005 * base.value  # the same work, in other circumstances
+    assert base.parameters["packets"] == 1000
+    # A kprobe at every packet shows; a module that does nothing has to be told from nothing, or not.
+    ticking = first["ticking.c"]
+    assert ticking.overhead is not None
+    assert ticking.overhead > 1000 * 2 * 50
+    assert ticking.verdict is None
+    assert proof(ticking).mechanism == "module"
+    idle = first["idle.c"]
+    assert idle.overhead is not None
+    assert abs(idle.overhead) < 0.1 * ticking.overhead
+    assert first["broken.c"].status == "failed"
+    assert "cannot load the module" in str(first["broken.c"].reason)
+    assert "there is nothing to look at" in str(first["broken.c"].reason)
+    assert first["hook"].status == "unsupported"
+    assert "such as lab-i386-up-markers" in str(first["hook"].reason)
+    printed = command.run("report", "latest").stdout
+    assert "A/A: the baseline booted again" in printed
+    assert "The smallest difference that counts is" in printed
+    assert not command.qemus()
+    # Once more: every boot comes to the very same.
+    assert command.run("run", config, "--only", "probe=ticking.c").returncode == 0
+    for cell in records(command):
+        earlier = first[cell.id.removeprefix("pentium4+512M/lab-i386-up/")]
+        assert (cell.samples, cell.parameters["cold"]) == (earlier.samples, earlier.parameters["cold"])
+
+
+@pytest.mark.kernels("lab-i386-smp-preempt", "lab-i386-smp-preempt-markers")
+def test_markers_without_a_probe_cost_a_flood_little(command: CommandLine) -> None:
+    small = ("--only", "ping-flood", "--set", "tables.ping-flood.macro.packets=500")
+    finished = command.run("run", CONFIGS / "markers-2006-macro.yaml", *small, "--jobs", "2")
+    assert finished.returncode == 0, finished.stderr
+    plain, again, marked = records(command)
+    assert (plain.kernel, marked.kernel) == ("lab-i386-smp-preempt", "lab-i386-smp-preempt-markers")
+    assert plain.value is not None
+    assert marked.overhead is not None
+    assert 0 < marked.overhead < 0.05 * plain.value
+    assert proof(again).done == proof(marked).done == 500
+    assert plain.reference is not None
+    assert plain.reference.value == 10.84
+    assert marked.reference is not None
+    assert marked.reference.overhead == pytest.approx(-2.226)
+    printed = command.run("report", "latest").stdout
+    assert "published, markers (s)" in printed
+    assert "12596" in printed  # packets a second
+
+
+@pytest.mark.kernels("lab-i386-up-markers")
+@pytest.mark.prepared_build
+def test_the_standard_events_are_recorded_while_a_kernel_is_compiled(command: CommandLine) -> None:
+    small = ("--set", "macro.scope=sample", "--set", "macro.repeats=1")
+    finished = command.run("run", CONFIGS / "lkst-events-2005.yaml", *small, "--jobs", "2")
+    assert finished.returncode == 0, finished.stderr
+    everything = records(command)
+    cells = {cell.probe: cell for cell in reversed(everything) if not cell.parameters.get("again")}
+    assert set(cells) == {"none", "hook", "djprobe", "kprobe", "jprobe"}
+    assert cells["none"].kernel == "lab-i386-up"
+    assert [cell.kernel for cell in everything if cell.probe == "none"][2:] == ["lab-i386-up-markers"]
+    assert len({(proof(cell).done, proof(cell).digest) for cell in cells.values()}) == 1
+    overheads = [cells[name].overhead or 0 for name in ("hook", "djprobe", "kprobe", "jprobe")]
+    assert overheads == sorted(overheads)
+    assert overheads[0] > 0
+    base = cells["none"].value
+    assert base is not None
+    # The claim of 2005, on this clock: what jumps is of the order of what is compiled in; what traps is not.
+    assert overheads[1] < 3 * overheads[0]
+    assert overheads[2] > 5 * overheads[0]
+    for name in ("hook", "djprobe", "kprobe", "jprobe"):
+        work, told = proof(cells[name]), cells[name].parameters
+        assert work.lost == 0
+        assert work.restored
+        assert work.recorded == sum(int(told[key]) for key in told if key.startswith("recorded_"))
+        assert 50_000 < float(told["events_a_run"]) < 500_000
+    # The same work opens the same files and runs the same programs, whoever looks on.
+    for event in ("file_open", "process_exec", "process_fork", "process_exit"):
+        counts = {cells[name].parameters[f"recorded_{event}"] for name in ("djprobe", "kprobe", "jprobe", "hook")}
+        assert len(counts) == 1, (event, counts)
