@@ -16,6 +16,8 @@ from orchestrator.report.ability_layout import fits_abilities
 from orchestrator.report.bars import Bar, Panes, Series
 from orchestrator.report.curves import CurveChart
 from orchestrator.report.figures import figure, published_figure, unit_name
+from orchestrator.report.macro import fits_macro
+from orchestrator.report.macro_charts import macro_panes
 from orchestrator.report.mail_layout import fits_mail, mail_label
 from orchestrator.report.marker_charts import marker_charts
 from orchestrator.report.markers_layout import fits_markers
@@ -71,6 +73,11 @@ def charts(run: RunRecord) -> dict[str, Panes]:
             continue  # curves show it
         if fits_abilities(group[0]):
             continue  # yes and no are no bars
+        if fits_macro(group[0]):
+            macro = macro_panes(group[0])
+            if macro is not None:
+                found[_unused(_name(group), found)] = macro
+            continue
         if fits_markers(group[0]):
             found |= {_unused(name, found): panes for name, panes in marker_charts(group[0]).items()}
             continue

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.abilities import ability_names
+from orchestrator.catalog.macro import macro_benchmarks
 from orchestrator.catalog.markers import marker_row
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.results.contract import CellRecord, RunRecord
 
-_APART = ("call", "workload", "at", "probes", "image", "channel")
+_APART = ("call", "workload", "at", "probes", "image", "channel", "scope", "packets", "command", "memory_mib")
 """Parameters that tell one panel from another."""
 
 
@@ -61,9 +62,15 @@ def panels(run: RunRecord) -> list[Panel]:
     groups: dict[tuple[object, ...], list[CellRecord]] = {}
     for cell in run.cells:
         asked = tuple(cell.parameters.get(name) for name in _APART)
-        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.handler, cell.clock, cell.unit, asked)
+        # Whole systems are compared across kernels, with probes that record and without any.
+        handler = None if _is_macro(cell) else cell.handler
+        key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, handler, cell.clock, cell.unit, asked)
         groups.setdefault(key, []).append(cell)
-    return [panel for cells in groups.values() for panel in _by_kernel(cells)]
+    return [
+        panel
+        for cells in groups.values()
+        for panel in ([Panel(cells, cells[0].kernel)] if _is_macro(cells[0]) else _by_kernel(cells))
+    ]
 
 
 def benchmark_title(cell: CellRecord) -> str:
@@ -86,6 +93,10 @@ def heading(cell: CellRecord) -> str:
     if cell.probe == BASELINE:
         return f"linux-{cell.parameters.get('kernel_release', cell.kernel)}"
     return probe_title(cell)
+
+
+def _is_macro(cell: CellRecord) -> bool:
+    return cell.benchmark in macro_benchmarks().benchmarks
 
 
 def _by_kernel(cells: Sequence[CellRecord]) -> Iterator[Panel]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.report.ability_layout import ability_sheet, fits_abilities
 from orchestrator.report.list_layout import list_sheet
+from orchestrator.report.macro import fits_macro
+from orchestrator.report.macro_layout import macro_sheet
 from orchestrator.report.mail_layout import fits_mail, mail_sheet
 from orchestrator.report.markers_layout import fits_markers, markers_sheet
 from orchestrator.report.mass import fits_mass, place_of
@@ -28,6 +30,8 @@ def _sheet(group: Sequence[Panel]) -> Sheet:
         return mail_sheet(group)
     if fits_markers(group[0]):
         return markers_sheet(group[0])
+    if fits_macro(group[0]):
+        return macro_sheet(group[0])
     if fits_mass(group[0]):
         return model_sheet(group) if group[0].first.benchmark == MODEL else mass_sheet(group)
     return ability_sheet(group[0]) if fits_abilities(group[0]) else list_sheet(group[0])
