@@ -46,6 +46,14 @@ class PublishedSystem(Fact):
         """The row that others are compared with: the first."""
         return next(iter(self.rows.values()))
 
+    def difference(self, row: PublishedWork) -> float | None:
+        """What a row took longer than the baseline, in seconds, for as many packets where packets were sent."""
+        base = self.baseline
+        if row.real is None or base.real is None:
+            return None
+        scale = base.packets / row.packets if base.packets and row.packets else 1.0
+        return row.real * scale - base.real
+
     def row(self, kernel: str, probe: str) -> PublishedWork | None:
         """What was published for a cell; None where nothing was."""
         if self.by == "probe":

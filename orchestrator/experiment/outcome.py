@@ -109,9 +109,7 @@ def _published_system(cell: Cell, task: MacroTask) -> ReferenceValue | None:
     row = table.row(kernel_spec(cell.kernel).name, probe_kind(cell.probe).name)
     if row is None:
         return None
-    overhead = row.overhead
-    if overhead is None and row.real is not None and table.baseline.real is not None:
-        overhead = row.real - table.baseline.real
+    overhead = table.difference(row) if row.overhead is None else row.overhead
     return (
         None if overhead is None else ReferenceValue(table=table.id, value=row.real, overhead=overhead, unit=table.unit)
     )

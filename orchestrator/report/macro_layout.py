@@ -135,8 +135,7 @@ def _events(panel: Panel, cell: CellRecord) -> Iterator[str]:
 
 
 def _published(panel: Panel, name: str, row: PublishedWork, table: PublishedSystem) -> Row:
-    base = table.baseline
-    difference = None if row.real is None or base.real is None else row.real - base.real
+    base, difference = table.baseline, table.difference(row)
     share = None if difference is None or not base.real else 100 * difference / base.real
     cells = [
         _seconds(row.real),
@@ -179,7 +178,8 @@ def _resolution(panel: Panel, unit: str) -> Iterator[str]:
 
 def _published_sentences(table: PublishedSystem | None) -> Iterator[str]:
     if table is not None:
-        yield f"Published: {table.document}; {table.conditions}."
+        alike = "" if table.baseline.packets is None else " Their difference is for as many packets."
+        yield f"Published: {table.document}; {table.conditions}.{alike}"
 
 
 def _clock(panel: Panel) -> list[str]:
