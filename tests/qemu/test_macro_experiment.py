@@ -78,7 +78,7 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(command: CommandLine
     assert "such as lab-i386-up-markers" in str(first["hook"].reason)
     printed = command.run("report", "latest").stdout
     assert "A/A: the baseline booted again" in printed
-    assert "The smallest difference that counts is" in printed
+    assert "+-: what a difference has to exceed to count" in printed
     assert not command.qemus()
     # Once more: every boot comes to the very same.
     assert command.run("run", config, "--only", "probe=ticking.c").returncode == 0
