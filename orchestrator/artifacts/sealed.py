@@ -27,6 +27,15 @@ STEPS = "steps.sh"
 """What every script of sealed work includes."""
 
 
+_PROGRESS = "lab: "
+
+
+def progress(line: str) -> str | None:
+    """How far the work has got, where a line of the console says so behind the kernel's time stamp; else None."""
+    _, mark, words = line.partition(_PROGRESS)
+    return words if mark else None
+
+
 def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: Mapping[str, bytes]) -> bytes:
     """The initramfs with ``images/sealed/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
 

@@ -20,7 +20,15 @@ from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.catalog.whole_system import published_systems
 from orchestrator.experiment import fields
 from orchestrator.experiment.fields import Entries, one_of, whole
-from orchestrator.experiment.matrix import FEWEST_WALL_REPEATS, Kernel, Machine, Probe, mapping_of_kernels, objections
+from orchestrator.experiment.matrix import (
+    FEWEST_WALL_REPEATS,
+    Kernel,
+    Machine,
+    Probe,
+    machine_conflicts,
+    mapping_of_kernels,
+    objections,
+)
 from orchestrator.experiment.problems import Problem, conflict, mismatch, wrong
 from orchestrator.experiment.strict import Strict
 from orchestrator.results.contract import Clock
@@ -139,15 +147,11 @@ class MacroMatrix(Strict):
         return self
 
     def _conflicts(self) -> Iterator[Problem]:
+        yield from machine_conflicts(self.machines, self.kernels, self.clock)
         for index, machine in enumerate(self.machines):
-            if self.clock == "instructions" and machine.smp != 1:
-                why = "QEMU counts instructions exactly with one virtual CPU only"
-                yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
             if machine.memory_mib < self.macro.spec.memory_mib:
                 why = f"'{self.macro.name}' works in memory alone and needs {self.macro.spec.memory_mib}M"
                 yield Problem(("machines", index, "memory"), f"found {machine.memory}; {why}")
-            for kernel in self.kernels:
-                yield from objections(kernel, machine, ("machines", index, "cpu"), ("kernels",))
             for probe, kernel in self.kernel_for.items():
                 yield from objections(kernel, machine, ("kernel_for", probe), ("machines",))
         repeats = self.macro.repeats or 0

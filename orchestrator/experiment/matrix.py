@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
@@ -105,12 +105,7 @@ class Matrix(Strict):
         return self
 
     def _conflicts(self) -> Iterator[Problem]:
-        for index, machine in enumerate(self.machines):
-            if self.clock == "instructions" and machine.smp != 1:
-                why = "QEMU counts instructions exactly with one virtual CPU only, and a second never comes up"
-                yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
-            for kernel in self.kernels:
-                yield from objections(kernel, machine, ("machines", index, "cpu"), ("kernels",))
+        yield from machine_conflicts(self.machines, self.kernels, self.clock)
         scatters = self.benchmark.is_program or self.clock == "wall"
         if scatters and self.repeats < FEWEST_WALL_REPEATS:
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
@@ -157,6 +152,16 @@ class Matrix(Strict):
                 yield Problem(("kernel_for", probe), what)
             for machine in self.machines:
                 yield from objections(kernel, machine, ("kernel_for", probe), ("machines",))
+
+
+def machine_conflicts(machines: Sequence[Machine], kernels: Sequence[str], clock: Clock) -> Iterator[Problem]:
+    """What is wrong with a table's machines for its clock and its kernels."""
+    for index, machine in enumerate(machines):
+        if clock == "instructions" and machine.smp != 1:
+            why = "QEMU counts instructions exactly with one virtual CPU only, and a second never comes up"
+            yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
+        for kernel in kernels:
+            yield from objections(kernel, machine, ("machines", index, "cpu"), ("kernels",))
 
 
 def objections(

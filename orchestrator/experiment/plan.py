@@ -83,7 +83,8 @@ def plan(experiment: AnyExperiment) -> Plan:
 
 def _count(matrix: AnyMatrix) -> int:
     if isinstance(matrix, MacroMatrix):
-        probed = len(matrix.kernels) * len(matrix.probes) + len(matrix.kernel_for)
+        # A kernel for single probes is measured by itself as well.
+        probed = len(matrix.kernels) * len(matrix.probes) + 2 * len(matrix.kernel_for)
         return len(matrix.machines) * (probed + 1 + matrix.macro.again)
     places = len(matrix.points or (None,)) * len(matrix.benchmark.sizes or (None,))
     return len(matrix.machines) * len(matrix.handlers) * places * sum(map(len, probes_on(matrix).values()))

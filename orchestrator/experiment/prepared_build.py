@@ -12,7 +12,7 @@ from orchestrator.artifacts.image_build import EPOCH
 from orchestrator.artifacts.images import Image
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.sealed import OUTPUT, STATUS, sealed_scripts, write_work
+from orchestrator.artifacts.sealed import OUTPUT, STATUS, progress, sealed_scripts, write_work
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import BuildError
@@ -24,8 +24,6 @@ _KIND = "prepared-builds"
 _FILE = "build.tar"
 _SCRIPT = "prepare_build"
 _SHARED = ("system.sh", "kernel_make.sh")
-_PROGRESS = "lab: "
-"""What a line of the console begins with, behind the kernel's time stamp, where the script says how far it is."""
 _MEMORY_MIB = 1024
 _SILENCE_LIMIT = 1800.0
 _QUOTED = 15
@@ -59,8 +57,8 @@ def prepared_build(
     """
 
     def heard(line: str) -> None:
-        _, mark, words = line.partition(_PROGRESS)
-        if mark:
+        words = progress(line)
+        if words is not None:
             workshop.say(f"preparing a kernel's build: {words[:100]}")
 
     def make(folder: Path) -> None:

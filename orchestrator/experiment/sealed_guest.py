@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.sealed import OUTPUT, STATUS
+from orchestrator.artifacts.sealed import OUTPUT, STATUS, progress
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.experiment.bench import check_identity, check_topology
 from orchestrator.experiment.closing import check_clocksource, read_taint
@@ -21,8 +21,6 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.results.faults import storage_faults
 
-_PROGRESS = "lab: "
-"""What a line of the console begins with where the work says how far it has got, behind the kernel's time stamp."""
 _SAYING_INTERVAL = 10.0
 _QUOTED = 10
 
@@ -55,7 +53,7 @@ class SealedGuest:
         directory = self.book.entry.directory
         name, _ = self.book.guest_name(self.name, self.boot, 1)
         file = directory / f"{name}.initramfs"
-        progress = _Progress(self.book.say, f"{self.supplies.kernel.spec.name}, {what}")
+        console = _Progress(self.book.say, f"{self.supplies.kernel.spec.name}, {what}")
         try:
             with storage_faults(directory):
                 write(file)
@@ -63,7 +61,7 @@ class SealedGuest:
             self.desk.watch(guest)
             self.book.say(f"booting {self.supplies.kernel.spec.name} on {self.boot.cpu} with {what} to do")
             try:
-                guest.boot(time_limit, progress.line)
+                guest.boot(time_limit, console.line)
                 file.unlink(missing_ok=True)
                 self.book.booted(name, self.supplies, guest.command_line, inputs)
                 check_identity(guest, machine.cpu)
@@ -74,7 +72,7 @@ class SealedGuest:
                 guest.kill()
         except GuestError as error:
             raise GuestError(
-                f"{error.what}; the work had got to: {progress.latest or 'its beginning'}",
+                f"{error.what}; the work had got to: {console.latest or 'its beginning'}",
                 where=error.where,
                 detail=error.detail,
                 hint=error.hint or f"if it was only slow: --set time_limit={2 * time_limit}",
@@ -112,8 +110,8 @@ class _Progress:
         self.latest = ""
 
     def line(self, text: str) -> None:
-        _, mark, words = text.partition(_PROGRESS)
-        if not mark:
+        words = progress(text)
+        if words is None:
             return
         self.latest = words[:200]
         if time.monotonic() - self._said > _SAYING_INTERVAL:
