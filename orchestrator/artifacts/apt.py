@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages of any architecture from the host's own apt sources, without root and without changing the host.
+"""Packages of the guests' Debian release, of any architecture, without root and without changing the host.
 
-apt works in a private root here: its lists, its status and its archives are ours, while the sources, the keys and the
-way to the network are the host's. apt verifies what it downloads against the signed lists.
+apt works in a private root here: its lists, its status, its archives and its sources are ours, while the mirror, the
+keys and the way to the network are the host's. apt verifies what it downloads against the signed lists.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.cache import digest
+from orchestrator.artifacts.debian_mirror import KEYRING_HINT, MIRROR_VARIABLE, DebianMirror, debian_mirror
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError
 from orchestrator.process import Finished, run
 
@@ -34,7 +35,9 @@ _FRESH = 600.0
 _PAUSE = 3.0
 """Seconds before asking again an archive that is being synchronised."""
 
-_DAILY = ("-security", "-updates", "-backports", "/updates")
+# What apt 2.6 to 3.0 say of a suite whose signature none of the keys has made, and of a mirror without the suite.
+_NO_KEY = re.compile(r"NO_PUBKEY|Missing key|is not signed|couldn't be verified|signature verification failed", re.I)
+_NO_SUITE = re.compile(r"does not have a Release file|404 ")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
@@ -43,13 +46,14 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Package:
-    """One exact package; ``sha256`` is that of its .deb in the signed lists."""
+    """One exact package; ``sha256`` is that of its .deb in the signed lists, ``suite`` the first that lists it."""
 
     name: str
     architecture: str
     version: str
     sha256: str
     depends: str
+    suite: str = ""
 
     @property
     def pinned(self) -> str:
@@ -58,7 +62,7 @@ class Package:
 
 
 class NoSuchPackageError(HostError):
-    """None of the host's package suites has a package of that name."""
+    """None of the release's suites has a package of that name."""
 
 
 def package_of(stanza: str) -> Package:
@@ -76,29 +80,32 @@ class AptRoot:
     def __init__(self, workshop: Workshop, architectures: Sequence[str]) -> None:
         self._workshop = workshop
         self._architectures = tuple(architectures)
-        self._root = workshop.cache.root / "apt" / "-".join(architectures)
+        self._root = workshop.cache.root / "apt" / "-".join([debian().release, *architectures])
 
     def refresh(self) -> None:
         """Fetch the package lists. An archive in mid-synchronisation is asked again, then left to its main suite.
 
-        What counts in the end is whether a package can be had, not whether every list could: see ``show``.
+        Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
         """
-        self._workshop.need_network("the package lists of the host's suites")
-        if self._is_fresh():
+        self._workshop.need_network(f"the package lists of {debian().title}")
+        mirror = debian_mirror()
+        if self._is_fresh(mirror):
             return
-        self._workshop.say(f"fetching the package lists ({', '.join(self._architectures)})")
-        self._prepare()
+        self._workshop.say(f"fetching the package lists of {debian().title} ({', '.join(self._architectures)})")
+        self._prepare(mirror.sources())
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE)
             finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
-            if finished.status == 0:
+            if finished.status == 0 and self._has_main_suite():
                 break
         else:
-            self._workshop.say("some package lists are incomplete just now; trying the main suites alone")
-            self._keep_main_suites()
-            self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
-        self._stamp.write_text(_sources_digest())
+            self._workshop.say("some package lists are incomplete just now; trying the main suite alone")
+            self._sources.write_text(mirror.main_suite())
+            finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
+            if not self._has_main_suite():
+                raise _without_lists(mirror, finished)
+        self._stamp.write_text(mirror.sources())
 
     def show(self, name: str, architecture: str) -> Package:
         """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
@@ -109,7 +116,7 @@ class AptRoot:
             with contextlib.suppress(NoSuchPackageError):
                 return replace(package_of(finished.stdout.split("\n\n")[0]), name=name, architecture=architecture)
         raise NoSuchPackageError(
-            f"the host's package suites have no {name} for {architecture}", detail=finished.complaint()
+            f"the suites of {debian().title} have no {name} for {architecture}", detail=finished.complaint()
         )
 
     def simulate(self, wanted: Sequence[str]) -> list[str]:
@@ -121,7 +128,7 @@ class AptRoot:
         finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
         if finished.status != 0:
             said = [*finished.complaint()[:1], *finished.stdout.splitlines()[-_QUOTED:], *finished.stderr.splitlines()]
-            raise HostError("the host's package suites cannot make a system", detail=said)
+            raise HostError(f"the suites of {debian().title} cannot make a system", detail=said)
         found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
         return [f"{name}={version}" for name, version in found]
 
@@ -130,8 +137,18 @@ class AptRoot:
         finished = self._apt("apt-cache", "show", "--", *exact, time_limit=_RESOLVE_LIMIT)
         return [stanza for stanza in finished.stdout.split("\n\n") if stanza.strip()]
 
+    def with_suites(self, packages: Sequence[Package]) -> tuple[Package, ...]:
+        """The packages, each with the suite that it is in."""
+        names = [_qualified(package.name, package.architecture) for package in packages]
+        finished = self._apt("apt-cache", "madison", "--", *names, time_limit=_RESOLVE_LIMIT)
+        # linux-image-686:i386 | 6.1.176-1 | http://HOST/debian bookworm/main i386 Packages
+        row = r"^ *([^ :|]+)(?::\S+)? \| *(\S+) \| \S+ (\S+)/\S+ \S+ Packages$"
+        rows = re.findall(row, finished.stdout, re.MULTILINE)
+        suites = {(name, version): suite for name, version, suite in reversed(rows)}
+        return tuple(replace(package, suite=suites.get((package.name, package.version), "")) for package in packages)
+
     def has(self, packages: Sequence[Package]) -> bool:
-        """Whether the host's suites still have exactly these packages."""
+        """Whether the release's suites still have exactly these packages."""
         listed = {facts.sha256 for facts in map(package_of, self.stanzas([p.pinned for p in packages]))}
         return listed.issuperset(package.sha256 for package in packages)
 
@@ -154,21 +171,31 @@ class AptRoot:
 
     @property
     def _stamp(self) -> Path:
-        return self._root / "sources"
+        return self._root / "complete"
 
-    def _is_fresh(self) -> bool:
-        """Whether the lists were fetched a moment ago, for another artifact, from the host's sources as they are."""
+    @property
+    def _sources(self) -> Path:
+        return self._root / "sources.list"
+
+    def _is_fresh(self, mirror: DebianMirror) -> bool:
+        """Whether the lists were fetched a moment ago, for another artifact, from the same mirror."""
         with contextlib.suppress(FileNotFoundError):
             recent = time.time() - self._stamp.stat().st_mtime < _FRESH
-            return recent and self._stamp.read_text() == _sources_digest()
+            return recent and self._stamp.read_text() == mirror.sources()
         return False
 
-    def _prepare(self) -> None:
-        # Lists of an earlier day, or of sources that the host no longer has, are not worth keeping.
+    def _has_main_suite(self) -> bool:
+        """Whether apt has the signed list of the release's own suite. It keeps none that it cannot verify."""
+        names = [path.name for path in (self._root / "state/lists").iterdir()]
+        return any(re.search(rf"_dists_{debian().release}_(In)?Release$", name) for name in names)
+
+    def _prepare(self, sources: str) -> None:
+        # Lists of an earlier day, or of a mirror that the host no longer has, are not worth keeping.
         shutil.rmtree(self._root, ignore_errors=True)
         for folder in ("state/lists/partial", "cache/archives/partial"):
             (self._root / folder).mkdir(parents=True, mode=0o700)
         (self._root / "state/status").touch()
+        self._sources.write_text(sources)
         root = self._root.as_posix()
         lines = [
             # What the host's own configuration runs after an update would work on the host's own cache.
@@ -179,6 +206,17 @@ class AptRoot:
             f'Dir::State "{root}/state";',
             f'Dir::State::status "{root}/state/status";',
             f'Dir::Cache "{root}/cache";',
+            f'Dir::Etc::sourcelist "{root}/sources.list";',
+            'Dir::Etc::sourceparts "/dev/null";',
+            # What the host prefers is about its own release.
+            'Dir::Etc::preferences "/dev/null";',
+            'Dir::Etc::preferencesparts "/dev/null";',
+            'APT::Default-Release "";',
+            # Nothing unverified, whatever the host allows itself.
+            'APT::Get::AllowUnauthenticated "false";',
+            'Acquire::AllowInsecureRepositories "false";',
+            'Acquire::AllowDowngradeToInsecureRepositories "false";',
+            'Acquire::AllowWeakRepositories "false";',
             f'APT::Architecture "{self._architectures[0]}";',
             *(f'APT::Architectures:: "{name}";' for name in self._architectures),
             'APT::Sandbox::User "";',
@@ -190,57 +228,24 @@ class AptRoot:
         # apt reads $APT_CONFIG first and Dir::Etc::main last; only there can settings of the host be cleared.
         (self._root / "first.conf").write_text(f'Dir::Etc::main "{root}/settings.conf";\n')
 
-    def _keep_main_suites(self) -> None:
-        """Use a copy of the host's sources without the suites that change every day."""
-        parts = self._root / "sources.list.d"
-        parts.mkdir()
-        for source in _host_sources():
-            text = source.read_text()
-            kept = main_suites_of_list(text) if source.suffix == ".list" else main_suites_of_stanzas(text)
-            (parts / source.name).write_text(kept)
-        with (self._root / "settings.conf").open("a") as settings:
-            settings.write(f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{parts}";\n')
-
     def _apt(self, program: str, *arguments: str, time_limit: float, cwd: Path | None = None) -> Finished:
         environment = {"APT_CONFIG": str(self._root / "first.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
         return run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
-
-
-def _host_sources() -> list[Path]:
-    found = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    return [source for source in found if source.is_file() and source.suffix in (".list", ".sources")]
-
-
-def _sources_digest() -> str:
-    return digest({str(source): source.read_text() for source in _host_sources()})
 
 
 def _qualified(name: str, architecture: str) -> str:
     return name if architecture == "all" else f"{name}:{architecture}"
 
 
-def _changes_daily(suite: str) -> bool:
-    return suite.rstrip("/").endswith(_DAILY)
-
-
-def main_suites_of_list(text: str) -> str:
-    """A one-line-style source list (``deb [options] uri suite components``) without the suites that change daily."""
-    kept = []
-    for line in text.splitlines():
-        words = re.sub(r"\[[^]]*\]", "", line.partition("#")[0]).split()
-        if len(words) >= 3 and not _changes_daily(words[2]):
-            kept.append(line)
-    return "".join(f"{line}\n" for line in kept)
-
-
-def main_suites_of_stanzas(text: str) -> str:
-    """A deb822-style source list without the suites that change daily; a stanza left with none is dropped."""
-    kept = []
-    # A comment may stand in the middle of a field.
-    text = re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE)
-    for stanza in re.split(r"\n[ \t]*\n", text):
-        found = re.search(r"^Suites:(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE | re.IGNORECASE)
-        suites = [suite for suite in found[1].split() if not _changes_daily(suite)] if found else []
-        if found and suites:
-            kept.append(f"{stanza[: found.start()]}Suites: {' '.join(suites)}{stanza[found.end() :]}".strip("\n"))
-    return "\n\n".join(kept) + "\n"
+def _without_lists(mirror: DebianMirror, finished: Finished) -> HostError:
+    """Why there are no package lists: the mirror, the keyring, or the way to them."""
+    release, said = debian(), finished.stdout + finished.stderr
+    if _NO_KEY.search(said):
+        what = f"this host's keyring has no key that has signed {release.title}"
+        return HostError(what, detail=finished.complaint(), hint=KEYRING_HINT)
+    if _NO_SUITE.search(said):
+        what = f"the mirror {mirror.archive} has no {release.title} ({release.release})"
+        hint = f"name another: {MIRROR_VARIABLE}=http://HOST/debian"
+        return HostError(what, detail=finished.complaint(), hint=hint)
+    what = f"the package lists of {release.title} cannot be fetched from {mirror.archive}"
+    return HostError(what, detail=finished.complaint(), hint="check the host's network and its apt sources")

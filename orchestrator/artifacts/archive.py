@@ -2,7 +2,7 @@
 """All the packages that a system is made of, fetched once: an archive of its own that apt can install from.
 
 The index holds the paragraphs of the signed lists, so what is installed from here, without any network and at any
-time, is what the host's suites had when the packages were chosen.
+time, is what the release's suites had when the packages were chosen.
 """
 
 from __future__ import annotations

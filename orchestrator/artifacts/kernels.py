@@ -13,9 +13,11 @@ from orchestrator.artifacts import vmlinux
 from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
+from orchestrator.artifacts.debian_mirror import MIRROR_VARIABLE
 from orchestrator.artifacts.kernel_build import built_kernel
-from orchestrator.artifacts.pins import versions
+from orchestrator.artifacts.pins import origins
 from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.debian import debian
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.own_kernel import RELEASE
@@ -29,8 +31,7 @@ _IMAGE_KEY_DIGITS = 24
 class Kernel:
     """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
 
-    ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module. ``key`` names the
-    exact content; ``packages`` its versions.
+    ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module. ``key`` names the exact content; ``packages`` its versions and the suites that they came from.
     """
 
     spec: KernelSpec
@@ -117,11 +118,13 @@ def _lab_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
 
 
 def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
-    """The newest kernel of ``spec`` in the host's suites, fetched once. Raises HostError where it cannot be had."""
+    """The newest kernel of ``spec`` in the release's suites, fetched once. Raises HostError where it cannot be had."""
     artifact = unpacked_packages(workshop, spec.name, spec.arch, lambda apt: _choose(apt, spec))
     root = artifact.path
     try:
-        release = next(p.name for p in sorted((root / "lib/modules").iterdir()))
+        # From Debian 13 on, packages have all below /usr.
+        modules = next(p for p in (root / "lib/modules", root / "usr/lib/modules") if p.is_dir())
+        release = next(p.name for p in sorted(modules.iterdir()))
         headers = root / "usr/src" / f"linux-headers-{release}"
         common = next(p for p in sorted((root / "usr/src").glob("linux-headers-*-common")))
         config = read_config(headers / ".config")
@@ -137,10 +140,10 @@ def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         release=release,
         key=artifact.key,
         image=image,
-        modules=root / "lib/modules" / release / "kernel",
+        modules=modules / release / "kernel",
         headers=headers,
         headers_makefile=common / "Makefile",
-        packages=versions(artifact),
+        packages=origins(workshop, spec.name),
         config=config,
     )
 
@@ -154,9 +157,7 @@ def _choose(apt: AptRoot, spec: KernelSpec) -> list[Package]:
         common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
         kbuild = apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST_ARCHITECTURE)
     except NoSuchPackageError as error:
-        hint = "Debian 12 has it: use a Debian 12 host or container, or add its sources to the host's apt"
-        if spec.arch == "i386":
-            hint += ", or take the 64-bit kernel and CPU: --set kernels=[debian-amd64] --set machines.0.cpu=xeon-e5410"
+        hint = f"take a mirror that has all of {debian().title}: {MIRROR_VARIABLE}=http://HOST/debian"
         raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=hint) from None
     return [image, headers, common, kbuild]
 

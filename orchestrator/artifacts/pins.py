@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which exact packages was something made from? Chosen once, remembered, and kept to.
 
-A set of packages is chosen once (from the host's suites, at the newest version) and kept to until its record in the
+A set of packages is chosen once (from the release's suites, at the newest version) and kept to until its record in the
 cache's ``pins`` folder is removed: two runs of one experiment use the same kernel, whatever the archive did between.
 """
 
@@ -31,7 +31,7 @@ class PackageSet:
 
     def pin(self, workshop: Workshop) -> Path:
         """The file that remembers the choice."""
-        return workshop.cache.root / "pins" / f"{self.name}.json"
+        return pin_of(workshop, self.name)
 
 
 def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
@@ -56,7 +56,7 @@ def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: C
         with workshop.cache.lock(f"apt-{wanted.arch}"):
             apt.refresh()
             # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
-            packages = pinned if pinned is not None and apt.has(pinned) else tuple(choose(apt))
+            packages = pinned if pinned is not None and apt.has(pinned) else apt.with_suites(choose(apt))
             artifact = workshop.cache.obtain(
                 kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder)
             )
@@ -65,6 +65,17 @@ def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: C
         unfinished.write_text(json.dumps([asdict(p) for p in packages], indent=1))
         unfinished.replace(pin)
     return artifact
+
+
+def pin_of(workshop: Workshop, name: str) -> Path:
+    """The file that remembers the choice of the set called ``name``."""
+    return workshop.cache.root / "pins" / f"{name}.json"
+
+
+def origins(workshop: Workshop, name: str) -> dict[str, str]:
+    """Version and suite of every package that was chosen for the set called ``name``, by name and architecture."""
+    packages = chosen(pin_of(workshop, name)) or ()
+    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or 'suite unknown'})" for p in packages}
 
 
 def chosen(pin: Path) -> tuple[Package, ...] | None:
