@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The host's C compiler: which it is, and the small freestanding programs it makes for the guest."""
+"""The small freestanding programs that are compiled for the guest."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.inclusion import included, read_source
+from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.artifacts.workshop import Workshop
-from orchestrator.errors import BuildError, ConfigError, HostError
+from orchestrator.errors import BuildError, ConfigError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
@@ -27,15 +27,6 @@ _COMPILE_LIMIT = 60.0
 _PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 
-@lru_cache(maxsize=1)
-def compiler_version() -> str:
-    """The compiler's own first line, part of the key of all that it makes. Raises HostError where there is none."""
-    finished = run(["gcc", "--version"], time_limit=_COMPILE_LIMIT)
-    if finished.status != 0:
-        raise HostError("gcc does not run", detail=finished.complaint())
-    return finished.stdout.splitlines()[0]
-
-
 def build_environment() -> dict[str, str | None]:
     """The environment of a build, without what the user has set there: KCFLAGS, ARCH, CPATH and their like.
 
@@ -47,12 +38,12 @@ def build_environment() -> dict[str, str | None]:
 
 def guest_programs(workshop: Workshop, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
-    folder = data_dir("images") / "guest"
+    folder, toolchain = data_dir("images") / "guest", guest_toolchain(workshop)
     mains = [file for file in sorted(folder.glob("*.c")) if not file.with_suffix(".h").exists()]
     sources = {main: [main, *included(read_source(main), [folder])] for main in mains}
     inputs = {
         "arch": arch,
-        "compiler": compiler_version(),
+        "compiler": toolchain.version,
         "flags": _FLAGS,
         "sources": {file.name: read_source(file) for files in sources.values() for file in files},
     }
@@ -60,7 +51,7 @@ def guest_programs(workshop: Workshop, arch: str) -> Artifact:
     def build(target: Path) -> None:
         workshop.say(f"compiling the guest's programs ({arch})")
         for main, files in sources.items():
-            _compile(arch, files, [], target / main.stem)
+            _compile(toolchain, arch, files, [], target / main.stem)
 
     return workshop.cache.obtain("programs", inputs, f"guest programs, {arch}", build)
 
@@ -70,7 +61,7 @@ def workload_program(workshop: Workshop, arch: str, file: Path) -> Path:
 
     Raises BuildError with the compiler's words, ConfigError for a file that cannot be read.
     """
-    images = data_dir("images")
+    images, toolchain = data_dir("images"), guest_toolchain(workshop)
     folders = [file.parent, images / "workload", images / "guest"]
     text = read_source(file)
     # The user's own file as well, where it has a header of its name.
@@ -81,26 +72,29 @@ def workload_program(workshop: Workshop, arch: str, file: Path) -> Path:
     files = [file, *dict.fromkeys([*shared, *timed])]
     inputs = {
         "arch": arch,
-        "compiler": compiler_version(),
+        "compiler": toolchain.version,
         "flags": _FLAGS,
         "sources": {str(other): read_source(other) for other in files},
     }
 
     def build(target: Path) -> None:
-        _compile(arch, files, folders, target / "workload", "-Wno-error")
+        _compile(toolchain, arch, files, folders, target / "workload", "-Wno-error")
 
     return workshop.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload"
 
 
-def compile_program(arch: str, main: Path, target: Path) -> None:
+def compile_program(workshop: Workshop, arch: str, main: Path, target: Path) -> None:
     """Compile a freestanding program that includes what it needs of ``images/guest``. Raises BuildError."""
     folder = data_dir("images") / "guest"
-    _compile(arch, [main, *included(read_source(main), [folder])], [folder], target)
+    _compile(guest_toolchain(workshop), arch, [main, *included(read_source(main), [folder])], [folder], target)
 
 
-def _compile(arch: str, files: Sequence[Path], folders: Sequence[Path], target: Path, *flags: str) -> None:
+def _compile(
+    toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path], target: Path, *flags: str
+) -> None:
     sources = [str(file) for file in files if file.suffix in (".c", ".S")]
-    argv = ["gcc", _WIDTH[arch], *_FLAGS, *flags, *(f"-I{folder}" for folder in folders), "-o", str(target), *sources]
+    wanted = [*_FLAGS, *flags, *(f"-I{folder}" for folder in folders)]
+    argv = [toolchain.program("gcc"), _WIDTH[arch], *wanted, "-o", str(target), *sources]
     finished = run(argv, time_limit=_COMPILE_LIMIT, environment=build_environment())
     if finished.status != 0:
         words = finished.complaint()

@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 
 from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.compiler import build_environment, compiler_version
+from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.kernel_config import check_granted, merged
 from orchestrator.artifacts.kernel_source import UNPACKED_GB, kernel_source, sources_of_same_package
 from orchestrator.artifacts.relocation import relocate
+from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
@@ -44,15 +45,15 @@ def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``; made when it is not there. Raises BuildError, HostError."""
     assert spec.source is not None
     wanted = merged(spec.fragments)
-    source = kernel_source(workshop, spec.source, spec.patches, spec.files)
-    inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": compiler_version()}
+    source, toolchain = kernel_source(workshop, spec.source, spec.patches, spec.files), guest_toolchain(workshop)
+    inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": toolchain.version}
     found = workshop.cache.get("kernels", inputs)
     if found is not None:
         return found
     workshop.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
     _check_host(workshop.cache.root)
     return workshop.cache.obtain(
-        "kernels", inputs, spec.name, lambda folder: _build(workshop, spec, source, wanted, folder)
+        "kernels", inputs, spec.name, lambda folder: _build(workshop, spec, source, wanted, folder, toolchain)
     )
 
 
@@ -68,9 +69,11 @@ def _check_host(cache: Path) -> None:
         raise HostError(f"building a kernel needs {UNPACKED_GB + BUILD_GB:.1f} GB in {cache}, and {free:.1f} are free")
 
 
-def _build(workshop: Workshop, spec: KernelSpec, origin: Artifact, wanted: str, folder: Path) -> None:
+def _build(
+    workshop: Workshop, spec: KernelSpec, origin: Artifact, wanted: str, folder: Path, toolchain: Toolchain
+) -> None:
     build, source = folder / "build", origin.path / "linux"
-    similar = _similar(workshop, spec, origin)
+    similar = _similar(workshop, spec, origin, toolchain)
     if similar is not None:
         time_needed = f"between half a minute and {CPU_MINUTES} minutes of one CPU"
         workshop.say(f"building {spec.name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
@@ -81,7 +84,7 @@ def _build(workshop: Workshop, spec: KernelSpec, origin: Artifact, wanted: str, 
         workshop.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
         build.mkdir()
     (build / "all.config").write_text(wanted)
-    make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", "CC=gcc", "HOSTCC=gcc"]
+    make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
     environment = {**build_environment(), **_IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
     finished = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
     if finished.status != 0:
@@ -99,7 +102,7 @@ def _build(workshop: Workshop, spec: KernelSpec, origin: Artifact, wanted: str, 
         raise _broken(spec, finished)
 
 
-def _similar(workshop: Workshop, spec: KernelSpec, source: Artifact) -> Artifact | None:
+def _similar(workshop: Workshop, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
     """The kernel already built that shares the most configuration, of the same architecture, package and compiler."""
     sources = sources_of_same_package(workshop, source)
     candidates = [
@@ -108,7 +111,7 @@ def _similar(workshop: Workshop, spec: KernelSpec, source: Artifact) -> Artifact
         if artifact.kind == "kernels"
         and artifact.inputs.get("arch") == spec.arch
         and artifact.inputs.get("source") in sources
-        and artifact.inputs.get("compiler") == compiler_version()
+        and artifact.inputs.get("compiler") == toolchain.version
     ]
     lines = set(merged(spec.fragments).splitlines())
 

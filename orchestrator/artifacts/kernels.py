@@ -16,6 +16,7 @@ from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE
 from orchestrator.artifacts.debian_mirror import MIRROR_VARIABLE
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.pins import origins
+from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.kconfig import read_config
@@ -31,7 +32,8 @@ _IMAGE_KEY_DIGITS = 24
 class Kernel:
     """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
 
-    ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module. ``key`` names the exact content; ``packages`` its versions and the suites that they came from.
+    ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
+    what builds it. ``key`` names the exact content; ``packages`` its versions and the suites that they came from.
     """
 
     spec: KernelSpec
@@ -43,11 +45,21 @@ class Kernel:
     headers_makefile: Path
     packages: Mapping[str, str]
     config: Mapping[str, str] = field(repr=False)
+    toolchain: Toolchain
 
     @property
     def drivers_built_in(self) -> bool:
         """Whether a guest needs no modules of the kernel's own to be talked to."""
         return all(self.config.get(option) == "y" for option in _DRIVERS)
+
+    @property
+    def compiler_note(self) -> str | None:
+        """What a reader has to know of modules that another compiler makes than the kernel's; None of the same."""
+        own = release_in(self.config)
+        if own == self.toolchain.release:
+            return None
+        kernels_own = f"gcc {own}" if own else "another compiler"
+        return f"the module was compiled by gcc {self.toolchain.release}, the kernel by {kernels_own}"
 
     @property
     def smp(self) -> bool:
@@ -62,10 +74,10 @@ def ready_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
     """
     if spec.packages is not None:
         return _debian_kernel(workshop, spec)
-    return _own_kernel(spec) if spec.tree is not None else _lab_kernel(workshop, spec)
+    return _own_kernel(workshop, spec) if spec.tree is not None else _lab_kernel(workshop, spec)
 
 
-def _own_kernel(spec: KernelSpec) -> Kernel:
+def _own_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
     """The kernel of a user's build tree, which may change from one run to the next: its key is its content."""
     assert spec.tree is not None
     assert spec.image is not None
@@ -92,6 +104,7 @@ def _own_kernel(spec: KernelSpec) -> Kernel:
         headers_makefile=spec.tree / "Makefile",
         packages={},
         config=config,
+        toolchain=matching_toolchain(workshop, release_in(config)),
     )
 
 
@@ -114,6 +127,7 @@ def _lab_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         headers_makefile=build / "Makefile",
         packages={},
         config=config,
+        toolchain=matching_toolchain(workshop, release_in(config)),
     )
 
 
@@ -145,6 +159,7 @@ def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         headers_makefile=common / "Makefile",
         packages=origins(workshop, spec.name),
         config=config,
+        toolchain=matching_toolchain(workshop, release_in(config)),
     )
 
 

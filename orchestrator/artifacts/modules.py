@@ -10,11 +10,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.compiler import build_environment, compiler_version
+from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.workshop import Workshop
@@ -41,35 +41,48 @@ def build_modules(workshop: Workshop, kernel: Kernel, sources: Sequence[ModuleSo
     One that does not build is a BuildError in its place: the rendered file, the line and the compiler's words.
     """
     if all(workshop.cache.get("modules", _inputs(kernel, source)) for source in sources):
-        return [_build(workshop, kernel, source, kernel.headers, kernel.headers_makefile) for source in sources]
+        return [_build(workshop, kernel, source, _Places.of(kernel)) for source in sources]
     workshop.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with (
-        _plain_path(kernel) as (headers, makefile),
+        _plain_places(kernel) as places,
         ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool,
     ):
-        return list(pool.map(lambda source: _try_to_build(workshop, kernel, source, headers, makefile), sources))
+        return list(pool.map(lambda source: _try_to_build(workshop, kernel, source, places), sources))
 
 
-def _try_to_build(
-    workshop: Workshop, kernel: Kernel, source: ModuleSource, headers: Path, makefile: Path
-) -> Module | BuildError:
+@dataclass(frozen=True)
+class _Places:
+    """Where a build finds the kernel's headers, their makefile, and the compiler (None: on the PATH)."""
+
+    headers: Path
+    makefile: Path
+    tools: Path | None
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> _Places:
+        return cls(kernel.headers, kernel.headers_makefile, kernel.toolchain.folder)
+
+
+def _try_to_build(workshop: Workshop, kernel: Kernel, source: ModuleSource, places: _Places) -> Module | BuildError:
     try:
-        return _build(workshop, kernel, source, headers, makefile)
+        return _build(workshop, kernel, source, places)
     except BuildError as error:
         return error
 
 
-def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, headers: Path, makefile: Path) -> Module:
+def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, places: _Places) -> Module:
     def build(folder: Path) -> None:
         with _scratch() as scratch:
             for name, text in source.files.items():
                 (scratch / name).write_text(text)
-            argv = ["make", "-C", str(headers), "-f", str(makefile), f"M={scratch}", "CC=gcc", "modules"]
+            tools = kernel.toolchain.for_make(places.tools)
+            argv = ["make", "-C", str(places.headers), "-f", str(places.makefile), f"M={scratch}", *tools, "modules"]
             finished = run(argv, time_limit=_BUILD_LIMIT, environment=build_environment())
             if finished.status != 0:
                 raise _build_error(workshop, source, scratch, finished.stdout + finished.stderr)
             # Without its debug information a module is a tenth of the size, and holds no path of this host.
-            stripped = run(["strip", "--strip-debug", str(scratch / f"{source.name}.ko")], time_limit=_BUILD_LIMIT)
+            strip = [kernel.toolchain.program("strip"), "--strip-debug", str(scratch / f"{source.name}.ko")]
+            stripped = run(strip, time_limit=_BUILD_LIMIT)
             if stripped.status != 0:
                 raise BuildError(f"strip fails on {source.name}.ko", detail=stripped.complaint())
             shutil.copy(scratch / f"{source.name}.ko", folder / f"{source.name}.ko")
@@ -83,7 +96,12 @@ def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, headers: Pa
 
 
 def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
-    return {"kernel": kernel.key, "compiler": compiler_version(), "name": source.name, "files": dict(source.files)}
+    return {
+        "kernel": kernel.key,
+        "compiler": kernel.toolchain.version,
+        "name": source.name,
+        "files": dict(source.files),
+    }
 
 
 def _build_error(workshop: Workshop, source: ModuleSource, scratch: Path, words: str) -> BuildError:
@@ -114,13 +132,17 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _plain_path(kernel: Kernel) -> Iterator[tuple[Path, Path]]:
-    """The kernel's headers and makefile, copied to a usable path where the cache's own has a space in it."""
-    if kbuild_takes(kernel.headers):
-        yield kernel.headers, kernel.headers_makefile
-        return
-    # Some way above the headers lies the root of the unpacked packages, within which links are relative.
-    root = kernel.headers.parents[2]
+def _plain_places(kernel: Kernel) -> Iterator[_Places]:
+    """The places, at paths that the kernel's build system takes where the cache's own have a space in them."""
+    places = _Places.of(kernel)
     with _scratch() as scratch:
-        shutil.copytree(root / "usr", scratch / "usr", symlinks=True)
-        yield scratch / kernel.headers.relative_to(root), scratch / kernel.headers_makefile.relative_to(root)
+        if places.tools is not None and not kbuild_takes(places.tools):
+            (scratch / "tools").symlink_to(places.tools)
+            places = replace(places, tools=scratch / "tools")
+        if not kbuild_takes(places.headers):
+            # Some way above the headers lies the root of the unpacked packages, within which links are relative.
+            root = kernel.headers.parents[2]
+            shutil.copytree(root / "usr", scratch / "usr", symlinks=True)
+            headers, makefile = (scratch / path.relative_to(root) for path in (places.headers, places.makefile))
+            places = replace(places, headers=headers, makefile=makefile)
+        yield places

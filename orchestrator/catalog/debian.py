@@ -9,7 +9,7 @@ from orchestrator.catalog.data import Fact, read
 
 
 class DebianRelease(Fact):
-    """A release by its code name, and its suites.
+    """A release by its code name, its suites, and the compiler (a version of gcc) that its kernels were built with.
 
     ``suites`` are those of the main archive, the release's own first; ``security_suite`` is in an archive of its own.
     """
@@ -20,6 +20,9 @@ class DebianRelease(Fact):
     security_suite: str
     keyrings: list[str]
     suites_of_any_release: list[str]
+    compiler: str
+    compiler_packages: list[str]
+    compiler_tools: list[str]
 
 
 @lru_cache(maxsize=1)

@@ -13,8 +13,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator import __version__
-from orchestrator.artifacts.compiler import compiler_version
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.toolchain import guest_toolchain
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.debian import debian
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.supplies import Supplies, Target
 from orchestrator.guest.emulator import qemu_version
@@ -31,13 +33,17 @@ class _Content(BaseModel):
     boots: list[dict[str, object]] = []
 
 
-def host_facts() -> dict[str, object]:
-    """The host, its QEMU and compiler, and this program. Raises HostError where QEMU or the compiler is missing."""
+def host_facts(workshop: Workshop) -> dict[str, object]:
+    """The host, its QEMU, the compiler of what runs in guests, their Debian release, and this program.
+
+    Raises HostError where QEMU or a compiler is missing.
+    """
     return {
         "orchestrator": __version__,
         "python": platform.python_version(),
         "qemu": qemu_version(),
-        "compiler": compiler_version(),
+        "compiler": guest_toolchain(workshop).version,
+        "guests": debian().title,
         "host": {"kernel": platform.release(), "machine": platform.machine(), "cpus": os.cpu_count()},
     }
 

@@ -46,7 +46,7 @@ class Runner:
 
         What cannot be fetched is known before the run begins: nothing is recorded then.
         """
-        facts = host_facts()
+        facts = host_facts(self.workshop)
         supplies = self._gather(plan.boots)
         entry = self.store.begin_run(
             experiment.name,
@@ -66,7 +66,7 @@ class Runner:
 
     def resume(self, entry: RunEntry, plan: Plan) -> RunEntry:
         """Go on with a run at its first unfinished cell."""
-        facts = host_facts()
+        facts = host_facts(self.workshop)
         unfinished = set(self.store.unfinished_cells(entry.id))
         boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
         supplies = self._gather(boots)

@@ -70,10 +70,18 @@ def gather(workshop: Workshop, boot: Boot) -> Supplies:
         if cell.id in realised:
             one, module = realised[cell.id], modules.get(cell.id)
             workload = workloads.of(cell)
-            targets[cell.id] = (
-                module if isinstance(module, str) else Target(one.symbol, one.offset, workload, module, one.notes)
-            )
+            if isinstance(module, str):
+                targets[cell.id] = module
+                continue
+            notes = (*one.notes, *_compiled_otherwise(kernel, module))
+            targets[cell.id] = Target(one.symbol, one.offset, workload, module, notes)
     return Supplies(kernel, machine, targets)
+
+
+def _compiled_otherwise(kernel: Kernel, module: Module | BuildError | None) -> tuple[str, ...]:
+    """What a reader has to know of a module that was compiled here by another compiler than its kernel."""
+    compiled = isinstance(module, Module) and module.sources is not None
+    return (kernel.compiler_note,) if compiled and kernel.compiler_note is not None else ()
 
 
 def _work_objection(workshop: Workshop, kernel: Kernel, cell: Cell) -> str | None:

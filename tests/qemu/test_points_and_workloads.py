@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compile_program
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.artifacts.workshop import Workshop
@@ -20,6 +21,7 @@ from orchestrator.experiment.measurement import measure_cell
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.schema import load_experiment
 from orchestrator.experiment.supplies import gather
+from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 
 KERNEL = "lab-i386-up"
@@ -181,7 +183,7 @@ def test_a_call_that_hits_twice_says_so(measured: Callable[[str], Outcomes]) -> 
 
 
 def test_a_whole_program_is_run_and_compared(measured: Callable[[str], Outcomes], folder: Path) -> None:
-    compile_program("i386", WORKLOADS / "whole.c", folder / "whole")
+    compile_program(Workshop(Cache(cache_dir())), "i386", WORKLOADS / "whole.c", folder / "whole")
     text = "points: [__ia32_sys_getppid]\nprobes: [kprobe, djprobe]\n"
     benchmark = "benchmark: {name: workload, file: whole, hits: 1000, repeats: 6}\n"
     outcomes = measured(text + benchmark)

@@ -22,7 +22,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter anot
 
 
 def compiled(root: Path, arch: str) -> dict[str, bytes]:
-    artifact = guest_programs(Workshop(Cache(root)), arch)
+    artifact = guest_programs(Workshop(Cache(root), offline=True), arch)
     return {path.name: path.read_bytes() for path in artifact.path.iterdir() if path.suffix == ""}
 
 
@@ -42,7 +42,7 @@ def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return guest_programs(Workshop(Cache(tmp_path_factory.mktemp("cache"))), "x86_64").path / "callbench"
+    return guest_programs(Workshop(Cache(tmp_path_factory.mktemp("cache")), offline=True), "x86_64").path / "callbench"
 
 
 def gtodbench(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

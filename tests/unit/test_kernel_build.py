@@ -11,10 +11,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from host_toolchain import HOST_TOOLCHAIN
 
+from orchestrator.artifacts import kernel_build
 from orchestrator.artifacts import kernel_source as source_of
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.compiler import compiler_version
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.artifacts.workshop import Workshop
@@ -76,6 +77,7 @@ def workshop(tmp_path: Path, told: Listener, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "kmods").mkdir()
     (tmp_path / "kmods/shared.c").write_text("int shared(void) { return 3; }\n")
     monkeypatch.setattr(source_of, "data_dir", lambda name: tmp_path / name)
+    monkeypatch.setattr(kernel_build, "guest_toolchain", lambda workshop: HOST_TOOLCHAIN)
     cache = Cache(tmp_path / "cache")
     (cache.root / "pins").mkdir(parents=True)
     (cache.root / "pins" / f"{PACKAGE}.json").write_text(json.dumps([CHOSEN]))
@@ -195,7 +197,7 @@ def test_what_differs_in_anything_that_counts_is_another_kernel(workshop: Worksh
     }
     assert len(keys) == 4
     recorded = {str(a.inputs["compiler"]) for a in workshop.cache.artifacts() if a.kind == "kernels"}
-    assert recorded == {compiler_version()}
+    assert recorded == {HOST_TOOLCHAIN.version}
 
 
 def test_a_broken_build_shows_the_compiler_s_words_and_leaves_nothing(workshop: Workshop) -> None:

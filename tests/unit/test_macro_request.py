@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
@@ -36,6 +37,7 @@ def built(tmp_path: Path) -> Kernel:
         headers_makefile=tmp_path / "Makefile",
         packages={},
         config=CONFIG,
+        toolchain=HOST_TOOLCHAIN,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from host_toolchain import HOST_TOOLCHAIN
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,7 +157,7 @@ def kernel(root: Path) -> Kernel:
     headers.mkdir(parents=True)
     makefile = shutil.copy(TINY / "headers" / "Makefile", root / "usr/src")
     spec = kernels()["debian-amd64"]
-    return Kernel(spec, "1.0", "a-key", root / "image", root, headers, Path(makefile), {}, {})
+    return Kernel(spec, "1.0", "a-key", root / "image", root, headers, Path(makefile), {}, {}, HOST_TOOLCHAIN)
 
 
 def built(result: Module | BuildError) -> Module:

@@ -214,7 +214,7 @@ def test_other_output_of_the_runner_is_refused(output: str) -> None:
 
 @ON_X86_64
 def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
-    built = workload_program(Workshop(Cache(tmp_path)), "x86_64", WORKLOADS / "reading.c")
+    built = workload_program(Workshop(Cache(tmp_path), offline=True), "x86_64", WORKLOADS / "reading.c")
     timed = subprocess.run([built, "-n", "100", "-r", "2"], check=True, capture_output=True, text=True, timeout=60)
     assert parse(timed.stdout, 100, 2).entry == "function"
     (tmp_path / "caller").write_text("")
@@ -230,12 +230,12 @@ def test_a_c_file_that_does_not_compile_says_where(tmp_path: Path, arch: str) ->
     broken = tmp_path / "broken.c"
     broken.write_text('#include "workload.h"\n\nvoid workload(void)\n{\n\tnot C\n}\n')
     with pytest.raises(BuildError) as failed:
-        workload_program(Workshop(Cache(tmp_path / "cache")), arch, broken)
+        workload_program(Workshop(Cache(tmp_path / "cache"), offline=True), arch, broken)
     assert failed.value.where == f"{broken}:5"
     nothing = tmp_path / "nothing.c"
     nothing.write_text("int x;\n")
     with pytest.raises(BuildError) as failed:
-        workload_program(Workshop(Cache(tmp_path / "cache")), arch, nothing)
+        workload_program(Workshop(Cache(tmp_path / "cache"), offline=True), arch, nothing)
     assert any("workload" in line for line in failed.value.detail)
 
 

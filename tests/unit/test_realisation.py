@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -34,7 +35,7 @@ DEBIAN = {**EVERYTHING, "CONFIG_PREEMPTION": "y", "CONFIG_SMP": "y"}
 
 def a_kernel(name: str, config: dict[str, str]) -> Kernel:
     nowhere = Path("/nowhere")
-    return Kernel(kernel_spec(name), "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, config)
+    return Kernel(kernel_spec(name), "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, config, HOST_TOOLCHAIN)
 
 
 def a_cell(probe: str, entry: str = "auto") -> Cell:

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which compiler makes what runs in guests? The one that made their kernels, on every host.
+
+Another compiler may put one instruction more into a path, and a number would then depend on the host.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from orchestrator.artifacts.debian import HOST_ARCHITECTURE, unpacked_packages
+from orchestrator.artifacts.workshop import Workshop
+from orchestrator.catalog.debian import debian
+from orchestrator.errors import HostError
+from orchestrator.process import run
+
+_KIND = "toolchains"
+_NAME = "compiler"
+_SCRIPT = Path(__file__).with_name("run-tool.sh")
+_LIMIT = 60.0
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler and its binutils.
+
+    ``folder`` holds the programs by their plain names; None: they are found on the host's PATH. ``release`` is gcc's
+    version (``12.2.0``), ``version`` its own whole line.
+    """
+
+    folder: Path | None
+    release: str
+    version: str
+
+    def program(self, name: str) -> str:
+        """What to call for ``gcc``, ``ld`` and their like."""
+        return name if self.folder is None else str(self.folder / name)
+
+    def for_make(self, folder: Path | None = None) -> list[str]:
+        """The variables by which the kernel's build system takes these tools, from ``folder`` where one is given."""
+        folder = folder or self.folder
+        return ["CC=gcc"] if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
+
+
+def guest_toolchain(workshop: Workshop) -> Toolchain:
+    """The compiler of the guests' Debian release: the host's where it is the same, else that of the release's packages.
+
+    Where those cannot be had, the host's. Raises HostError where there is none at all.
+    """
+    return matching_toolchain(workshop, debian().compiler)
+
+
+@lru_cache(maxsize=32)
+def matching_toolchain(workshop: Workshop, release: str | None) -> Toolchain:
+    """The compiler of that release, where the host or the guests' Debian has it; else the host's.
+
+    It is the same for as long as the process lives.
+    """
+    host = _host_toolchain()
+    if release in (None, host.release) or release != debian().compiler:
+        return host
+    try:
+        return _debian_toolchain(workshop)
+    except HostError as error:
+        workshop.say(f"compiling with the host's gcc {host.release}, for there is no gcc {release}: {error.what}")
+        return host
+
+
+def release_in(config: Mapping[str, str]) -> str | None:
+    """The release of the gcc that a kernel was configured with, by its configuration; None where it was another."""
+    number = config.get("CONFIG_GCC_VERSION", "")
+    if not number.isdecimal() or int(number) == 0:
+        return None
+    return f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
+
+
+@lru_cache(maxsize=1)
+def _host_toolchain() -> Toolchain:
+    return _examined("gcc", None)
+
+
+def _debian_toolchain(workshop: Workshop) -> Toolchain:
+    packages = unpacked_packages(
+        workshop,
+        f"{_NAME}-{debian().compiler}",
+        "x86_64",
+        lambda apt: [apt.show(name, HOST_ARCHITECTURE) for name in debian().compiler_packages],
+    )
+    script, tools = _SCRIPT.read_text(), debian().compiler_tools
+
+    def build(folder: Path) -> None:
+        # Artifacts of all kinds lie side by side, and a whole cache may be moved.
+        (folder / "packages").symlink_to(os.path.relpath(packages.path, folder))
+        (folder / "bin").mkdir()
+        for tool in tools:
+            program = folder / "bin" / tool
+            program.write_text(script)
+            program.chmod(0o755)
+
+    inputs = {"packages": packages.key, "script": script, "tools": tools}
+    made = workshop.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
+    return _examined(str(made.path / "bin/gcc"), made.path / "bin")
+
+
+def _examined(gcc: str, folder: Path | None) -> Toolchain:
+    # The kernel's build system matches what compilers say, and so do we: in English.
+    version = run([gcc, "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
+    release = run([gcc, "-dumpfullversion"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
+    if version.status != 0 or release.status != 0:
+        raise HostError(f"{gcc} does not run", detail=version.complaint())
+    # "gcc (Debian 12.2.0-14) 12.2.0": the first word is the name that it was called by.
+    return Toolchain(folder, release.stdout.strip(), f"gcc {version.stdout.splitlines()[0].partition(' ')[2]}")
