@@ -9,10 +9,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from orchestrator.artifacts.debian_mirror import KEYRING_HINT, debian_mirror
+from orchestrator.catalog.debian import debian
 from orchestrator.catalog.machine import machine_facts
+from orchestrator.errors import LabError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
 from orchestrator.guest.machine import QEMU
 from orchestrator.host.findings import Finding, Status
@@ -20,8 +23,7 @@ from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
 from orchestrator.paths import cache_dir, lab_dir
 
 OLDEST_QEMU = (7, 0)  # the first with the pinned machine type
-TESTED_QEMU_MAJOR = 7
-LAST_DEBIAN_WITH_I386_KERNELS = 12  # Debian 13 dropped linux-image-686
+TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version
 
 # What starts a guest, and the Debian package that brings it: the BIOS, and what it runs to load a kernel.
 FIRMWARE = {"bios-256k.bin": "seabios", "linuxboot_dma.bin": "qemu-system-data"}
@@ -39,9 +41,8 @@ def examine() -> list[Finding]:
     if shutil.which(QEMU):
         findings += qemu()
     if shutil.which("apt-get"):
-        findings.append(apt())
+        findings += [apt(), guest_packages()]
     findings += [
-        kernels(platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}),
         kvm(measure_kvm()),
         memory(Path("/proc/meminfo").read_text(encoding="ascii")),
         folder("cache folder", cache_dir(), "ORCHESTRATOR_CACHE"),
@@ -113,8 +114,9 @@ def qemu_version(answer: str) -> Finding:
     text = match[0]
     if version < OLDEST_QEMU:
         return Finding("QEMU", Status.MISSING, f"{text} is too old", f"install {oldest} or newer")
-    if version[0] != TESTED_QEMU_MAJOR:
-        return Finding("QEMU", Status.WARNING, f"{text}; the lab was tested with {TESTED_QEMU_MAJOR}.x")
+    if version[0] not in TESTED_QEMU:
+        tested = " and ".join(TESTED_QEMU.values())
+        return Finding("QEMU", Status.WARNING, f"{text}; the lab was tested with {tested}")
     return Finding("QEMU", Status.OK, text)
 
 
@@ -135,17 +137,17 @@ def apt() -> Finding:
     return Finding("apt", Status.MISSING, f"fails with a root of its own: {words}", "repair the host's apt sources")
 
 
-def kernels(os_release: Mapping[str, str]) -> Finding:
-    """Judge by /etc/os-release whether the host's package suite has i386 kernels; no server is asked."""
-    system = os_release.get("PRETTY_NAME", "an unknown system")
-    version = os_release.get("VERSION_ID", "")
-    remedy = f"run the lab on Debian {LAST_DEBIAN_WITH_I386_KERNELS}, or in a container or virtual machine of it"
-    if os_release.get("ID") != "debian":
-        return Finding("i386 kernels", Status.MISSING, f"{system}: only Debian's packages have them", remedy)
-    # Debian's testing and unstable have no VERSION_ID; they are newer than any release.
-    if not version.isdecimal() or int(version) > LAST_DEBIAN_WITH_I386_KERNELS:
-        return Finding("i386 kernels", Status.MISSING, f"{system} no longer has them", remedy)
-    return Finding("i386 kernels", Status.OK, f"{system} has them (not checked online)")
+def guest_packages() -> Finding:
+    """Judge whether this host can fetch the release that guests are made of: by mirror and keys; no server is asked."""
+    name, release = "guests' packages", debian()
+    try:
+        mirror = debian_mirror()
+    except LabError as error:
+        return Finding(name, Status.MISSING, error.what, error.hint)
+    if not any(Path(keyring).exists() for keyring in release.keyrings):
+        text = f"none of {' and '.join(release.keyrings)} is there, so apt goes by the keys that this host trusts"
+        return Finding(name, Status.WARNING, text, KEYRING_HINT)
+    return Finding(name, Status.OK, f"{release.title} from {mirror.archive} (not checked online)")
 
 
 def kvm(speed: KvmSpeed) -> Finding:

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState
 from orchestrator.host import doctor
 from orchestrator.host.findings import Finding, Status, exit_status, render
 from orchestrator.host.requirements import Requirement, load_requirements, parse_requirements
-
-DEBIAN_12 = {"ID": "debian", "VERSION_ID": "12", "PRETTY_NAME": "Debian GNU/Linux 12 (bookworm)"}
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,8 @@ DEBIAN_12 = {"ID": "debian", "VERSION_ID": "12", "PRETTY_NAME": "Debian GNU/Linu
         ("QEMU emulator version 7.1.0", Status.OK),
         ("QEMU emulator version 7.0.0", Status.OK),
         ("QEMU emulator version 6.2.0", Status.MISSING),
-        ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", Status.WARNING),
+        ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)", Status.OK),
+        ("QEMU emulator version 9.2.0", Status.WARNING),
         ("", Status.MISSING),
     ],
 )
@@ -37,20 +37,26 @@ def test_qemu_versions(answer: str, status: Status) -> None:
     assert doctor.qemu_version(answer).status is status
 
 
-@pytest.mark.parametrize(
-    ("os_release", "status"),
-    [
-        (DEBIAN_12, Status.OK),
-        ({**DEBIAN_12, "VERSION_ID": "13"}, Status.MISSING),
-        ({"ID": "debian", "PRETTY_NAME": "Debian GNU/Linux forky/sid"}, Status.MISSING),
-        ({"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "12"}, Status.MISSING),
-        ({}, Status.MISSING),
-    ],
-)
-def test_only_debian_up_to_12_has_i386_kernels(os_release: dict[str, str], status: Status) -> None:
-    finding = doctor.kernels(os_release)
-    assert finding.status is status
-    assert ("Debian 12" in finding.remedy) == (status is Status.MISSING)
+def test_a_mirror_and_keys_are_what_guests_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keyring = tmp_path / "keyring.gpg"
+    release = debian().model_copy(update={"keyrings": [str(keyring)]})
+    monkeypatch.setattr(doctor, "debian", lambda: release)
+    monkeypatch.setenv("ORCHESTRATOR_DEBIAN_MIRROR", "http://mirror.invalid/debian")
+    assert doctor.guest_packages().status is Status.WARNING
+    keyring.touch()
+    finding = doctor.guest_packages()
+    assert (finding.status, finding.text.split(" (")[0]) == (Status.OK, "Debian 12 from http://mirror.invalid/debian")
+    monkeypatch.setenv("ORCHESTRATOR_DEBIAN_MIRROR", "nonsense")
+    assert doctor.guest_packages().status is Status.MISSING
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt-get")
+def test_a_host_without_a_mirror_of_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "apt.conf").write_text('Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "/dev/null";\n')
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    finding = doctor.guest_packages()
+    assert finding.status is Status.MISSING
+    assert "ORCHESTRATOR_DEBIAN_MIRROR=" in finding.remedy
 
 
 def test_a_slow_kvm_is_a_warning_that_keeps_its_reason() -> None:
@@ -118,7 +124,7 @@ def test_examining_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
     names = [finding.name for finding in doctor.examine()]
     assert len(names) == len(set(names))
-    assert {"processor", "python", "i386 kernels", "KVM", "memory", "cache folder"} <= set(names)
+    assert {"processor", "python", "guests' packages", "KVM", "memory", "cache folder"} <= set(names)
 
 
 FINDINGS = (
