@@ -14,6 +14,7 @@ from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.debian_mirror import MIRROR_VARIABLE
+from orchestrator.artifacts.function_entry import entry_offset_in
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.pins import origins
 from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
@@ -51,6 +52,11 @@ class Kernel:
     def drivers_built_in(self) -> bool:
         """Whether a guest needs no modules of the kernel's own to be talked to."""
         return all(self.config.get(option) == "y" for option in _DRIVERS)
+
+    def entry_offset(self, symbol: str) -> int:
+        """Bytes from a function's symbol to its first own instruction, by its code where that is at hand."""
+        found = entry_offset_in(self.headers, symbol)
+        return self.spec.entry_offset if found is None else found
 
     @property
     def compiler_note(self) -> str | None:

@@ -34,7 +34,7 @@ class KernelSpec(Fact):
 
     Debian's has ``packages``. One from source is the ``source`` package changed by ``patches``, with ``files`` of
     ``kmods`` by their path in it, and configured by ``fragments``. A user's own has a build ``tree`` and an ``image``.
-    ``entry_offset`` is in bytes from a function's symbol to its first instruction after the ftrace nop.
+    ``entry_offset`` is in bytes from the symbol of most functions to the first instruction behind any endbr and nop.
     """
 
     name: str

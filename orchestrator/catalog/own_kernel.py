@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.own_path import own_path
@@ -78,7 +77,7 @@ def describe(name: str) -> dict[str, object]:
         "tree": tree,
         "image": image,
         "needs_pae": long_mode or config.get("CONFIG_X86_PAE") == "y",
-        "entry_offset": entry_offset(config, "x86_64" if long_mode else "i386"),
+        "entry_offset": entry_offset(config),
     }
 
 
@@ -99,7 +98,7 @@ def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
     return compressed
 
 
-def entry_offset(config: Mapping[str, str], arch: Literal["i386", "x86_64"]) -> int:
-    """Bytes before a function's first own instruction: an endbr, and the nop of the function tracer."""
-    endbr = 4 if arch == "x86_64" and config.get("CONFIG_X86_KERNEL_IBT") == "y" else 0
+def entry_offset(config: Mapping[str, str]) -> int:
+    """Bytes before the first own instruction of most functions: an endbr, and the nop of the function tracer."""
+    endbr = 4 if config.get("CONFIG_X86_KERNEL_IBT") == "y" else 0
     return endbr + (5 if config.get("CONFIG_DYNAMIC_FTRACE") == "y" else 0)

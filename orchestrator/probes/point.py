@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.artifacts.function_entry import FTRACE_NOPS, entry_places
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
@@ -12,9 +13,6 @@ from orchestrator.probes.symbols import Symbols
 SHOWN_BYTES = 16
 """Bytes looked at from the probe point on: the longest x86 instruction has 15."""
 
-_ENDBR = (bytes.fromhex("f30f1efa"), bytes.fromhex("f30f1efb"))
-_FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
-"""The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
 _SHORT_NOP = bytes.fromhex("6690")
 _BRANCH_BYTES = 5
 """A static branch that is not taken is a nop as long as the jump that would take it: two bytes or five."""
@@ -53,10 +51,7 @@ def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int, *, at_e
     if offset >= size:
         raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
     code = guest.read_memory(start, SHOWN_BYTES)
-    entry = 4 if code[:4] in _ENDBR else 0
-    places = {entry, 0}
-    if code[entry : entry + 5] in _FTRACE_NOPS:
-        places.add(entry + 5)
+    places = entry_places(code)
     if offset not in places and at_entry:
         allowed = ", ".join(f"+{place:#x}" for place in sorted(places))
         raise EvidenceError(
@@ -79,6 +74,6 @@ def find_hook(guest: Guest, address: int) -> ProbePoint:
 def find_static_branch(guest: Guest, address: int) -> ProbePoint:
     """The static branch that leads to the tracepoint sys_enter, nobody probing it. Raises EvidenceError else."""
     original = guest.read_memory(address, _BRANCH_BYTES)
-    if not original.startswith((*_FTRACE_NOPS, _SHORT_NOP)):
+    if not original.startswith((*FTRACE_NOPS, _SHORT_NOP)):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
     return ProbePoint("trace_sys_enter", 0, address, original)
