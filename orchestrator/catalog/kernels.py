@@ -82,6 +82,7 @@ class _Base(Fact):
 
 class _Variant(Fact):
     title: str
+    arch: Arch | None = None
     fragments: list[str]
     patches: list[str] = Field(default_factory=list)
     files: dict[str, str] = Field(default_factory=dict)
@@ -102,6 +103,8 @@ def kernels() -> Mapping[str, KernelSpec]:
     found = [KernelSpec.model_validate({"name": name, **fields}) for name, fields in catalogue.debian.items()]
     for base_name, base in catalogue.bases.items():
         for variant_name, variant in catalogue.variants.items():
+            if variant.arch not in (None, base.arch):
+                continue
             found.append(
                 KernelSpec(
                     name=base_name if variant_name == _PLAIN else f"{base_name}-{variant_name}",

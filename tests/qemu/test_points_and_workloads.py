@@ -25,6 +25,14 @@ from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 
 KERNEL = "lab-i386-up"
+WITH_ENDBR = "lab-x86_64-smp-ibt-ftrace"
+ENTRIES = {
+    KERNEL: ["__ia32_sys_gettid"],
+    "debian-amd64": ["__x64_sys_gettid+0x5"],
+    WITH_ENDBR: ["__x64_sys_gettid+0x9"],
+}
+"""gettid's first own instruction."""
+
 WORKLOADS = Path(__file__).with_name("workloads")
 GETPPID = "benchmark: {name: syscall, call: getppid, calls: 500}\n"
 GETTID = "benchmark: {name: syscall, call: gettid, calls: 500}\n"
@@ -84,6 +92,10 @@ def ok(outcome: CellRecord | str) -> CellRecord:
     [
         pytest.param(KERNEL, marks=pytest.mark.guest(kernel=KERNEL, timing="instructions")),
         pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410")),
+        pytest.param(
+            WITH_ENDBR,
+            marks=[pytest.mark.kernels(WITH_ENDBR), pytest.mark.guest(kernel=WITH_ENDBR, cpu="xeon-e5410")],
+        ),
     ],
 )
 def test_another_system_call_is_measured_like_gettimeofday(measured: Callable[[str], Outcomes], kernel: str) -> None:
@@ -101,7 +113,7 @@ def test_another_system_call_is_measured_like_gettimeofday(measured: Callable[[s
             assert (record.evidence.others == 0) == (name != "tracepoint/record")
             assert record.evidence.recorded == (1000 if name.endswith("record") else None)
         if not name.startswith(("none", "tracepoint")):
-            assert record.evidence.symbol.startswith(("__ia32_sys_gettid", "__x64_sys_gettid"))
+            assert record.evidence.symbol in ENTRIES[kernel]
 
 
 def test_arguments_reach_the_call(measured: Callable[[str], Outcomes]) -> None:
