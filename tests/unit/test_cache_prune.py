@@ -342,7 +342,7 @@ def test_while_anyone_waits_for_a_lock_none_is_removed(cache: Cache) -> None:
 def test_what_lies_beside_the_artifacts_goes_by_its_age(cache: Cache) -> None:
     root = cache.root
     name = f"lab_kprobe-{'0' * 24}"
-    things = ["apt/amd64", "apt/amd64-i386", "checks/mypy", "checks/pytest", f"failed-builds/{name}"]
+    things = ["apt/bookworm-amd64", "apt/bookworm-amd64-i386", "checks/mypy", "checks/pytest", f"failed-builds/{name}"]
     for thing in things:
         folder(root / thing, 31)
     (root / "checks/mypy/deep").mkdir()
