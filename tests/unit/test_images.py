@@ -238,6 +238,7 @@ def test_the_list_of_what_images_need() -> None:
     assert {need.package for need in requirements.load_requirements("image-packages.txt")} == {
         "mmdebstrap",
         "arch-test",
+        "mount",
         "e2fsprogs",
         "qemu-utils",
         "squashfs-tools",

@@ -108,8 +108,8 @@ def make_checkout(base: Path) -> Checkout:
         path.mkdir(parents=True)
     shutil.copy(ROOT / "lab", folder)
     (folder / "images/host-packages.txt").write_text(NEEDS)
-    (folder / "images/kernel-packages.txt").write_text("# none\n")
-    (folder / "images/image-packages.txt").write_text("# none\n")
+    for name in ("kernel", "image", "test"):
+        (folder / f"images/{name}-packages.txt").write_text("# none\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "back_end.py").write_text(textwrap.dedent(BACK_END))
     (folder / "orchestrator/__init__.py").write_text(textwrap.dedent(ORCHESTRATOR))
@@ -194,6 +194,8 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("image", "image"),
         ("kernel", "kernel"),
         ("test", "image"),
+        ("test", "kernel"),
+        ("test", "test"),
         ("exec --image debian-i386 -- true", "image"),
         ("exec --data=folder -- true", "image"),
         ("run x.yaml --set image=debian-i386", "image"),
