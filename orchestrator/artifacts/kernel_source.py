@@ -10,6 +10,7 @@ from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import unpacked_packages
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError, HostError
+from orchestrator.host.requirements import check_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
@@ -32,12 +33,8 @@ def kernel_source(
 
     def unpack(folder: Path) -> None:
         workshop.say(f"unpacking {package} ({UNPACKED_GB} GB)")
-        tarball = archive.path / "usr/src" / f"{package}.tar.xz"
         (folder / "linux").mkdir()
-        argv = ["tar", "-C", str(folder / "linux"), "--strip-components=1", "-xf", str(tarball)]
-        finished = run(argv, time_limit=_UNPACK_LIMIT)
-        if finished.status != 0:
-            raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
+        unpack_tarball(archive.path / "usr/src" / f"{package}.tar.xz", folder / "linux")
 
     pristine = _obtain(workshop, {"package": archive.key}, package, unpack)
     if not patches and not files:
@@ -68,6 +65,17 @@ def kernel_source(
     return _obtain(workshop, inputs, f"{package} with {', '.join(patches)}", patch)
 
 
+def unpack_tarball(tarball: Path, folder: Path) -> None:
+    """Unpack a kernel's source into ``folder``, without the folder that all of it is in.
+
+    Raises HostError when the tarball is damaged, or when tar or what it calls to decompress is missing.
+    """
+    argv = ["tar", "-C", str(folder), "--strip-components=1", "-xf", str(tarball)]
+    finished = run(argv, time_limit=_UNPACK_LIMIT)
+    if finished.status != 0:
+        raise HostError(f"cannot unpack {tarball}", detail=finished.complaint())
+
+
 def _add(source: Path, place: str, text: str) -> None:
     path = source / place
     if path.exists():  # by a hard link it would be changed in every other copy as well
@@ -81,6 +89,7 @@ def _obtain(workshop: Workshop, inputs: Mapping[str, object], label: str, make: 
     if found is not None:
         return found
     workshop.need_network(f"the source {label}")  # who only asks what is there is not to wait for gigabytes
+    check_installed("kernel-packages.txt", f"the source {label}")  # tar names what it lacks, but not the package
     return workshop.cache.obtain(_KIND, inputs, label, make)
 
 

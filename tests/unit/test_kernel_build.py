@@ -114,6 +114,16 @@ def test_a_patched_source_is_a_copy_that_leaves_the_plain_one_alone(workshop: Wo
     assert kernel_source(workshop, PACKAGE, ["number"]).path / "linux" == patched
 
 
+def test_a_missing_package_is_named_before_anything_is_unpacked(
+    workshop: Workshop, told: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match=f"the source {PACKAGE} needs xz-utils patch ") as caught:
+        kernel_source(workshop, PACKAGE)
+    assert " xz-utils " in caught.value.hint
+    assert told.lines == []
+
+
 def test_files_of_the_lab_s_modules_are_added_to_a_copy(workshop: Workshop, tmp_path: Path) -> None:
     plain = kernel_source(workshop, PACKAGE)
     patched = kernel_source(workshop, PACKAGE, ["number"])
