@@ -17,7 +17,8 @@ set -eu
 archive=$1 work=$2 result=$3 architecture=$4 init=$5 size=$6
 here=${0%/*}
 tree=$work/tree
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# The PATH of a user who is not root may lack the folders of root's programs.
+command -v mke2fs >/dev/null || PATH=$PATH:/usr/sbin:/sbin
 export PATH LC_ALL=C TMPDIR="$work"
 umask 022
 

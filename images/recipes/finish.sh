@@ -36,8 +36,9 @@ rm -rf "$tree"/etc/update-motd.d/*
 
 # --- what starts ----------------------------------------------------------------------------------
 
+# The host's PATH says nothing about the tree.
 systemctl_in_tree() {
-    chroot "$tree" systemctl --quiet "$@"
+    chroot "$tree" /usr/bin/env PATH=/usr/sbin:/usr/bin:/sbin:/bin systemctl --quiet "$@"
 }
 
 if [ "$init" = systemd ]; then

@@ -10,10 +10,10 @@
 set -eu
 
 tree=$2
-PATH=/usr/sbin:/sbin:$PATH
+command -v debugfs >/dev/null || PATH=$PATH:/usr/sbin:/sbin
 debugfs -R "rdump / $tree" "$1" 2>/dev/null
 : >"$tree/dev/null"
 mkdir -p "$tree/run/sshd" "$tree/run/orchestrator/identity"
-chroot "$tree" ssh-keygen -q -t ed25519 -N '' -f /run/orchestrator/identity/host_key
+chroot "$tree" /usr/bin/ssh-keygen -q -t ed25519 -N '' -f /run/orchestrator/identity/host_key
 chroot "$tree" /usr/sbin/sshd -t
 chroot "$tree" /usr/sbin/sshd -T
