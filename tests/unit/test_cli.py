@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from file_permissions import AS_MERE_OWNER
 from typer.testing import CliRunner, Result
 
 from orchestrator import __version__
@@ -247,9 +249,9 @@ def test_a_file_that_is_no_experiment_names_itself(content: str, tmp_path: Path)
 # --- as a program --------------------------------------------------------------------------------
 
 
-def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def program(*arguments: str, prefix: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PROGRAM, *arguments],
+        [*prefix, *PROGRAM, *arguments],
         check=False,
         capture_output=True,
         text=True,
@@ -264,12 +266,14 @@ def test_an_error_is_a_sentence_on_stderr() -> None:
     assert ended.stderr.startswith("error: unknown module 'kprob'; allowed: ")
 
 
-def test_a_cache_that_cannot_be_written_is_the_host_s() -> None:
-    ended = program("list", "probes", ORCHESTRATOR_CACHE="/sys/orchestrator")
+def test_a_cache_that_cannot_be_written_is_the_host_s(tmp_path: Path) -> None:
+    (tmp_path / "fixed").mkdir(mode=0o500)
+    cache = str(tmp_path / "fixed" / "cache")
+    ended = program("list", "probes", prefix=AS_MERE_OWNER, ORCHESTRATOR_CACHE=cache)
     assert ended.returncode == 0
-    ended = program("kmod", "build", "kprobe", "--offline", ORCHESTRATOR_CACHE="/sys/orchestrator")
+    ended = program("kmod", "build", "kprobe", "--offline", prefix=AS_MERE_OWNER, ORCHESTRATOR_CACHE=cache)
     assert ended.returncode == 3
-    assert ended.stderr.startswith("error: the cache folder /sys/orchestrator is not writable")
+    assert ended.stderr.startswith(f"error: the cache folder {cache} is not writable")
     assert "Traceback" not in ended.stderr
 
 

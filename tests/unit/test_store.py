@@ -11,13 +11,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from file_permissions import modes_count
 from hypothesis import HealthCheck, given, settings
 from record_builders import cell, cells, failed
 from store_writer import MANY
@@ -28,7 +28,6 @@ from orchestrator.results.store import FILE_NAME, RunEntry, Store
 
 WRITER = Path(__file__).with_name("store_writer.py")
 CELLS = ["pentium4/debian-686/none/noop", "pentium4/debian-686/kprobe/noop", "pentium4/debian-686/djprobe/noop"]
-NOBODY = 65534
 
 
 def begin(store: Store, experiment: str = "quickstart", planned: list[str] | None = None) -> RunEntry:
@@ -274,40 +273,33 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def unprivileged() -> Iterator[Path]:
-    """Yield a folder that everyone may enter, with root's rights laid down: root may write anywhere."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    root = os.geteuid() == 0
-    try:
-        if root:
-            os.chown(folder, NOBODY, NOBODY)
-            os.seteuid(NOBODY)
+def own_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose mode counts even for root."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    with modes_count():
         yield folder
-    finally:
-        if root:
-            os.seteuid(0)
-        folder.chmod(0o700)
-        shutil.rmtree(folder)
+    folder.chmod(0o700)
 
 
-def test_a_read_only_folder_is_told(unprivileged: Path) -> None:
-    unprivileged.chmod(0o500)
-    for lab in (unprivileged, unprivileged / "below"):
+def test_a_read_only_folder_is_told(own_folder: Path) -> None:
+    own_folder.chmod(0o500)
+    for lab in (own_folder, own_folder / "below"):
         with pytest.raises(HostError, match="results cannot be kept here") as caught, Store.open(lab):
             pass
         assert "ORCHESTRATOR_LAB" in caught.value.hint
 
 
-def test_a_store_that_became_read_only_is_told_and_kept(unprivileged: Path) -> None:
-    with Store.open(unprivileged) as store:
+def test_a_store_that_became_read_only_is_told_and_kept(own_folder: Path) -> None:
+    with Store.open(own_folder) as store:
         run = begin(store).id
-    (unprivileged / FILE_NAME).chmod(0o400)
-    unprivileged.chmod(0o500)
-    with pytest.raises(HostError, match="results cannot be kept here"), Store.open(unprivileged):
+    (own_folder / FILE_NAME).chmod(0o400)
+    own_folder.chmod(0o500)
+    with pytest.raises(HostError, match="results cannot be kept here"), Store.open(own_folder):
         pass
-    unprivileged.chmod(0o700)
-    (unprivileged / FILE_NAME).chmod(0o600)
-    with Store.open(unprivileged) as store:
+    own_folder.chmod(0o700)
+    (own_folder / FILE_NAME).chmod(0o600)
+    with Store.open(own_folder) as store:
         assert store.entry(run).id == run
 
 
