@@ -62,6 +62,7 @@ class DebianArchive:
         """Add a package, /opt/NAME in it, to the suite's lists and sign them."""
         tree, pool = self.folder / "tree", self.folder / "pool"
         (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN").chmod(0o755)  # dpkg-deb takes none that a umask of 077 makes
         (tree / "opt").mkdir()
         pool.mkdir(exist_ok=True)
         (tree / "opt" / name).write_text(f"{name} {version} for {architecture}\n")
