@@ -196,7 +196,8 @@ def _accelerator(machine: Machine) -> str:
     if machine.timing == "kvm":
         return "kvm"
     # With a thread for each virtual CPU, QEMU 7.2 goes on running stale translations of code that another virtual CPU
-    # has patched: an int3 is in memory and never hit. One thread for all of them has not shown it.
+    # has patched: an int3 is in memory and never hit. QEMU 10.0.13 does the same, less often. One thread for them all
+    # has not shown it.
     return "tcg,thread=single" if machine.smp > 1 else "tcg"
 
 

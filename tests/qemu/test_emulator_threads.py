@@ -3,7 +3,8 @@
 
 With a thread for each of them (MTTCG) QEMU 7.2 goes on running stale translations of code that another CPU has patched.
 The kernel's own kprobes suffer from it: hits are lost, and a CPU that traps for ever on a breakpoint that has long gone
-hangs the guest. No djprobe is in this test.
+hangs the guest. No djprobe is in this test. QEMU 7.2.22 failed within four cycles in each of three guests, 10.0.13 in
+the first cycle of one, and in two others not once in 60 cycles.
 """
 
 from __future__ import annotations
