@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How the host's apt gets at a release of Debian: its mirror's suites, and its settings for the way there."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.debian_mirror import KEYRING_HINT, MIRROR_VARIABLE, debian_mirror
+from orchestrator.catalog.debian import debian
+from orchestrator.errors import HostError
+from orchestrator.process import Finished, run
+
+_HELPER = Path("/usr/lib/apt/apt-helper")
+_NO_SETTINGS = Path(__file__).with_name("no-settings.conf")
+_ASKING = 60.0
+_FETCHING = 600.0
+"""Seconds for one small file: apt gives a mirror up by itself long before."""
+
+_SETTING = re.compile(r'(?P<name>Acquire::\S*) "(?P<value>.*)";')
+_DETECTION = re.compile(r"Acquire::(https?)::Proxy-?Auto-?Detect", re.IGNORECASE)
+_CA = re.compile(r"Acquire::https::Ca(Info|Path)$", re.IGNORECASE)
+_AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+_PROXY = re.compile(r"Acquire::https?::Proxy\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of packages, and where it is."""
+
+    uri: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of apt; a list's members have names that end in ``::``."""
+
+    name: str
+    value: str
+
+    def __str__(self) -> str:
+        return f'{self.name} "{self.value}";'
+
+    @property
+    def is_proxy(self) -> bool:
+        """Whether it says which proxy to use."""
+        return bool(_PROXY.match(self.name))
+
+
+def archive_keyring(root: Path = Path("/")) -> Path:
+    """The keys of Debian's archive, of the host or below another root. Raises HostError where there are none."""
+    for keyring in map(Path, debian().keyrings):
+        if (root / keyring.relative_to("/")).is_file():
+            return keyring
+    raise HostError("this host has no keys of Debian's archive to verify a release with", hint=KEYRING_HINT)
+
+
+def suites(release: str) -> list[Suite]:
+    """A release's main suite on the host's mirror, with its updates and security updates where they are to be had.
+
+    Raises HostError, with what apt says, where the mirror has no such release or cannot be reached.
+    """
+    mirror = debian_mirror()
+    refusal = _refusal(Suite(mirror.archive, release))
+    if refusal is not None:
+        raise HostError(
+            f"Debian {release} cannot be had from this host's mirror {mirror.archive}",
+            detail=[refusal],
+            hint=f"name another: {MIRROR_VARIABLE}=http://HOST/debian",
+        )
+    others = [Suite(mirror.archive, f"{release}-updates")]
+    if mirror.security is not None:
+        others.append(Suite(mirror.security, f"{release}-security"))
+    return [Suite(mirror.archive, release), *(suite for suite in others if _refusal(suite) is None)]
+
+
+def acquire_settings(mirror: str) -> list[Setting]:
+    """What the host's apt was told, beyond apt's own defaults, of the way to the packages at ``mirror``."""
+    ours = _ask("apt-config", "dump").stdout.splitlines()
+    defaults = _ask("apt-config", "dump", APT_CONFIG=str(_NO_SETTINGS)).stdout.splitlines()
+    # A list is given whole: it replaces the default one, which may have the same members and more.
+    told = [line for line in ours if line not in defaults or ':: "' in line]
+    found = [Setting(line["name"], line["value"]) for line in map(_SETTING.fullmatch, told) if line]
+    found = [setting for setting in found if not setting.name.startswith("Acquire::IndexTargets")]
+    if mirror.startswith("https:") and _AUTHORITIES.is_file() and not any(_CA.match(it.name) for it in found):
+        # A bare root trusts nobody before it has a package of certificates.
+        found.append(Setting("Acquire::https::CaInfo", str(_AUTHORITIES)))
+    return [_detected(setting, mirror) for setting in found]
+
+
+def _detected(setting: Setting, mirror: str) -> Setting:
+    """A fixed proxy in place of a program that finds one: the program needs what a bare root has not."""
+    detection = _DETECTION.fullmatch(setting.name)
+    if detection is None or not setting.value:
+        return setting
+    answer = _ask(setting.value, mirror).stdout.split()
+    return Setting(f"Acquire::{detection[1]}::Proxy", answer[0] if answer else "DIRECT")
+
+
+def _refusal(suite: Suite) -> str | None:
+    """Why apt cannot fetch a suite's release file; None where it can."""
+    with tempfile.TemporaryDirectory() as folder:
+        uri = f"{suite.uri.rstrip('/')}/dists/{suite.name}/InRelease"
+        argv = [str(_HELPER), "download-file", uri, f"{folder}/InRelease"]
+        finished = run(argv, time_limit=_FETCHING, environment={"LC_ALL": "C"})
+    if finished.status == 0:
+        return None
+    errors = [line.removeprefix("E: ") for line in finished.stderr.splitlines() if line.startswith("E: ")]
+    return errors[0] if errors else f"{_HELPER} ended with status {finished.status}"
+
+
+def _ask(*argv: str, **environment: str) -> Finished:
+    asked = run(argv, time_limit=_ASKING, environment={"LC_ALL": "C", **environment})
+    if asked.status != 0:
+        raise HostError("this host's apt does not say how it is set up", detail=asked.complaint())
+    return asked
