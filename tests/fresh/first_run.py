@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the README's first command in a clone on a fresh machine, and checks what it prints and what it keeps."""
+
+from __future__ import annotations
+
+from first_table import FirstTable, check_printed, check_record
+from fresh_machine import Clone
+from readme import TwoCommands, two_commands
+
+from orchestrator.process import Finished
+from orchestrator.results.contract import RunRecord
+
+_REPORT = "./lab report latest --format json"
+
+
+def commands_of(clone: Clone) -> TwoCommands:
+    """The two commands, from the clone's own README."""
+    return two_commands((clone.root.outside(clone.folder) / "README.md").read_text())
+
+
+def run_first(clone: Clone, *options: str) -> FirstTable:
+    """Run the first command, to the end of all checks; ``options`` are those of ``contained``."""
+    printed = succeed(clone, commands_of(clone).first, *options).stdout
+    table = check_printed(printed)
+    reported = succeed(clone, _REPORT, *options).stdout
+    check_record(RunRecord.model_validate_json(reported, strict=False), table)
+    return table
+
+
+def succeed(clone: Clone, line: str, *options: str) -> Finished:
+    """Run a line that has to end with status 0."""
+    finished = clone.run(line, *options)
+    assert finished.status == 0, "\n".join([f"it ended with status {finished.status}", *finished.complaint()])
+    return finished
