@@ -341,6 +341,21 @@ def test_what_measures_speed_is_measured_alone(ready: Checkout) -> None:
     assert done.stdout.splitlines()[-1].startswith("pytest --qemu -n 0 -o ")
 
 
+@pytest.mark.parametrize("arguments", ["--fresh trixie -k x", "--fresh=trixie -k x", "-k x --fresh trixie"])
+def test_a_fresh_machine_is_tested_alone_and_its_output_shown_as_it_comes(ready: Checkout, arguments: str) -> None:
+    done = ready.lab("test", *arguments.split())
+    settings = f"-n 0 -s -v -o cache_dir={ready.cache}/checks/pytest"
+    assert done.stdout == f"pytest --qemu {settings} tests/fresh {arguments}\n"
+
+
+@pytest.mark.parametrize("arguments", ["--fresh sid", "--fresh=sid", "--fresh=", "--fresh", "--fresh trixie --fresh x"])
+def test_a_fresh_machine_is_of_a_release_that_the_lab_knows(bare: Checkout, arguments: str) -> None:
+    done = bare.lab("test", *arguments.split())
+    assert done.returncode == 2
+    assert "--fresh takes bookworm or trixie; found: " in done.stderr
+    assert not bare.cache.exists()
+
+
 def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
     def checks(**statuses: str) -> tuple[list[str], int]:
         done = ready.lab("test", "-k", "a or b", **statuses)
