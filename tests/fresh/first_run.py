@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from first_table import FirstTable, check_printed, check_record
 from fresh_machine import Clone
-from readme import TwoCommands, two_commands
 
 from orchestrator.process import Finished
 from orchestrator.results.contract import RunRecord
@@ -13,14 +12,9 @@ from orchestrator.results.contract import RunRecord
 _REPORT = "./lab report latest --format json"
 
 
-def commands_of(clone: Clone) -> TwoCommands:
-    """The two commands, from the clone's own README."""
-    return two_commands((clone.root.outside(clone.folder) / "README.md").read_text())
-
-
 def run_first(clone: Clone, *options: str) -> FirstTable:
     """Run the first command, to the end of all checks; ``options`` are those of ``contained``."""
-    printed = succeed(clone, commands_of(clone).first, *options).stdout
+    printed = succeed(clone, clone.commands.first, *options).stdout
     table = check_printed(printed)
     reported = succeed(clone, _REPORT, *options).stdout
     check_record(RunRecord.model_validate_json(reported, strict=False), table)

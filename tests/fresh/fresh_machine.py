@@ -16,6 +16,7 @@ from from_host import FromHost
 from host_apt import Setting, Suite, acquire_settings, archive_keyring, suites
 from host_pip import pip_settings
 from package_pool import lent
+from readme import TwoCommands, two_commands
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.paths import cache_dir
@@ -41,6 +42,8 @@ class Clone:
     root: BareRoot
     folder: str
     owner: Account
+    commands: TwoCommands
+    """Those of its own README."""
 
     def run(self, line: str, *options: str) -> Finished:
         """Run a line in a shell, in the clone, as its owner; ``options`` are those of ``contained``."""
@@ -119,6 +122,7 @@ def clone(root: BareRoot, folder: str, owner: Account = ROOT) -> Clone:
     cloned = run(argv, time_limit=_LIMIT, environment={"LC_ALL": "C"})
     if cloned.status != 0:
         raise LabError("the checkout cannot be cloned", detail=cloned.complaint())
+    commands = two_commands((made / "README.md").read_text())  # afterwards nobody but its owner can read it
     made.chmod(0o700)
     # Only from inside can a user who is not root give files to another.
     inside = "/var/tmp/clone"
@@ -126,7 +130,7 @@ def clone(root: BareRoot, folder: str, owner: Account = ROOT) -> Clone:
     root.succeed(["chown", "--recursive", f"{owner.name}:{owner.name}", inside])
     root.succeed(["mkdir", "--parents", str(Path(folder).parent)])
     root.succeed(["mv", inside, folder])
-    return Clone(root, folder, owner)
+    return Clone(root, folder, owner, commands)
 
 
 def _set_up_apt(root: BareRoot, network: Network, from_host: FromHost) -> None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
 from bare_root import Account, BareRoot
 from contained import OFFLINE
-from first_run import commands_of, run_first, succeed
+from first_run import run_first, succeed
 from first_table import FirstTable
 from fresh_machine import Clone, Network, add_user, clone, fresh_machine, host_network, package_pool
 from host_apt import Setting
@@ -79,13 +78,6 @@ def user_table(user_clone: Clone) -> FirstTable:
     return run_first(user_clone)
 
 
-@pytest.fixture(autouse=True)
-def _seconds(record_property: Callable[[str, object], None]) -> Iterator[None]:
-    started = time.monotonic()
-    yield
-    record_property("seconds", round(time.monotonic() - started))
-
-
 def test_the_first_command_prints_the_table(table: FirstTable) -> None:
     assert table.kernel.startswith("linux-")
 
@@ -137,4 +129,4 @@ def _upstream(network: Network) -> str | None:
 
 def test_the_second_command_passes(cloned: Clone, table: FirstTable) -> None:
     """Last, since it takes longest."""
-    succeed(cloned, commands_of(cloned).second)
+    succeed(cloned, cloned.commands.second)
