@@ -50,7 +50,7 @@ class Kind(StrEnum):
 
 _BESIDE = {
     Kind.APT: re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,2}"),
-    Kind.CHECKS: re.compile("fresh|hypothesis|mypy|pytest|ruff"),
+    Kind.CHECKS: re.compile("hypothesis|mypy|pytest|ruff"),
     Kind.FAILED_BUILDS: re.compile(r"\w+-[0-9a-f]{24}"),
     Kind.PINS: re.compile(r"[\w.-]+\.json"),
 }

@@ -73,7 +73,7 @@ def host_network(release: str) -> Network:
 @contextlib.contextmanager
 def fresh_machine(network: Network, *, pool: Path | None = None) -> Iterator[BareRoot]:
     """A bare root of a release, with the packages in ``pool`` at hand if there is one; it is removed in the end."""
-    place = kept_folder()
+    place = cache_dir() / "fresh"
     packed = base_system(network.release, network.suites, network.apt, place)
     if (free := shutil.disk_usage(place).free) < _ROOM:
         what = f"a fresh machine needs {_ROOM / 1e9:.0f} GB in {place}, and {free / 1e9:.1f} are free"
@@ -97,14 +97,9 @@ def fresh_machine(network: Network, *, pool: Path | None = None) -> Iterator[Bar
             yield root
 
 
-def kept_folder() -> Path:
-    """The folder of the lab's cache that keeps what fresh machines are made of: ``cache prune checks`` removes it."""
-    return cache_dir() / "checks" / "fresh"
-
-
 def package_pool(release: str) -> Path:
     """The folder of packages that roots of a release share."""
-    return kept_folder() / "packages" / release
+    return cache_dir() / "fresh" / "packages" / release
 
 
 def add_user(root: BareRoot, name: str) -> Account:

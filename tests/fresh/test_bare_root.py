@@ -14,9 +14,10 @@ import pytest
 from bare_root import BareRoot, unpacked
 from base_system import base_system
 from contained import OFFLINE
-from fresh_machine import host_network, kept_folder
+from fresh_machine import host_network
 
 from orchestrator.errors import HostError, LabError
+from orchestrator.paths import cache_dir
 
 _LIMIT = 60.0
 
@@ -27,7 +28,7 @@ def packed() -> Path:
         network = host_network("bookworm")
     except HostError as lacking:
         pytest.skip(f"no bare root: {lacking}")
-    return base_system(network.release, network.suites, network.apt, kept_folder())
+    return base_system(network.release, network.suites, network.apt, cache_dir() / "fresh")
 
 
 @pytest.fixture
