@@ -11,11 +11,12 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.debian_mirror import KEYRING_HINT, MIRROR_VARIABLE, DebianMirror, debian_mirror
+from orchestrator.artifacts.cache import digest
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR, KEYRING_HINT, DebianMirror, debian_mirror
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError
@@ -25,6 +26,7 @@ _UPDATE_LIMIT = 300.0
 _DOWNLOAD_LIMIT = 1800.0
 _RESOLVE_LIMIT = 120.0
 _QUOTED = 10
+_LONGEST = 300
 _NAMED = 6
 """Packages of so few each get a line when they are fetched."""
 
@@ -35,9 +37,14 @@ _FRESH = 600.0
 _PAUSE = 3.0
 """Seconds before asking again an archive that is being synchronised."""
 
-# What apt 2.6 to 3.0 say of a suite whose signature none of the keys has made, and of a mirror without the suite.
-_NO_KEY = re.compile(r"NO_PUBKEY|Missing key|is not signed|couldn't be verified|signature verification failed", re.I)
-_NO_SUITE = re.compile(r"does not have a Release file|404 ")
+# What apt 2.6 and 3.0 say: of a signature by none of the keys, of a suite without one, of an answer of the mirror's.
+_NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
+_NO_SIGNATURE = re.compile(r"is not signed")
+_NO_SUITE = re.compile(r"does not have a Release file|File not found")
+_ANSWER = re.compile(r"\b([345]\d\d)  [A-Z]")
+_NOT_FOUND = "404"
+
+_UNKNOWN = "unknown"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,120}")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,80}")
@@ -89,23 +96,25 @@ class AptRoot:
         """
         self._workshop.need_network(f"the package lists of {debian().title}")
         mirror = debian_mirror()
-        if self._is_fresh(mirror):
+        sources = mirror.sources()
+        if self._is_fresh(sources):
             return
         self._workshop.say(f"fetching the package lists of {debian().title} ({', '.join(self._architectures)})")
-        self._prepare(mirror.sources())
+        self._prepare("".join(sources.values()))
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(_PAUSE)
             finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
-            if finished.status == 0 and self._has_main_suite():
+            if finished.status == 0:
                 break
-        else:
-            self._workshop.say("some package lists are incomplete just now; trying the main suite alone")
-            self._sources.write_text(mirror.main_suite())
-            finished = self._apt("apt-get", "update", time_limit=_UPDATE_LIMIT)
-            if not self._has_main_suite():
-                raise _without_lists(mirror, finished)
-        self._stamp.write_text(mirror.sources())
+        left_out = failed_suites(finished.stderr, sources) if finished.status != 0 else []
+        if (finished.status != 0 and not left_out) or debian().release in left_out:
+            raise _without_lists(mirror, finished)
+        if left_out:
+            why = next(line for line in finished.stderr.splitlines() if failed_suites(line, left_out))
+            self._workshop.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
+            self._sources.write_text("".join(line for suite, line in sources.items() if suite not in left_out))
+        self._stamp.write_text(digest(sources))
 
     def show(self, name: str, architecture: str) -> Package:
         """The newest version of a package (of architecture "all": one without). Raises NoSuchPackageError."""
@@ -145,7 +154,9 @@ class AptRoot:
         row = r"^ *([^ :|]+)(?::\S+)? \| *(\S+) \| \S+ (\S+)/\S+ \S+ Packages$"
         rows = re.findall(row, finished.stdout, re.MULTILINE)
         suites = {(name, version): suite for name, version, suite in reversed(rows)}
-        return tuple(replace(package, suite=suites.get((package.name, package.version), "")) for package in packages)
+        return tuple(
+            replace(package, suite=suites.get((package.name, package.version), _UNKNOWN)) for package in packages
+        )
 
     def has(self, packages: Sequence[Package]) -> bool:
         """Whether the release's suites still have exactly these packages."""
@@ -177,23 +188,20 @@ class AptRoot:
     def _sources(self) -> Path:
         return self._root / "sources.list"
 
-    def _is_fresh(self, mirror: DebianMirror) -> bool:
-        """Whether the lists were fetched a moment ago, for another artifact, from the same mirror."""
+    def _is_fresh(self, sources: Mapping[str, str]) -> bool:
+        """Whether the lists were fetched a moment ago, for another artifact, from the same sources."""
         with contextlib.suppress(FileNotFoundError):
             recent = time.time() - self._stamp.stat().st_mtime < _FRESH
-            return recent and self._stamp.read_text() == mirror.sources()
+            return recent and self._stamp.read_text() == digest(sources)
         return False
-
-    def _has_main_suite(self) -> bool:
-        """Whether apt has the signed list of the release's own suite. It keeps none that it cannot verify."""
-        names = [path.name for path in (self._root / "state/lists").iterdir()]
-        return any(re.search(rf"_dists_{debian().release}_(In)?Release$", name) for name in names)
 
     def _prepare(self, sources: str) -> None:
         # Lists of an earlier day, or of a mirror that the host no longer has, are not worth keeping.
         shutil.rmtree(self._root, ignore_errors=True)
+        # A mirror's address and the host's settings may hold a password.
+        self._root.mkdir(parents=True, mode=0o700)
         for folder in ("state/lists/partial", "cache/archives/partial"):
-            (self._root / folder).mkdir(parents=True, mode=0o700)
+            (self._root / folder).mkdir(parents=True)
         (self._root / "state/status").touch()
         self._sources.write_text(sources)
         root = self._root.as_posix()
@@ -212,6 +220,8 @@ class AptRoot:
             'Dir::Etc::preferences "/dev/null";',
             'Dir::Etc::preferencesparts "/dev/null";',
             'APT::Default-Release "";',
+            # A list that cannot be fetched is an error, not a warning.
+            'APT::Update::Error-Mode "any";',
             # Nothing unverified, whatever the host allows itself.
             'APT::Get::AllowUnauthenticated "false";',
             'Acquire::AllowInsecureRepositories "false";',
@@ -233,19 +243,35 @@ class AptRoot:
         return run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
 
 
+def failed_suites(said: str, suites: Iterable[str]) -> list[str]:
+    """Those of the suites that a failed ``apt-get update`` complains of."""
+    # Other warnings are about keys that are good, or will be good for another year.
+    complaints = "\n".join(line for line in said.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error")))
+    # E: Failed to fetch http://HOST/debian-security/dists/bookworm-security/main/...  File has unexpected size
+    # E: The repository 'http://HOST/debian bookworm-updates Release' does not have a Release file.
+    found = re.compile(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)").findall(complaints)
+    return [suite for suite in suites if suite in found]
+
+
 def _qualified(name: str, architecture: str) -> str:
     return name if architecture == "all" else f"{name}:{architecture}"
 
 
 def _without_lists(mirror: DebianMirror, finished: Finished) -> HostError:
-    """Why there are no package lists: the mirror, the keyring, or the way to them."""
-    release, said = debian(), finished.stdout + finished.stderr
-    if _NO_KEY.search(said):
-        what = f"this host's keyring has no key that has signed {release.title}"
-        return HostError(what, detail=finished.complaint(), hint=KEYRING_HINT)
-    if _NO_SUITE.search(said):
-        what = f"the mirror {mirror.archive} has no {release.title} ({release.release})"
-        hint = f"name another: {MIRROR_VARIABLE}=http://HOST/debian"
-        return HostError(what, detail=finished.complaint(), hint=hint)
-    what = f"the package lists of {release.title} cannot be fetched from {mirror.archive}"
-    return HostError(what, detail=finished.complaint(), hint="check the host's network and its apt sources")
+    """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
+    title, said = debian().title, finished.stdout + finished.stderr
+    answers = set(_ANSWER.findall(said))
+    if answers - {_NOT_FOUND}:
+        what = f"the mirror {mirror.shown} gives out no {title}: it answers {', '.join(sorted(answers))}"
+        hint = f"check the host's proxy and its /etc/apt/auth.conf, or {ANOTHER_MIRROR}"
+    elif _NO_KEY.search(said):
+        what = f"none of the keys of Debian's archive on this host has signed the {title} of {mirror.shown}"
+        hint = f"{KEYRING_HINT}, or {ANOTHER_MIRROR}"
+    elif answers or _NO_SUITE.search(said):
+        what, hint = f"the mirror {mirror.shown} has no {title} ({debian().release})", ANOTHER_MIRROR
+    elif _NO_SIGNATURE.search(said):
+        what, hint = f"the mirror {mirror.shown} has no signature of {title}", ANOTHER_MIRROR
+    else:
+        what = f"the package lists of {title} cannot be fetched from {mirror.shown}"
+        hint = "check the host's network and its apt sources"
+    return HostError(what, detail=finished.complaint(), hint=hint)

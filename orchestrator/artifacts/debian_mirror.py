@@ -13,10 +13,13 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.process import run
 
 MIRROR_VARIABLE = "ORCHESTRATOR_DEBIAN_MIRROR"
+ANOTHER_MIRROR = f"name another mirror: {MIRROR_VARIABLE}=http://HOST/debian"
+KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
 
 _ARCHIVE, _SECURITY_ARCHIVE = "debian", "debian-security"
 _SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
 _URI = re.compile(r"[a-z][a-z+]*:[!-~]+")
+_USER = re.compile(r"(?<=://)[^/@]*@")
 _LIMIT = 60.0
 
 
@@ -27,20 +30,29 @@ class DebianMirror:
     archive: str
     security: str | None
 
-    def sources(self) -> str:
-        """The release's suites as a source list for apt. Packages count only when signed with Debian's own keys."""
-        release = debian()
-        # Where there is no such file, apt goes by the keys that the host trusts.
-        keyring = next((path for path in release.keyrings if Path(path).exists()), None)
-        options = f"[signed-by={keyring}] " if keyring else ""
-        lines = [f"deb {options}{self.archive} {suite} main" for suite in release.suites]
-        if self.security is not None:
-            lines.append(f"deb {options}{self.security} {release.security_suite} main")
-        return "".join(f"{line}\n" for line in lines)
+    @property
+    def shown(self) -> str:
+        """The archive's address for people: without a user's name and password."""
+        return _USER.sub("", self.archive)
 
-    def main_suite(self) -> str:
-        """The source list of the release's own suite, which never changes in the middle of being read."""
-        return self.sources().splitlines()[0] + "\n"
+    def sources(self) -> dict[str, str]:
+        """A line of apt's source list for each suite of the release. All must be signed with Debian's own keys.
+
+        Raises HostError where the host does not have those.
+        """
+        release, options = debian(), f"[signed-by={archive_keyring()}]"
+        lines = {suite: f"deb {options} {self.archive} {suite} main\n" for suite in release.suites}
+        if self.security is not None:
+            lines[release.security_suite] = f"deb {options} {self.security} {release.security_suite} main\n"
+        return lines
+
+
+def archive_keyring(root: Path = Path("/")) -> Path:
+    """The keys of Debian's archive, of this host or below another root. Raises HostError where there are none."""
+    for keyring in map(Path, debian().keyrings):
+        if (root / keyring.relative_to("/")).is_file():
+            return keyring
+    raise HostError("the keys of Debian's archive, which packages are verified with, are missing", hint=KEYRING_HINT)
 
 
 def debian_mirror() -> DebianMirror:
@@ -53,42 +65,45 @@ def debian_mirror() -> DebianMirror:
         if not _URI.fullmatch(named):
             raise UsageError(f"{MIRROR_VARIABLE} is {named!r}, which is no address such as http://HOST/debian")
         return DebianMirror(named, _security_beside(named))
-    listed = run(
-        # apt reads both forms of its source lists; a row of addresses needs no package lists of the host.
-        ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"],
-        time_limit=_LIMIT,
-        environment={"LC_ALL": "C"},
-    )
+    # apt reads both forms of its source lists; without release information it needs no package lists of the host.
+    wanted = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
+    listed = run(["apt-get", "indextargets", *wanted], time_limit=_LIMIT, environment={"LC_ALL": "C"})
     if listed.status != 0:
         raise HostError("the host's apt sources cannot be read", detail=listed.complaint(), hint="apt-get check")
     return mirror_in(listed.stdout)
 
 
 def mirror_in(rows: str) -> DebianMirror:
-    """The mirror in rows of an address and a suite. Raises HostError where there is none of Debian's."""
-    release = debian()
-    pairs = [(words[0], words[1]) for words in map(str.split, rows.splitlines()) if len(words) == 2]
-    # A host of the release itself names its suites; else any release's mirror has them beside its own.
-    known = [release.release, *release.suites_of_any_release]
-    archive = next((uri for suite in known for uri, found in pairs if found.rstrip("/") == suite), None)
-    if archive is None:
+    """The mirror in rows of an address, a suite and a component. Raises HostError where there is none of Debian's."""
+    known = [debian().release, *debian().other_releases]
+    words = [row.split() for row in rows.splitlines()]
+    pairs = [(row[0], row[1].rstrip("/")) for row in words if len(row) == 3 and row[2] == "main"]
+    # Others publish for Debian under the same names of suites; only Debian has updates of a release beside it.
+    candidates = dict.fromkeys(uri for suite in known for uri, found in pairs if found == suite)
+    if not candidates:
         raise HostError(
-            f"the guests' kernels are of {release.title}, and this host's apt sources name no mirror of Debian",
-            hint=f"name one, {MIRROR_VARIABLE}=http://HOST/debian, and have Debian's keys: {KEYRING_HINT}",
+            f"guests are made of {debian().title}, and this host's apt sources name no mirror of Debian",
+            hint=f"{ANOTHER_MIRROR} ({KEYRING_HINT})",
         )
-    security = next((uri for uri, suite in pairs if _is_security(suite, known)), None)
-    return DebianMirror(archive, security or _security_beside(archive))
+    archive = max(candidates, key=lambda uri: _likeness(uri, {suite for found, suite in pairs if found == uri}))
+    security = [uri for uri, suite in pairs if (of := _SECURITY_SUITE.fullmatch(suite)) and of[1] in known]
+    return DebianMirror(archive, max(security, key=_is_named_security, default=None) or _security_beside(archive))
 
 
-KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
+def _likeness(uri: str, suites: set[str]) -> tuple[bool, bool]:
+    """How much an address with these suites is like Debian's archive; of equals the first is taken."""
+    return any(f"{suite}-updates" in suites for suite in suites), _name(uri) == _ARCHIVE
 
 
-def _is_security(suite: str, known: list[str]) -> bool:
-    match = _SECURITY_SUITE.fullmatch(suite.rstrip("/"))
-    return match is not None and match[1] in known
+def _is_named_security(uri: str) -> bool:
+    return _name(uri) == _SECURITY_ARCHIVE
+
+
+def _name(uri: str) -> str:
+    return uri.rstrip("/").rpartition("/")[2]
 
 
 def _security_beside(archive: str) -> str | None:
     """Where mirrors keep the security archive; None for one that is laid out differently."""
-    parent, _, name = archive.rstrip("/").rpartition("/")
-    return f"{parent}/{_SECURITY_ARCHIVE}" if name == _ARCHIVE else None
+    parent = archive.rstrip("/").rpartition("/")[0]
+    return f"{parent}/{_SECURITY_ARCHIVE}" if _name(archive) == _ARCHIVE else None

@@ -13,10 +13,10 @@ from orchestrator.artifacts import vmlinux
 from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
-from orchestrator.artifacts.debian_mirror import MIRROR_VARIABLE
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
 from orchestrator.artifacts.function_entry import entry_offset_in
 from orchestrator.artifacts.kernel_build import built_kernel
-from orchestrator.artifacts.pins import origins
+from orchestrator.artifacts.pins import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
@@ -34,7 +34,8 @@ class Kernel:
     """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
 
     ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
-    what builds it. ``key`` names the exact content; ``packages`` its versions and the suites that they came from.
+    what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` says version and suite of the
+    packages that it is, or was built from.
     """
 
     spec: KernelSpec
@@ -47,6 +48,7 @@ class Kernel:
     packages: Mapping[str, str]
     config: Mapping[str, str] = field(repr=False)
     toolchain: Toolchain
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def drivers_built_in(self) -> bool:
@@ -60,12 +62,14 @@ class Kernel:
 
     @property
     def compiler_note(self) -> str | None:
-        """What a reader has to know of modules that another compiler makes than the kernel's; None of the same."""
-        own = release_in(self.config)
-        if own == self.toolchain.release:
-            return None
-        kernels_own = f"gcc {own}" if own else "another compiler"
-        return f"the module was compiled by gcc {self.toolchain.release}, the kernel by {kernels_own}"
+        """What a reader has to know where a module's compiler is not the kernel's, or not the guests' release's."""
+        own, usual = release_in(self.config), debian().compiler
+        if own != self.toolchain.release:
+            kernels_own = f"gcc {own}" if own else "another compiler"
+            return f"the module was compiled by gcc {self.toolchain.release}, the kernel by {kernels_own}"
+        if self.spec.source is not None and own != usual:
+            return f"kernel and module were compiled by gcc {own}, and not by gcc {usual} as elsewhere"
+        return None
 
     @property
     def smp(self) -> bool:
@@ -132,6 +136,7 @@ def _lab_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         headers=build,
         headers_makefile=build / "Makefile",
         packages={},
+        origin=origins(workshop, spec.source or ""),
         config=config,
         toolchain=matching_toolchain(workshop, release_in(config)),
     )
@@ -163,7 +168,8 @@ def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         modules=modules / release / "kernel",
         headers=headers,
         headers_makefile=common / "Makefile",
-        packages=origins(workshop, spec.name),
+        packages=versions(artifact),
+        origin=origins(workshop, spec.name),
         config=config,
         toolchain=matching_toolchain(workshop, release_in(config)),
     )
@@ -178,8 +184,7 @@ def _choose(apt: AptRoot, spec: KernelSpec) -> list[Package]:
         common = apt.show(_dependency(headers, r"linux-headers-\S*-common"), "all")
         kbuild = apt.show(_dependency(headers, r"linux-kbuild-\S+"), HOST_ARCHITECTURE)
     except NoSuchPackageError as error:
-        hint = f"take a mirror that has all of {debian().title}: {MIRROR_VARIABLE}=http://HOST/debian"
-        raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=hint) from None
+        raise HostError(f"no kernel {spec.name}: {error.what}", detail=error.detail, hint=ANOTHER_MIRROR) from None
     return [image, headers, common, kbuild]
 
 

@@ -17,6 +17,8 @@ from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import LabError
 
+_UNKNOWN = "suite unknown"
+
 Choice = Callable[[AptRoot], Sequence[Package]]
 Filling = Callable[[AptRoot, Sequence[Package], Path], None]
 
@@ -41,22 +43,20 @@ def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: C
     Raises HostError when they cannot be had.
     """
     name, pin = wanted.name, wanted.pin(workshop)
-    pinned = chosen(pin)
-    if pinned is not None:
-        found = workshop.cache.get(kind, inputs_of(pinned))
-        if found is not None:
-            return found
+    found = _ready(workshop, kind, chosen(pin))
+    if found is not None:
+        return found
     with workshop.cache.lock(f"pin-{name}"):
         apt = AptRoot(workshop, wanted.architectures)
         pinned = chosen(pin)
-        found = workshop.cache.get(kind, inputs_of(pinned)) if pinned is not None else None
+        found = _ready(workshop, kind, pinned)
         if found is not None:
             return found
         workshop.need_network(name)
         with workshop.cache.lock(f"apt-{wanted.arch}"):
             apt.refresh()
             # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
-            packages = pinned if pinned is not None and apt.has(pinned) else apt.with_suites(choose(apt))
+            packages = apt.with_suites(pinned if pinned is not None and apt.has(pinned) else choose(apt))
             artifact = workshop.cache.obtain(
                 kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder)
             )
@@ -67,6 +67,17 @@ def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: C
     return artifact
 
 
+def _ready(workshop: Workshop, kind: str, pinned: Sequence[Package] | None) -> Artifact | None:
+    """The artifact of chosen packages, if it is in the cache.
+
+    A record without suites is of an earlier version of the lab, which took them from the release of the host: where
+    there is a network, they are looked up among those of the guests' release.
+    """
+    if pinned is None or not (workshop.offline or all(package.suite for package in pinned)):
+        return None
+    return workshop.cache.get(kind, inputs_of(pinned))
+
+
 def pin_of(workshop: Workshop, name: str) -> Path:
     """The file that remembers the choice of the set called ``name``."""
     return workshop.cache.root / "pins" / f"{name}.json"
@@ -75,7 +86,7 @@ def pin_of(workshop: Workshop, name: str) -> Path:
 def origins(workshop: Workshop, name: str) -> dict[str, str]:
     """Version and suite of every package that was chosen for the set called ``name``, by name and architecture."""
     packages = chosen(pin_of(workshop, name)) or ()
-    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or 'suite unknown'})" for p in packages}
+    return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or _UNKNOWN})" for p in packages}
 
 
 def chosen(pin: Path) -> tuple[Package, ...] | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from orchestrator.artifacts.apt import NoSuchPackageError
 from orchestrator.artifacts.debian import HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
@@ -49,7 +50,7 @@ class Toolchain:
 def guest_toolchain(workshop: Workshop) -> Toolchain:
     """The compiler of the guests' Debian release: the host's where it is the same, else that of the release's packages.
 
-    Where those cannot be had, the host's. Raises HostError where there is none at all.
+    Where the release has no such packages, the host's. Raises HostError where there is none at all.
     """
     return matching_toolchain(workshop, debian().compiler)
 
@@ -58,14 +59,14 @@ def guest_toolchain(workshop: Workshop) -> Toolchain:
 def matching_toolchain(workshop: Workshop, release: str | None) -> Toolchain:
     """The compiler of that release, where the host or the guests' Debian has it; else the host's.
 
-    It is the same for as long as the process lives.
+    It is the same for as long as the process lives. Raises HostError where it is to be had, only not just now.
     """
     host = _host_toolchain()
     if release in (None, host.release) or release != debian().compiler:
         return host
     try:
         return _debian_toolchain(workshop)
-    except HostError as error:
+    except NoSuchPackageError as error:
         workshop.say(f"compiling with the host's gcc {host.release}, for there is no gcc {release}: {error.what}")
         return host
 
@@ -102,6 +103,9 @@ def _debian_toolchain(workshop: Workshop) -> Toolchain:
             program.chmod(0o755)
 
     inputs = {"packages": packages.key, "script": script, "tools": tools}
+    if ":" in str(workshop.cache.root):  # which separates folders for the loader, and for gcc
+        hint = "set ORCHESTRATOR_CACHE to another folder"
+        raise HostError(f"a compiler cannot work in {workshop.cache.root}: it takes no colons in a path", hint=hint)
     made = workshop.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
     return _examined(str(made.path / "bin/gcc"), made.path / "bin")
 

@@ -19,7 +19,7 @@ class DebianRelease(Fact):
     suites: list[str]
     security_suite: str
     keyrings: list[str]
-    suites_of_any_release: list[str]
+    other_releases: list[str]
     compiler: str
     compiler_packages: list[str]
     compiler_tools: list[str]

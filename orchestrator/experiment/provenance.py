@@ -87,6 +87,7 @@ class Provenance:
                 "name": kernel.spec.name,
                 "release": kernel.release,
                 "packages": dict(kernel.packages),
+                "origin": dict(kernel.origin),
                 "image_sha256": _sha256(kernel.image),
             },
             "initramfs_sha256": _sha256(supplies.machine.initramfs),
@@ -140,6 +141,7 @@ def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     """What a boot's numbers depend on, part by part."""
     kernel = boot.get("kernel")
     flat = dict(kernel) if isinstance(kernel, dict) else {}
+    flat.pop("origin", None)  # another suite may have the same package
     packages = flat.pop("packages", None)
     if isinstance(packages, dict):
         flat |= packages

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from contained import contained
 from filelock import FileLock
-from host_apt import Setting, Suite, archive_keyring
+from host_apt import Setting, Suite
 from live import follow
 
 from orchestrator.artifacts.cache import digest
+from orchestrator.artifacts.debian_mirror import archive_keyring
 from orchestrator.errors import HostError, LabError
 
 _DAYS = 3.0
@@ -60,6 +61,7 @@ def _make(release: str, suites: Sequence[Suite], settings: Sequence[Setting], pa
         finished = follow([*contained(), "mmdebstrap", *options, release, str(made), str(listed)])
         if finished.status != 0:
             raise LabError(f"mmdebstrap cannot make a root of Debian {release}", detail=finished.complaint())
+        made.chmod(0o600)  # its sources and settings may hold a password
         made.replace(packed)
 
 

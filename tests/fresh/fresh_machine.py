@@ -12,12 +12,14 @@ from pathlib import Path
 from bare_root import ROOT, Account, BareRoot, Shared, unpacked
 from base_system import base_system, sources
 from contained import check_contained
+from first_table import FirstTable
 from from_host import FromHost
-from host_apt import Setting, Suite, acquire_settings, archive_keyring, suites
+from host_apt import Setting, Suite, acquire_settings, password_files, suites
 from host_pip import pip_settings
 from package_pool import lent
-from readme import TwoCommands, two_commands
+from readme import TwoCommands, promised_table, two_commands
 
+from orchestrator.artifacts.debian_mirror import archive_keyring
 from orchestrator.errors import HostError, LabError
 from orchestrator.paths import cache_dir
 from orchestrator.process import Finished, run
@@ -43,6 +45,7 @@ class Clone:
     folder: str
     owner: Account
     commands: TwoCommands
+    promised: FirstTable
     """Those of its own README."""
 
     def run(self, line: str, *options: str) -> Finished:
@@ -117,7 +120,7 @@ def clone(root: BareRoot, folder: str, owner: Account = ROOT) -> Clone:
     cloned = run(argv, time_limit=_LIMIT, environment={"LC_ALL": "C"})
     if cloned.status != 0:
         raise LabError("the checkout cannot be cloned", detail=cloned.complaint())
-    commands = two_commands((made / "README.md").read_text())  # afterwards nobody but its owner can read it
+    readme = (made / "README.md").read_text()  # afterwards nobody but its owner can read it
     made.chmod(0o700)
     # Only from inside can a user who is not root give files to another.
     inside = "/var/tmp/clone"
@@ -125,7 +128,7 @@ def clone(root: BareRoot, folder: str, owner: Account = ROOT) -> Clone:
     root.succeed(["chown", "--recursive", f"{owner.name}:{owner.name}", inside])
     root.succeed(["mkdir", "--parents", str(Path(folder).parent)])
     root.succeed(["mv", inside, folder])
-    return Clone(root, folder, owner, commands)
+    return Clone(root, folder, owner, two_commands(readme), promised_table(readme))
 
 
 def _set_up_apt(root: BareRoot, network: Network, from_host: FromHost) -> None:
@@ -135,6 +138,8 @@ def _set_up_apt(root: BareRoot, network: Network, from_host: FromHost) -> None:
     there = [Suite(from_host.translate(suite.uri), suite.name) for suite in network.suites]
     root.write("/etc/apt/sources.list.d/debian.sources", sources(there, archive_keyring(root.folder)))
     settings = [Setting(setting.name, from_host.translate(setting.value)) for setting in network.apt]
+    for path in password_files():
+        root.share(Shared(path, str(path)))
     root.write("/etc/apt/apt.conf.d/90host", "".join(f"{setting}\n" for setting in settings))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How the host's apt gets at a release of Debian: its mirror's suites, and its settings for the way there."""
+"""A release's suites on the host's mirror, and the Acquire settings and passwords of the host's apt."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.artifacts.debian_mirror import KEYRING_HINT, MIRROR_VARIABLE, debian_mirror
-from orchestrator.catalog.debian import debian
+from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR, debian_mirror
 from orchestrator.errors import HostError
 from orchestrator.process import Finished, run
 
@@ -50,14 +49,6 @@ class Setting:
         return bool(_PROXY.match(self.name))
 
 
-def archive_keyring(root: Path = Path("/")) -> Path:
-    """The keys of Debian's archive, of the host or below another root. Raises HostError where there are none."""
-    for keyring in map(Path, debian().keyrings):
-        if (root / keyring.relative_to("/")).is_file():
-            return keyring
-    raise HostError("this host has no keys of Debian's archive to verify a release with", hint=KEYRING_HINT)
-
-
 def suites(release: str) -> list[Suite]:
     """A release's main suite on the host's mirror, with its updates and security updates where they are to be had.
 
@@ -67,9 +58,9 @@ def suites(release: str) -> list[Suite]:
     refusal = _refusal(Suite(mirror.archive, release))
     if refusal is not None:
         raise HostError(
-            f"Debian {release} cannot be had from this host's mirror {mirror.archive}",
+            f"Debian {release} cannot be had from this host's mirror {mirror.shown}",
             detail=[refusal],
-            hint=f"name another: {MIRROR_VARIABLE}=http://HOST/debian",
+            hint=f"check the network, or {ANOTHER_MIRROR}",
         )
     others = [Suite(mirror.archive, f"{release}-updates")]
     if mirror.security is not None:
@@ -89,6 +80,11 @@ def acquire_settings(mirror: str) -> list[Setting]:
         # A bare root trusts nobody before it has a package of certificates.
         found.append(Setting("Acquire::https::CaInfo", str(_AUTHORITIES)))
     return [_detected(setting, mirror) for setting in found]
+
+
+def password_files() -> list[Path]:
+    """Where the host's apt finds users and passwords of mirrors."""
+    return [path for path in (Path("/etc/apt/auth.conf"), Path("/etc/apt/auth.conf.d")) if path.exists()]
 
 
 def _detected(setting: Setting, mirror: str) -> Setting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The compiler of the host, for what tests build and no guest runs."""
+"""A compiler for what tests build and no guest runs: the host's, which passes for that of the guests' release."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,13 @@ from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, package_of
 from orchestrator.artifacts.archive import system_archive
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debian import unpacked_packages
+from orchestrator.artifacts.debian_mirror import DebianMirror
 from orchestrator.artifacts.pins import origins, versions
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import HostError
+from orchestrator.process import Finished
 
 NEEDS_APT = pytest.mark.skipif(
     any(shutil.which(name) is None for name in ("apt-get", "apt-cache", "dpkg-deb", "gpg", "gpg-agent")),
@@ -205,11 +208,32 @@ def check_damaged_package(folder: str, home: str) -> None:
 def check_limping_archive(folder: str, home: str) -> None:
     _, root, said = bench(folder, home)
     root.refresh()
-    assert "trying the main suite alone" in said[-1]
+    assert said[-1].startswith("going on without bookworm-security: ")
+    assert not list(Path(folder).glob("a cache/apt/*/state/lists/*security*Packages"))
     assert root.show("lab-tool", "i386").version == "1.10-1"
     said.clear()
     root.refresh()
     assert said == []
+
+
+def check_pin_of_an_earlier_version(folder: str, home: str) -> None:
+    """Records without suites are looked up: a package of another release than the guests' is chosen anew."""
+    workshop, root, _ = bench(folder, home)
+    root.refresh()
+    known = asdict(root.show("lab-tool", "i386"))
+    del known["suite"]
+    foreign = {**known, "version": "3.0-1", "sha256": "3" * 64}
+    pin = workshop.cache.root / "pins/tools.json"
+    pin.parent.mkdir()
+    for record, version in ((known, "1.10-1"), (foreign, "1.10-1")):
+        inputs = {"packages": {"lab-tool:i386": [record["version"], record["sha256"]]}}
+        workshop.cache.obtain("debian", inputs, "tools", lambda place: (place / "earlier").touch())
+        pin.write_text(json.dumps([record]))
+        offline = unpacked_packages(Workshop(workshop.cache, offline=True), "tools", "i386", lambda root: [])
+        assert versions(offline) == {"lab-tool:i386": record["version"]}
+        found = unpacked_packages(workshop, "tools", "i386", lambda root: [root.show("lab-tool", "i386")])
+        assert versions(found) == {"lab-tool:i386": version}
+        assert origins(workshop, "tools") == {"lab-tool:i386": f"{version} (bookworm)"}
 
 
 def check_suites_are_recorded(folder: str, home: str) -> None:
@@ -239,7 +263,7 @@ def check_foreign_signature(folder: str, home: str) -> None:
     other = SigningKey.make(Path(folder) / "other")
     workshop, root, _ = bench(folder, str(other.home))
     other.close()
-    with pytest.raises(HostError, match="keyring has no key that has signed Debian 12") as caught:
+    with pytest.raises(HostError, match="none of the keys of Debian's archive on this host has signed") as caught:
         root.refresh()
     assert "debian-archive-keyring" in caught.value.hint
     assert list(workshop.cache.root.glob("apt/*/complete")) == []
@@ -248,7 +272,7 @@ def check_foreign_signature(folder: str, home: str) -> None:
 def check_unsigned(folder: str, home: str) -> None:
     (Path(folder) / "debian/dists/bookworm/InRelease").unlink()
     _, root, _ = bench(folder, home)
-    with pytest.raises(HostError, match="keyring has no key that has signed Debian 12"):
+    with pytest.raises(HostError, match="has no signature of Debian 12"):
         root.refresh()
 
 
@@ -268,6 +292,37 @@ def check_partial_mirror(folder: str, home: str) -> None:
     assert "ORCHESTRATOR_DEBIAN_MIRROR=" in caught.value.hint
 
 
+SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
+
+
+@pytest.mark.parametrize(
+    ("said", "failed"),
+    [
+        ("", []),
+        ("E: Failed to fetch http://a.invalid/debian/dists/bookworm/InRelease  Could not connect", ["bookworm"]),
+        (
+            "W: Failed to fetch http://a.invalid/d/dists/bookworm-updates/main/x  Hash Sum mismatch",
+            ["bookworm-updates"],
+        ),
+        ("E: The repository 'http://a.invalid bookworm-security Release' is not signed.", ["bookworm-security"]),
+        ("W: GPG error: http://a.invalid/d bookworm InRelease: NO_PUBKEY 6ED0E7B82643E131", ["bookworm"]),
+        ("W: http://a.invalid/d/dists/bookworm/InRelease: Policy will reject signature within a year", []),
+        ("Get:1 http://a.invalid/debian bookworm InRelease [151 kB]\nE: Some index files failed to download.", []),
+    ],
+)
+def test_the_suites_that_apt_complains_of(said: str, failed: list[str]) -> None:
+    assert apt.failed_suites(said, SUITES) == failed
+
+
+@pytest.mark.parametrize("status", [401, 403, 407, 404, 500])
+def test_a_mirror_that_gives_nothing_out_is_told_from_one_that_lacks_the_release(status: int) -> None:
+    words = f"Err:1 http://a.invalid/debian bookworm InRelease\n  {status}  Something\nE: The repository is not signed."
+    error = apt._without_lists(DebianMirror("http://me:secret@a.invalid/debian", None), Finished((), 100, "", words))
+    assert (f"it answers {status}" in error.what) == (status != 404)
+    assert ("has no Debian 12" in error.what) == (status == 404)
+    assert "secret" not in str(error)
+
+
 def check_no_mirror(folder: str, home: str) -> None:
     _, root, _ = bench(folder, home)
     with pytest.raises(HostError, match="apt sources name no mirror of Debian") as caught:
@@ -281,6 +336,7 @@ def check_no_mirror(folder: str, home: str) -> None:
     [
         "check_show_and_download",
         "check_pin",
+        "check_pin_of_an_earlier_version",
         "check_system",
         "check_impossible_system",
         "check_damaged_package",

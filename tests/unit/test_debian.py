@@ -14,7 +14,14 @@ from orchestrator.artifacts.debian import unpacked_packages
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import HostError, LabError
 
-CHOSEN = {"name": "lab-tool", "architecture": "i386", "version": "1.0-1", "sha256": "a" * 64, "depends": ""}
+CHOSEN = {
+    "name": "lab-tool",
+    "architecture": "i386",
+    "version": "1.0-1",
+    "sha256": "a" * 64,
+    "depends": "",
+    "suite": "bookworm",
+}
 
 
 def nothing(apt: AptRoot) -> list[Package]:

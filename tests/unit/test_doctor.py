@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from orchestrator.artifacts import debian_mirror
 from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState
@@ -40,9 +41,10 @@ def test_qemu_versions(answer: str, status: Status) -> None:
 def test_a_mirror_and_keys_are_what_guests_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     keyring = tmp_path / "keyring.gpg"
     release = debian().model_copy(update={"keyrings": [str(keyring)]})
-    monkeypatch.setattr(doctor, "debian", lambda: release)
-    monkeypatch.setenv("ORCHESTRATOR_DEBIAN_MIRROR", "http://mirror.invalid/debian")
-    assert doctor.guest_packages().status is Status.WARNING
+    monkeypatch.setattr(debian_mirror, "debian", lambda: release)
+    monkeypatch.setenv("ORCHESTRATOR_DEBIAN_MIRROR", "http://me:secret@mirror.invalid/debian")
+    finding = doctor.guest_packages()
+    assert (finding.status, "debian-archive-keyring" in finding.remedy) == (Status.MISSING, True)
     keyring.touch()
     finding = doctor.guest_packages()
     assert (finding.status, finding.text.split(" (")[0]) == (Status.OK, "Debian 12 from http://mirror.invalid/debian")

@@ -23,7 +23,14 @@ from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
 
 PACKAGE = "linux-source-toy"
-CHOSEN = {"name": PACKAGE, "architecture": "all", "version": "1-1", "sha256": "a" * 64, "depends": ""}
+CHOSEN = {
+    "name": PACKAGE,
+    "architecture": "all",
+    "version": "1-1",
+    "sha256": "a" * 64,
+    "depends": "",
+    "suite": "bookworm",
+}
 MAKEFILE = """\
 allnoconfig:
 \tcp $(O)/all.config $(O)/.config

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from host_toolchain import HOST_TOOLCHAIN
 
+from orchestrator.artifacts import compiler
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.module_source import render_own
@@ -212,9 +214,16 @@ def test_other_output_of_the_runner_is_refused(output: str) -> None:
 # --- what is built --------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _host_compiles() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "guest_toolchain", lambda workshop: HOST_TOOLCHAIN)
+        yield
+
+
 @ON_X86_64
 def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
-    built = workload_program(Workshop(Cache(tmp_path), offline=True), "x86_64", WORKLOADS / "reading.c")
+    built = workload_program(Workshop(Cache(tmp_path)), "x86_64", WORKLOADS / "reading.c")
     timed = subprocess.run([built, "-n", "100", "-r", "2"], check=True, capture_output=True, text=True, timeout=60)
     assert parse(timed.stdout, 100, 2).entry == "function"
     (tmp_path / "caller").write_text("")
@@ -230,12 +239,12 @@ def test_a_c_file_that_does_not_compile_says_where(tmp_path: Path, arch: str) ->
     broken = tmp_path / "broken.c"
     broken.write_text('#include "workload.h"\n\nvoid workload(void)\n{\n\tnot C\n}\n')
     with pytest.raises(BuildError) as failed:
-        workload_program(Workshop(Cache(tmp_path / "cache"), offline=True), arch, broken)
+        workload_program(Workshop(Cache(tmp_path / "cache")), arch, broken)
     assert failed.value.where == f"{broken}:5"
     nothing = tmp_path / "nothing.c"
     nothing.write_text("int x;\n")
     with pytest.raises(BuildError) as failed:
-        workload_program(Workshop(Cache(tmp_path / "cache"), offline=True), arch, nothing)
+        workload_program(Workshop(Cache(tmp_path / "cache")), arch, nothing)
     assert any("workload" in line for line in failed.value.detail)
 
 
