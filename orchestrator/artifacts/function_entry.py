@@ -8,6 +8,7 @@ function as well as on the kernel: one that is only called directly has no endbr
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -19,9 +20,9 @@ LONGEST = 9
 
 ENDBR_BYTES, TRACER_BYTES = 4, 5
 
-# endbr64, endbr32, and the nop that Linux 6.0 and newer put in place of an endbr that nothing jumps to
-# (gen_endbr_poison() in arch/x86/include/asm/ibt.h).
-_ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660f1f00"))
+# endbr64, endbr32, and the nops that kernels since 5.18 put in place of an endbr that nothing jumps to: an older and a
+# newer gen_endbr_poison() of arch/x86/include/asm/ibt.h.
+_ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"))
 
 FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
 """The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
@@ -39,6 +40,7 @@ def entry_places(code: bytes) -> set[int]:
     return {0, endbr, endbr + TRACER_BYTES if traced else endbr}
 
 
+@lru_cache(maxsize=4096)
 def entry_offset_in(tree: Path, symbol: str) -> int | None:
     """Bytes before the code of a function of the kernel that was built in ``tree``.
 

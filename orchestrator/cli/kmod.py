@@ -69,9 +69,11 @@ def build(
     from orchestrator.errors import BuildError
 
     spec = kernel_spec(kernel)
-    source = _source(template, spec, symbol, offset)
     workshop = open_workshop(offline=offline)
-    (module,) = build_modules(workshop, ready_kernel(workshop, spec), [source])
+    built = ready_kernel(workshop, spec)
+    symbol = symbol or _usual_symbol(spec)
+    source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
+    (module,) = build_modules(workshop, built, [source])
     if isinstance(module, BuildError):
         raise module
     path = module.file
@@ -124,7 +126,7 @@ def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | N
 
     benchmark = benchmarks()["gtodbench"]
     assert benchmark.call is not None
-    symbol = symbol or benchmark.symbols[spec.arch]["auto"]
+    symbol = symbol or _usual_symbol(spec)
     values: dict[str, Value] = {
         "symbol": symbol,
         "offset": spec.entry_offset if offset is None else offset,
@@ -134,3 +136,10 @@ def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | N
     if is_path(template):
         return render_own(find_module(template), values)
     return render_module(template, values)
+
+
+def _usual_symbol(spec: KernelSpec) -> str:
+    """The function that a probe goes to where none is named."""
+    from orchestrator.catalog.benchmarks import benchmarks
+
+    return benchmarks()["gtodbench"].symbols[spec.arch]["auto"]

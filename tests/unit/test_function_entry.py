@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.artifacts.function_entry import LONGEST, entry_offset_in, entry_places
 
-ENDBR64, ENDBR32, SEALED = "f30f1efa", "f30f1efb", "660f1f00"
+ENDBR64, ENDBR32, SEALED, SEALED_LATER = "f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"
 NOP64, NOP32 = "0f1f440000", "3e8d742600"
 BODY = "5589e55756"
 SOURCE = Path(__file__).parent / "entries" / "entries.S"
@@ -25,6 +25,7 @@ SOURCE = Path(__file__).parent / "entries" / "entries.S"
         (ENDBR64 + BODY, {0, 4}),
         (ENDBR32 + BODY, {0, 4}),
         (SEALED + BODY, {0, 4}),
+        (SEALED_LATER + NOP64, {0, 4, 9}),
         (NOP64 + BODY, {0, 5}),
         (NOP32 + BODY, {0, 5}),
         (ENDBR64 + NOP64, {0, 4, 9}),
