@@ -16,6 +16,8 @@ def run_first(clone: Clone, *options: str) -> FirstTable:
     """Run the first command, to the end of all checks; ``options`` are those of ``contained``."""
     printed = succeed(clone, clone.commands.first, *options).stdout
     table = check_printed(printed)
+    if table.kernel == clone.promised.kernel:
+        assert table.rows == clone.promised.rows, "the README promises another table"
     reported = succeed(clone, _REPORT, *options).stdout
     check_record(RunRecord.model_validate_json(reported, strict=False), table)
     return table

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which two commands does the README tell a newcomer to run?"""
+"""Which two commands does the README tell a newcomer to run, and which table does it promise?"""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
+
+from first_table import FirstTable, read_table
 
 _SECTION = re.compile(r"^## Two commands\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
@@ -20,9 +23,18 @@ class TwoCommands:
 
 def two_commands(readme: str) -> TwoCommands:
     """The first indented block of the section "Two commands". Raises ValueError where it has not two lines."""
-    section = _SECTION.search(readme)
-    block = _BLOCK.search(section[1]) if section else None
+    block = _BLOCK.search(_section(readme))
     lines = block[0].splitlines() if block else []
     if len(lines) != 2:
         raise ValueError(f'README.md: the section "## Two commands" begins with {len(lines)} indented lines, not two')
     return TwoCommands(*(line.strip() for line in lines))
+
+
+def promised_table(readme: str) -> FirstTable:
+    """The table that the section shows. Raises ValueError where there is none."""
+    return read_table(textwrap.dedent("".join(_BLOCK.findall(_section(readme)))))
+
+
+def _section(readme: str) -> str:
+    found = _SECTION.search(readme)
+    return found[1] if found else ""

@@ -19,6 +19,8 @@ from fresh_machine import host_network
 from orchestrator.errors import HostError, LabError
 from orchestrator.paths import cache_dir
 
+pytestmark = pytest.mark.qemu  # not of the unit tests: it takes the network
+
 _LIMIT = 60.0
 
 

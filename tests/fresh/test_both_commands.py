@@ -40,9 +40,10 @@ def network(pytestconfig: pytest.Config) -> Network:
         pytest.skip("takes half an hour and longer; ./lab test --fresh bookworm (or trixie) runs it")
     try:
         return host_network(release)
-    except HostError as lacking:
-        # Not skipped: somebody has asked for it.
-        pytest.fail(f"no fresh machine of {release}: {lacking}", pytrace=False)
+    except HostError as error:
+        lacking = error
+    # Not skipped: somebody has asked for it.
+    pytest.fail(f"no fresh machine of {release}: {lacking}", pytrace=False)
 
 
 @pytest.fixture(scope="module")

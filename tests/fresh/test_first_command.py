@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Does the first command of the README do what it says on a machine on which nothing was ever installed?
 
-The short form, for every day: two to three minutes for each release.
+The short form, for every day: one to two minutes for each release.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from fresh_machine import CHECKOUT
-from readme import two_commands
+from readme import promised_table, two_commands
 
 _README = """\
 # A lab
@@ -50,3 +50,14 @@ def test_they_are_the_first_indented_lines_of_the_section() -> None:
 def test_a_readme_that_tells_of_more_or_fewer_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match='section "## Two commands"'):
         two_commands(text)
+
+
+def test_the_table_of_this_readme_is_one_that_the_first_command_can_print() -> None:
+    table = promised_table((CHECKOUT / "README.md").read_text())
+    assert table.kernel.startswith("linux-6.1.0-")
+    assert table.samples() == [("422", "1048", "1872", "470")] * 4
+
+
+def test_a_readme_without_a_table() -> None:
+    with pytest.raises(ValueError, match="no table"):
+        promised_table("## Two commands\n\n    one\n    two\n")
