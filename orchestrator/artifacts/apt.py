@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR, KEYRING_HINT, DebianMirror, debian_mirror
+from orchestrator.artifacts.debian_mirror import (
+    ANOTHER_MIRROR,
+    KEYRING_HINT,
+    DebianMirror,
+    debian_mirror,
+    without_passwords,
+)
 from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError
@@ -240,7 +246,9 @@ class AptRoot:
 
     def _apt(self, program: str, *arguments: str, time_limit: float, cwd: Path | None = None) -> Finished:
         environment = {"APT_CONFIG": str(self._root / "first.conf"), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-        return run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
+        ended = run([program, "-q", *arguments], time_limit=time_limit, cwd=cwd, environment=environment)
+        # apt hides a password in an address only as long as nothing is wrong with it.
+        return replace(ended, stdout=without_passwords(ended.stdout), stderr=without_passwords(ended.stderr))
 
 
 def failed_suites(said: str, suites: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ KEYRING_HINT = "as root: apt-get install -y debian-archive-keyring"
 _ARCHIVE, _SECURITY_ARCHIVE = "debian", "debian-security"
 _SECURITY_SUITE = re.compile(r"(.+)(?:-security|/updates)")
 _URI = re.compile(r"[a-z][a-z+]*:[!-~]+")
-_USER = re.compile(r"(?<=://)[^/@]*@")
+_USER = re.compile(r"(?<=://)[^/@\s]*@")
 _LIMIT = 60.0
 
 
@@ -33,7 +33,7 @@ class DebianMirror:
     @property
     def shown(self) -> str:
         """The archive's address for people: without a user's name and password."""
-        return _USER.sub("", self.archive)
+        return without_passwords(self.archive)
 
     def sources(self) -> dict[str, str]:
         """A line of apt's source list for each suite of the release. All must be signed with Debian's own keys.
@@ -45,6 +45,11 @@ class DebianMirror:
         if self.security is not None:
             lines[release.security_suite] = f"deb {options} {self.security} {release.security_suite} main\n"
         return lines
+
+
+def without_passwords(text: str) -> str:
+    """A text for people: the addresses in it without a user's name and password."""
+    return _USER.sub("", text)
 
 
 def archive_keyring(root: Path = Path("/")) -> Path:

@@ -323,6 +323,14 @@ def test_a_mirror_that_gives_nothing_out_is_told_from_one_that_lacks_the_release
     assert "secret" not in str(error)
 
 
+def check_password(folder: str, home: str) -> None:
+    _, root, said = bench(folder, home)
+    with pytest.raises(HostError, match="cannot be fetched from") as caught:
+        root.refresh()
+    assert "127.0.0.1:9/debian" in str(caught.value)
+    assert "secret" not in str(caught.value) + "".join(said)
+
+
 def check_no_mirror(folder: str, home: str) -> None:
     _, root, _ = bench(folder, home)
     with pytest.raises(HostError, match="apt sources name no mirror of Debian") as caught:
@@ -363,3 +371,7 @@ def test_a_host_that_has_newer_suites_gets_the_guests_release(tmp_path: Path, ke
 
 def test_a_host_of_another_distribution_is_told_what_to_do(tmp_path: Path, key: SigningKey) -> None:
     with_sources("check_no_mirror", tmp_path, key, "deb file:{folder}/ubuntu noble main universe\n")
+
+
+def test_a_password_in_an_address_is_not_printed(tmp_path: Path, key: SigningKey) -> None:
+    with_sources("check_password", tmp_path, key, "deb http://me:secret@127.0.0.1:9/debian trixie main\n")

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.artifacts import debian_mirror as module
-from orchestrator.artifacts.debian_mirror import DebianMirror, archive_keyring, debian_mirror, mirror_in
+from orchestrator.artifacts.debian_mirror import (
+    DebianMirror,
+    archive_keyring,
+    debian_mirror,
+    mirror_in,
+    without_passwords,
+)
 from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError, LabError, UsageError
 
@@ -90,6 +96,11 @@ def test_what_is_no_address_reaches_no_source_list(monkeypatch: pytest.MonkeyPat
 def test_a_password_is_for_apt_alone() -> None:
     mirror = DebianMirror("https://me:secret@a.invalid/debian", None)
     assert mirror.shown == "https://a.invalid/debian"
+    said = "E: Failed to fetch http://me:p%20w@a.invalid/d  400\nmail root@a.invalid http://a.invalid/x@y"
+    assert (
+        without_passwords(said)
+        == "E: Failed to fetch http://a.invalid/d  400\nmail root@a.invalid http://a.invalid/x@y"
+    )
     assert DebianMirror("mirror+file:/etc/apt/mirrors/debian.list", None).shown.endswith("/debian.list")
 
 
