@@ -14,7 +14,7 @@ from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
-from orchestrator.artifacts.function_entry import entry_offset_in
+from orchestrator.artifacts.function_entry import TRACER_BYTES, entry_offset_in
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.pins import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
@@ -59,6 +59,11 @@ class Kernel:
         """Bytes from a function's symbol to its first own instruction, by its code where that is at hand."""
         found = entry_offset_in(self.headers, symbol)
         return self.spec.entry_offset if found is None else found
+
+    def tracer_offset(self, symbol: str) -> int:
+        """Bytes from a function's symbol to the function tracer's nop, which is behind any endbr."""
+        entry = self.entry_offset(symbol)
+        return entry - TRACER_BYTES if entry >= TRACER_BYTES else entry
 
     @property
     def compiler_note(self) -> str | None:

@@ -165,7 +165,7 @@ def _place(kernel: Kernel, cell: Cell, kind: ProbeKind) -> tuple[str, int]:
         arch = kernel.spec.arch
         symbols = benchmarks()[cell.benchmark].symbols
         symbol = symbols[arch][cell.entry] if symbols else system_calls()[cell.call].symbol(arch)
-    return symbol, kernel.entry_offset(symbol) if kind.at == "after-ftrace-nop" else 0
+    return symbol, kernel.entry_offset(symbol) if kind.at == "after-ftrace-nop" else kernel.tracer_offset(symbol)
 
 
 def has_booster(kernel: Kernel) -> bool:
