@@ -96,7 +96,7 @@ class AptRoot:
         self._root = workshop.cache.root / "apt" / "-".join([debian().release, *architectures])
 
     def refresh(self) -> None:
-        """Fetch the package lists. An archive in mid-synchronisation is asked again, then left to its main suite.
+        """Fetch the package lists. A suite that cannot be had, asked again, is left out; the main one has to be there.
 
         Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
         """

@@ -85,6 +85,9 @@ def _host_toolchain() -> Toolchain:
 
 
 def _debian_toolchain(workshop: Workshop) -> Toolchain:
+    if ":" in str(workshop.cache.root):  # which separates folders for the loader, and for gcc
+        hint = "set ORCHESTRATOR_CACHE to another folder"
+        raise HostError(f"a compiler cannot work in {workshop.cache.root}: it takes no colons in a path", hint=hint)
     packages = unpacked_packages(
         workshop,
         f"{_NAME}-{debian().compiler}",
@@ -103,9 +106,6 @@ def _debian_toolchain(workshop: Workshop) -> Toolchain:
             program.chmod(0o755)
 
     inputs = {"packages": packages.key, "script": script, "tools": tools}
-    if ":" in str(workshop.cache.root):  # which separates folders for the loader, and for gcc
-        hint = "set ORCHESTRATOR_CACHE to another folder"
-        raise HostError(f"a compiler cannot work in {workshop.cache.root}: it takes no colons in a path", hint=hint)
     made = workshop.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
     return _examined(str(made.path / "bin/gcc"), made.path / "bin")
 
