@@ -21,7 +21,7 @@ from typing import IO
 
 from orchestrator.errors import HostError, LabError
 
-_LEASH = Path(__file__).with_name("leash.sh")
+_DIE_WITH_PARENT = Path(__file__).with_name("die-with-parent.sh")
 _QUOTED_LINES = 15
 
 
@@ -67,9 +67,9 @@ def run(
 
     Raises HostError when the program is not there, LabError when the time is over.
     """
-    leashed = ["setpriv", "--pdeathsig", "TERM", "sh", str(_LEASH), *argv]
+    dying_with_parent = ["setpriv", "--pdeathsig", "TERM", "sh", str(_DIE_WITH_PARENT), *argv]
     child = _start(
-        leashed,
+        dying_with_parent,
         argv[0],
         subprocess.DEVNULL,
         subprocess.PIPE,

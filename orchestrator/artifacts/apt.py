@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian_mirror import (
     ANOTHER_MIRROR,
@@ -23,7 +24,6 @@ from orchestrator.artifacts.debian_mirror import (
     debian_mirror,
     without_passwords,
 )
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError
 from orchestrator.process import Finished, run
@@ -90,22 +90,22 @@ def package_of(stanza: str) -> Package:
 class AptRoot:
     """A private root for ``apt`` that knows the packages of ``architectures`` (Debian's names, the host's first)."""
 
-    def __init__(self, workshop: Workshop, architectures: Sequence[str]) -> None:
-        self._workshop = workshop
+    def __init__(self, context: BuildContext, architectures: Sequence[str]) -> None:
+        self._context = context
         self._architectures = tuple(architectures)
-        self._root = workshop.cache.root / "apt" / "-".join([debian().release, *architectures])
+        self._root = context.cache.root / "apt" / "-".join([debian().release, *architectures])
 
     def refresh(self) -> None:
         """Fetch the package lists. A suite that cannot be had, asked again, is left out; the main one has to be there.
 
         Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
         """
-        self._workshop.need_network(f"the package lists of {debian().title}")
+        self._context.need_network(f"the package lists of {debian().title}")
         mirror = debian_mirror()
         sources = mirror.sources()
         if self._is_fresh(sources):
             return
-        self._workshop.say(f"fetching the package lists of {debian().title} ({', '.join(self._architectures)})")
+        self._context.say(f"fetching the package lists of {debian().title} ({', '.join(self._architectures)})")
         self._prepare("".join(sources.values()))
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -118,7 +118,7 @@ class AptRoot:
             raise _without_lists(mirror, finished)
         if left_out:
             why = next(line for line in finished.stderr.splitlines() if failed_suites(line, left_out))
-            self._workshop.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
+            self._context.say(f"going on without {' and '.join(left_out)}: {why[:_LONGEST].strip()}")
             self._sources.write_text("".join(line for suite, line in sources.items() if suite not in left_out))
         self._stamp.write_text(digest(sources))
 
@@ -171,11 +171,11 @@ class AptRoot:
 
     def download(self, packages: Sequence[Package], into: Path) -> list[Path]:
         """Fetch the packages' .deb files into a folder, verified by apt, in the order asked for."""
-        self._workshop.need_network(", ".join(p.pinned for p in packages[:_NAMED]))
+        self._context.need_network(", ".join(p.pinned for p in packages[:_NAMED]))
         into.mkdir(parents=True, exist_ok=True)
         named = [f"{package.name} {package.version}" for package in packages]
         for line in named if len(named) <= _NAMED else [f"{len(named)} packages"]:
-            self._workshop.say(f"fetching {line}")
+            self._context.say(f"fetching {line}")
         argv = ["download", *(package.pinned for package in packages)]
         finished = self._apt("apt-get", *argv, time_limit=_DOWNLOAD_LIMIT, cwd=into)
         found = [sorted(into.glob(f"{package.name}_*.deb")) for package in packages]

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.apt import AptRoot, Package, package_of
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
 from orchestrator.artifacts.pins import PackageSet, pinned_artifact
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import ImageRecipe
 
 _KIND = "archives"
@@ -29,7 +29,7 @@ def system_packages(recipe: ImageRecipe) -> PackageSet:
     return PackageSet(f"{recipe.name}-system-{wish}", recipe.arch, (DEBIAN_ARCHITECTURE[recipe.arch],))
 
 
-def system_archive(workshop: Workshop, recipe: ImageRecipe) -> Artifact:
+def system_archive(context: BuildContext, recipe: ImageRecipe) -> Artifact:
     """The .deb files of a recipe's packages and of all that they depend on, with their index.
 
     Its inputs list every package with version and checksum. Raises HostError when they cannot be had.
@@ -44,7 +44,7 @@ def system_archive(workshop: Workshop, recipe: ImageRecipe) -> Artifact:
         listed = zip(packages, files, strict=True)
         (folder / INDEX).write_text(index((stanzas[package.sha256], file.name) for package, file in listed))
 
-    return pinned_artifact(workshop, _KIND, system_packages(recipe), choose, fetch)
+    return pinned_artifact(context, _KIND, system_packages(recipe), choose, fetch)
 
 
 def _choose(apt: AptRoot, recipe: ImageRecipe) -> list[Package]:

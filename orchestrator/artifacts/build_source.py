@@ -8,9 +8,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.data_disk import OPTIONS
 from orchestrator.artifacts.kernel_source import kernel_source
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.build_source import BuildSource, build_source_choice
 from orchestrator.errors import BuildError
 from orchestrator.host.requirements import check_installed
@@ -29,17 +29,17 @@ class PackedSource:
     file: Path
 
 
-def build_source(workshop: Workshop) -> PackedSource:
+def build_source(context: BuildContext) -> PackedSource:
     """The source that a build of the smallest kernels needs, packed when it is not in the cache.
 
     Raises HostError when the source cannot be had, BuildError.
     """
     choice = build_source_choice()
-    source = kernel_source(workshop, choice.package)
+    source = kernel_source(context, choice.package)
 
     def build(folder: Path) -> None:
         check_installed("image-packages.txt", "packing a kernel's source")
-        workshop.say(f"packing what a build needs of {choice.package}")
+        context.say(f"packing what a build needs of {choice.package}")
         tree, file = folder / "tree", folder / _FILE
         link_chosen(choice, source.path / "linux", tree)
         finished = run(
@@ -51,7 +51,7 @@ def build_source(workshop: Workshop) -> PackedSource:
         file.chmod(0o444)
 
     inputs = {"source": source.key, "choice": choice.model_dump(), "options": list(OPTIONS)}
-    found = workshop.cache.obtain(_KIND, inputs, f"{choice.package}, for builds in guests", build)
+    found = context.cache.obtain(_KIND, inputs, f"{choice.package}, for builds in guests", build)
     return PackedSource(found.key, found.path / _FILE)
 
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.inclusion import included, read_source
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError, ConfigError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
@@ -36,9 +36,9 @@ def build_environment() -> dict[str, str | None]:
     return {**dict.fromkeys(os.environ), **kept, "LC_ALL": "C"}
 
 
-def guest_programs(workshop: Workshop, arch: str) -> Artifact:
+def guest_programs(context: BuildContext, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
-    folder, toolchain = data_dir("images") / "guest", guest_toolchain(workshop)
+    folder, toolchain = data_dir("images") / "guest", guest_toolchain(context)
     mains = [file for file in sorted(folder.glob("*.c")) if not file.with_suffix(".h").exists()]
     sources = {main: [main, *included(read_source(main), [folder])] for main in mains}
     inputs = {
@@ -49,19 +49,19 @@ def guest_programs(workshop: Workshop, arch: str) -> Artifact:
     }
 
     def build(target: Path) -> None:
-        workshop.say(f"compiling the guest's programs ({arch})")
+        context.say(f"compiling the guest's programs ({arch})")
         for main, files in sources.items():
             _compile(toolchain, arch, files, [], target / main.stem)
 
-    return workshop.cache.obtain("programs", inputs, f"guest programs, {arch}", build)
+    return context.cache.obtain("programs", inputs, f"guest programs, {arch}", build)
 
 
-def workload_program(workshop: Workshop, arch: str, file: Path) -> Path:
+def workload_program(context: BuildContext, arch: str, file: Path) -> Path:
     """A user's C file, which defines ``workload()``, as a static program that times it (``images/workload``).
 
     Raises BuildError with the compiler's words, ConfigError for a file that cannot be read.
     """
-    images, toolchain = data_dir("images"), guest_toolchain(workshop)
+    images, toolchain = data_dir("images"), guest_toolchain(context)
     folders = [file.parent, images / "workload", images / "guest"]
     text = read_source(file)
     # The user's own file as well, where it has a header of its name.
@@ -80,13 +80,13 @@ def workload_program(workshop: Workshop, arch: str, file: Path) -> Path:
     def build(target: Path) -> None:
         _compile(toolchain, arch, files, folders, target / "workload", "-Wno-error")
 
-    return workshop.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload"
+    return context.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload"
 
 
-def compile_program(workshop: Workshop, arch: str, main: Path, target: Path) -> None:
+def compile_program(context: BuildContext, arch: str, main: Path, target: Path) -> None:
     """Compile a freestanding program that includes what it needs of ``images/guest``. Raises BuildError."""
     folder = data_dir("images") / "guest"
-    _compile(guest_toolchain(workshop), arch, [main, *included(read_source(main), [folder])], [folder], target)
+    _compile(guest_toolchain(context), arch, [main, *included(read_source(main), [folder])], [folder], target)
 
 
 def _compile(

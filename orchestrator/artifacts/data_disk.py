@@ -9,8 +9,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.image_build import EPOCH
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.host.requirements import check_installed
 from orchestrator.process import run
@@ -26,7 +26,7 @@ OPTIONS = (
 )
 
 
-def data_disk(workshop: Workshop, folder: Path) -> Path:
+def data_disk(context: BuildContext, folder: Path) -> Path:
     """The squashfs file of a folder of the user's, private to the user; made when its content is not in the cache.
 
     All in it belongs to root. Links stay what they are: nothing is taken from outside the folder.
@@ -41,7 +41,7 @@ def data_disk(workshop: Workshop, folder: Path) -> Path:
     def build(place: Path) -> None:
         place.chmod(0o700)  # whoever may not read the folder may not read its disk either
         check_installed("image-packages.txt", "making a data disk")
-        workshop.say(f"packing {folder}")
+        context.say(f"packing {folder}")
         file = place / _FILE
         finished = run(
             ["mksquashfs", str(folder), str(file), *OPTIONS],
@@ -55,7 +55,7 @@ def data_disk(workshop: Workshop, folder: Path) -> Path:
         file.chmod(0o400)
 
     inputs = {"content": content, "options": list(OPTIONS)}
-    return workshop.cache.obtain(_KIND, inputs, folder.name or "root", build).path / _FILE
+    return context.cache.obtain(_KIND, inputs, folder.name or "root", build).path / _FILE
 
 
 def _content(folder: Path) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.apt import AptRoot, Package
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.pins import Choice, PackageSet, pinned_artifact
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import HostError
 from orchestrator.process import run
 
@@ -23,7 +23,7 @@ _KIND = "debian"
 _EXTRACT_LIMIT = 300.0
 
 
-def unpacked_packages(workshop: Workshop, name: str, arch: str, choose: Choice) -> Artifact:
+def unpacked_packages(context: BuildContext, name: str, arch: str, choose: Choice) -> Artifact:
     """The unpacked packages called ``name``; ``choose`` names them when they were not chosen before (see ``pins``).
 
     The artifact's folder is their common root; its inputs list every package with version and checksum.
@@ -32,15 +32,15 @@ def unpacked_packages(workshop: Workshop, name: str, arch: str, choose: Choice) 
     architectures = dict.fromkeys((HOST_ARCHITECTURE, DEBIAN_ARCHITECTURE[arch]))
 
     def unpack(apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
-        _unpack(workshop, apt, packages, folder)
+        _unpack(context, apt, packages, folder)
 
-    return pinned_artifact(workshop, _KIND, PackageSet(name, arch, tuple(architectures)), choose, unpack)
+    return pinned_artifact(context, _KIND, PackageSet(name, arch, tuple(architectures)), choose, unpack)
 
 
-def _unpack(workshop: Workshop, apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
+def _unpack(context: BuildContext, apt: AptRoot, packages: Sequence[Package], folder: Path) -> None:
     archives = folder / "archives"
     for package, archive in zip(packages, apt.download(packages, archives), strict=True):
-        workshop.say(f"unpacking {package.name}")
+        context.say(f"unpacking {package.name}")
         finished = run(["dpkg-deb", "-x", str(archive), str(folder)], time_limit=_EXTRACT_LIMIT)
         if finished.status != 0:
             raise HostError(f"cannot unpack {archive.name}", detail=finished.complaint())

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
 from orchestrator.artifacts.namespace import as_root
 from orchestrator.artifacts.pins import versions
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError
 from orchestrator.host.requirements import check_installed
@@ -45,7 +45,7 @@ def scripts() -> dict[str, str]:
     return {name: (data_dir("images") / "recipes" / name).read_text() for name in _SCRIPTS}
 
 
-def build_image(workshop: Workshop, recipe: ImageRecipe, archive: Artifact, folder: Path) -> None:
+def build_image(context: BuildContext, recipe: ImageRecipe, archive: Artifact, folder: Path) -> None:
     """Fill ``folder`` with the base image and its squashfs, read-only, and with records of its packages and files.
 
     Raises BuildError with the last lines of what failed; HostError where the host lacks something.
@@ -54,7 +54,7 @@ def build_image(workshop: Workshop, recipe: ImageRecipe, archive: Artifact, fold
     prefix = as_root()
     packages = versions(archive)
     with _work_folder(prefix, archive.size() * _EXPANSION) as work:
-        workshop.say(f"building image {recipe.name} of {len(packages)} packages: about a minute")
+        context.say(f"building image {recipe.name} of {len(packages)} packages: about a minute")
         script = data_dir("images") / "recipes" / "build.sh"
         places = [str(place) for place in (archive.path, work, folder)]
         argv = [*prefix, "sh", str(script), *places, DEBIAN_ARCHITECTURE[recipe.arch], recipe.init, str(recipe.size)]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.archive import system_archive, system_packages
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.artifacts.image_build import BASE, ROOT, build_image, installed_packages, scripts, tree_digest
 from orchestrator.artifacts.pins import chosen, inputs_of
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import ImageRecipe
 
 _KIND = "images"
@@ -33,28 +33,28 @@ class Image:
     tree: str
 
 
-def ready_image(workshop: Workshop, recipe: ImageRecipe) -> Image:
+def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
     """The image of ``recipe``, built when it is not in the cache; it stays there while this process lives.
 
     Raises HostError, BuildError.
     """
-    found = cached_image(workshop, recipe)
+    found = cached_image(context, recipe)
     if found is not None:
         return found
-    workshop.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
-    archive = system_archive(workshop, recipe)
-    artifact = workshop.cache.obtain(
-        _KIND, _inputs(recipe, archive.key), recipe.name, lambda folder: build_image(workshop, recipe, archive, folder)
+    context.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
+    archive = system_archive(context, recipe)
+    artifact = context.cache.obtain(
+        _KIND, _inputs(recipe, archive.key), recipe.name, lambda folder: build_image(context, recipe, archive, folder)
     )
     return _image(recipe, artifact)
 
 
-def cached_image(workshop: Workshop, recipe: ImageRecipe) -> Image | None:
+def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:
     """The image of ``recipe``, if it is in the cache: of the packages once chosen for it."""
-    packages = chosen(system_packages(recipe).pin(workshop))
+    packages = chosen(system_packages(recipe).pin(context))
     if packages is None:
         return None
-    found = workshop.cache.get(_KIND, _inputs(recipe, digest(inputs_of(packages))))
+    found = context.cache.get(_KIND, _inputs(recipe, digest(inputs_of(packages))))
     return _image(recipe, found) if found is not None else None
 
 

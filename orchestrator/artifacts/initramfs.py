@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.apt import AptRoot, Package
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.drivers import with_dependencies
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.cpio import Entry, archive
 from orchestrator.errors import HostError
 from orchestrator.paths import data_dir
@@ -33,11 +33,11 @@ _DISK_SCRIPTS = {
 _APPLETS = Path(__file__).with_name("applets.txt")
 
 
-def initramfs(workshop: Workshop, kernel: Kernel) -> Path:
+def initramfs(context: BuildContext, kernel: Kernel) -> Path:
     """The guest's initramfs for ``kernel``, uncompressed: emulated CPUs are slow at decompressing."""
     arch = kernel.spec.arch
-    busybox = unpacked_packages(workshop, f"busybox-{arch}", arch, lambda apt: _choose_busybox(apt, arch))
-    programs = guest_programs(workshop, arch)
+    busybox = unpacked_packages(context, f"busybox-{arch}", arch, lambda apt: _choose_busybox(apt, arch))
+    programs = guest_programs(context, arch)
     inputs = {"kernel": kernel.key, "busybox": busybox.key, "programs": programs.key, "recipe": _recipe()}
 
     def build(folder: Path) -> None:
@@ -61,11 +61,11 @@ def initramfs(workshop: Workshop, kernel: Kernel) -> Path:
         ]
         (folder / "initramfs.cpio").write_bytes(archive(entries))
 
-    artifact = workshop.cache.obtain("initramfs", inputs, f"initramfs of {kernel.spec.name}", build)
+    artifact = context.cache.obtain("initramfs", inputs, f"initramfs of {kernel.spec.name}", build)
     return artifact.path / "initramfs.cpio"
 
 
-def disk_drivers(workshop: Workshop, kernel: Kernel) -> Path:
+def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
     """The second archive, of a guest of ``kernel`` with disks: their drivers, and the scripts that mount them."""
     folder = data_dir("images") / "guest"
     scripts = {place: (folder / name).read_bytes() for place, name in _DISK_SCRIPTS.items()}
@@ -82,7 +82,7 @@ def disk_drivers(workshop: Workshop, kernel: Kernel) -> Path:
         ]
         (target / "disks.cpio").write_bytes(archive(entries))
 
-    return workshop.cache.obtain("initramfs", inputs, f"disk drivers of {kernel.spec.name}", build).path / "disks.cpio"
+    return context.cache.obtain("initramfs", inputs, f"disk drivers of {kernel.spec.name}", build).path / "disks.cpio"
 
 
 def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:

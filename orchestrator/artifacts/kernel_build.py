@@ -9,13 +9,13 @@ import shutil
 import time
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.kernel_config import check_granted, merged
 from orchestrator.artifacts.kernel_source import UNPACKED_GB, kernel_source, sources_of_same_package
 from orchestrator.artifacts.relocation import relocate
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
@@ -41,19 +41,19 @@ _IDENTITY = {
 }
 
 
-def built_kernel(workshop: Workshop, spec: KernelSpec) -> Artifact:
+def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``; made when it is not there. Raises BuildError, HostError."""
     assert spec.source is not None
     wanted = merged(spec.fragments)
-    source, toolchain = kernel_source(workshop, spec.source, spec.patches, spec.files), guest_toolchain(workshop)
+    source, toolchain = kernel_source(context, spec.source, spec.patches, spec.files), guest_toolchain(context)
     inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": toolchain.version}
-    found = workshop.cache.get("kernels", inputs)
+    found = context.cache.get("kernels", inputs)
     if found is not None:
         return found
-    workshop.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
-    _check_host(workshop.cache.root)
-    return workshop.cache.obtain(
-        "kernels", inputs, spec.name, lambda folder: _build(workshop, spec, source, wanted, folder, toolchain)
+    context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
+    _check_host(context.cache.root)
+    return context.cache.obtain(
+        "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
     )
 
 
@@ -70,18 +70,18 @@ def _check_host(cache: Path) -> None:
 
 
 def _build(
-    workshop: Workshop, spec: KernelSpec, origin: Artifact, wanted: str, folder: Path, toolchain: Toolchain
+    context: BuildContext, spec: KernelSpec, origin: Artifact, wanted: str, folder: Path, toolchain: Toolchain
 ) -> None:
     build, source = folder / "build", origin.path / "linux"
-    similar = _similar(workshop, spec, origin, toolchain)
+    similar = _similar(context, spec, origin, toolchain)
     if similar is not None:
         time_needed = f"between half a minute and {CPU_MINUTES} minutes of one CPU"
-        workshop.say(f"building {spec.name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
+        context.say(f"building {spec.name} from what {similar.label} left: {BUILD_GB} GB, {time_needed}")
         shutil.copytree(similar.path / "build", build, symlinks=True)
         made_in = similar.path.with_suffix(folder.suffix) / "build"  # under the name of an unfinished artifact
         relocate(build, made_in, origin.path.parent / str(similar.inputs["source"]) / "linux", source)
     else:
-        workshop.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
+        context.say(f"building {spec.name}: {BUILD_GB} GB, some {CPU_MINUTES} minutes of one CPU")
         build.mkdir()
     (build / "all.config").write_text(wanted)
     make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
@@ -90,7 +90,7 @@ def _build(
     if finished.status != 0:
         raise BuildError(f"{spec.name} cannot be configured", detail=finished.complaint())
     check_granted(wanted, read_config(build / ".config"), spec.name)
-    progress = _Progress(workshop, spec.name)
+    progress = _Progress(context, spec.name)
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     finished = run(
         [*make, jobs, "bzImage", "modules"],
@@ -102,12 +102,12 @@ def _build(
         raise _broken(spec, finished)
 
 
-def _similar(workshop: Workshop, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
+def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
     """The kernel already built that shares the most configuration, of the same architecture, package and compiler."""
-    sources = sources_of_same_package(workshop, source)
+    sources = sources_of_same_package(context, source)
     candidates = [
         artifact
-        for artifact in workshop.cache.artifacts()
+        for artifact in context.cache.artifacts()
         if artifact.kind == "kernels"
         and artifact.inputs.get("arch") == spec.arch
         and artifact.inputs.get("source") in sources
@@ -124,8 +124,8 @@ def _similar(workshop: Workshop, spec: KernelSpec, source: Artifact, toolchain: 
 class _Progress:
     """Says every now and then how many files were compiled."""
 
-    def __init__(self, workshop: Workshop, name: str) -> None:
-        self._workshop = workshop
+    def __init__(self, context: BuildContext, name: str) -> None:
+        self._context = context
         self._name = name
         self._steps = 0
         self._said = time.monotonic()
@@ -135,7 +135,7 @@ class _Progress:
             self._steps += 1
         if text.strip() and time.monotonic() - self._said > _REPORT_SECONDS:
             self._said = time.monotonic()
-            self._workshop.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
+            self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
 
 
 def _broken(spec: KernelSpec, finished: Finished) -> BuildError:

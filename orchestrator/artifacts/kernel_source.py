@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import unpacked_packages
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError, HostError
 from orchestrator.host.requirements import check_installed
 from orchestrator.paths import data_dir
@@ -22,21 +22,21 @@ _UNPACK_LIMIT = 900.0
 
 
 def kernel_source(
-    workshop: Workshop, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
+    context: BuildContext, package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None
 ) -> Artifact:
     """The source of a ``linux-source`` package in ``linux/``, with patches of ``images/patches`` applied in order.
 
     ``files`` are sources of ``kmods`` by the new paths that they are copied to. Raises HostError when it cannot be had,
     BuildError for a patch that does not apply or a file whose place is taken. Offline, nothing is unpacked.
     """
-    archive = unpacked_packages(workshop, package, "x86_64", lambda apt: [apt.show(package, "all")])
+    archive = unpacked_packages(context, package, "x86_64", lambda apt: [apt.show(package, "all")])
 
     def unpack(folder: Path) -> None:
-        workshop.say(f"unpacking {package} ({UNPACKED_GB} GB)")
+        context.say(f"unpacking {package} ({UNPACKED_GB} GB)")
         (folder / "linux").mkdir()
         unpack_tarball(archive.path / "usr/src" / f"{package}.tar.xz", folder / "linux")
 
-    pristine = _obtain(workshop, {"package": archive.key}, package, unpack)
+    pristine = _obtain(context, {"package": archive.key}, package, unpack)
     if not patches and not files:
         return pristine
     changes = {name: data_dir("images") / "patches" / f"{name}.patch" for name in patches}
@@ -62,7 +62,7 @@ def kernel_source(
     }
     if added:  # a source without any keeps the key it always had
         inputs["files"] = added
-    return _obtain(workshop, inputs, f"{package} with {', '.join(patches)}", patch)
+    return _obtain(context, inputs, f"{package} with {', '.join(patches)}", patch)
 
 
 def unpack_tarball(tarball: Path, folder: Path) -> None:
@@ -84,19 +84,19 @@ def _add(source: Path, place: str, text: str) -> None:
     path.write_text(text)
 
 
-def _obtain(workshop: Workshop, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
-    found = workshop.cache.get(_KIND, inputs)
+def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, make: Callable[[Path], None]) -> Artifact:
+    found = context.cache.get(_KIND, inputs)
     if found is not None:
         return found
-    workshop.need_network(f"the source {label}")  # who only asks what is there is not to wait for gigabytes
+    context.need_network(f"the source {label}")  # who only asks what is there is not to wait for gigabytes
     check_installed("kernel-packages.txt", f"the source {label}")  # tar names what it lacks, but not the package
-    return workshop.cache.obtain(_KIND, inputs, label, make)
+    return context.cache.obtain(_KIND, inputs, label, make)
 
 
-def sources_of_same_package(workshop: Workshop, source: Artifact) -> set[str]:
+def sources_of_same_package(context: BuildContext, source: Artifact) -> set[str]:
     """The keys of all sources, patched or not, that come from the same package as ``source``."""
     return {
         artifact.key
-        for artifact in workshop.cache.artifacts()
+        for artifact in context.cache.artifacts()
         if artifact.kind == _KIND and artifact.inputs.get("package") == source.inputs["package"]
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator.artifacts import vmlinux
 from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, Package
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
@@ -18,11 +19,10 @@ from orchestrator.artifacts.function_entry import TRACER_BYTES, entry_offset_in
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.pins import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
-from orchestrator.catalog.own_kernel import RELEASE
+from orchestrator.catalog.user_kernel import RELEASE
 from orchestrator.errors import HostError, LabError
 
 _DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
@@ -82,17 +82,17 @@ class Kernel:
         return self.config.get("CONFIG_SMP") == "y"
 
 
-def ready_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
+def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     """The kernel of ``spec``: fetched or built when it is not in the cache, or the user's own as it is.
 
     Raises HostError, BuildError.
     """
     if spec.packages is not None:
-        return _debian_kernel(workshop, spec)
-    return _own_kernel(workshop, spec) if spec.tree is not None else _lab_kernel(workshop, spec)
+        return _debian_kernel(context, spec)
+    return _user_kernel(context, spec) if spec.tree is not None else _lab_kernel(context, spec)
 
 
-def _own_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
+def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     """The kernel of a user's build tree, which may change from one run to the next: its key is its content."""
     assert spec.tree is not None
     assert spec.image is not None
@@ -119,12 +119,12 @@ def _own_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         headers_makefile=spec.tree / "Makefile",
         packages={},
         config=config,
-        toolchain=matching_toolchain(workshop, release_in(config)),
+        toolchain=matching_toolchain(context, release_in(config)),
     )
 
 
-def _lab_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
-    artifact = built_kernel(workshop, spec)
+def _lab_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
+    artifact = built_kernel(context, spec)
     build = artifact.path / "build"
     try:
         release = (build / "include/config/kernel.release").read_text().strip()
@@ -141,15 +141,15 @@ def _lab_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         headers=build,
         headers_makefile=build / "Makefile",
         packages={},
-        origin=origins(workshop, spec.source or ""),
+        origin=origins(context, spec.source or ""),
         config=config,
-        toolchain=matching_toolchain(workshop, release_in(config)),
+        toolchain=matching_toolchain(context, release_in(config)),
     )
 
 
-def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
+def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
     """The newest kernel of ``spec`` in the release's suites, fetched once. Raises HostError where it cannot be had."""
-    artifact = unpacked_packages(workshop, spec.name, spec.arch, lambda apt: _choose(apt, spec))
+    artifact = unpacked_packages(context, spec.name, spec.arch, lambda apt: _choose(apt, spec))
     root = artifact.path
     try:
         # From Debian 13 on, packages have all below /usr.
@@ -164,7 +164,7 @@ def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
     compressed = root / "boot" / f"vmlinuz-{release}"
     image = compressed
     if config.get("CONFIG_PVH") == "y":
-        image = _uncompressed(workshop, compressed, artifact.key, spec)
+        image = _uncompressed(context, compressed, artifact.key, spec)
     return Kernel(
         spec=spec,
         release=release,
@@ -174,9 +174,9 @@ def _debian_kernel(workshop: Workshop, spec: KernelSpec) -> Kernel:
         headers=headers,
         headers_makefile=common / "Makefile",
         packages=versions(artifact),
-        origin=origins(workshop, spec.name),
+        origin=origins(context, spec.name),
         config=config,
-        toolchain=matching_toolchain(workshop, release_in(config)),
+        toolchain=matching_toolchain(context, release_in(config)),
     )
 
 
@@ -201,15 +201,15 @@ def _dependency(package: Package, pattern: str) -> str:
     raise NoSuchPackageError(f"{package.name} {package.version} depends on no package like {pattern}")
 
 
-def _uncompressed(workshop: Workshop, compressed: Path, key: str, spec: KernelSpec) -> Path:
+def _uncompressed(context: BuildContext, compressed: Path, key: str, spec: KernelSpec) -> Path:
     """The ELF image in a place of its own, or the compressed one where it cannot be taken out."""
 
     def build(folder: Path) -> None:
-        workshop.say(f"uncompressing the kernel of {spec.name}")
+        context.say(f"uncompressing the kernel of {spec.name}")
         elf = vmlinux.extract(compressed.read_bytes())
         if elf is not None:
             (folder / "vmlinux").write_bytes(elf)
 
-    artifact = workshop.cache.obtain("vmlinux", {"kernel": key}, spec.name, build)
+    artifact = context.cache.obtain("vmlinux", {"kernel": key}, spec.name, build)
     image = artifact.path / "vmlinux"
     return image if image.exists() else compressed

@@ -58,15 +58,15 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
     """The module of a user's own template or C file, which may include the lab's headers as the lab's own do.
 
-    ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. Headers beside the file come before the lab's of the same name.
+    ``NAME.c.j2`` and ``NAME.c`` become ``user_NAME.ko``. Headers beside the file come before the lab's of that name.
     Raises ConfigError for a file that cannot be read, UsageError for a value that it needs and that is not there.
     """
     folders = [file.parent, data_dir("kmods")]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
-    return _source(own_name(file), main, folders, file.name)
+    return _source(user_name(file), main, folders, file.name)
 
 
-def own_name(file: Path) -> str:
+def user_name(file: Path) -> str:
     """The name of a user's own module, as the kernel will list it."""
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
     return "own_" + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError
 from orchestrator.paths import kbuild_takes
 from orchestrator.process import run
@@ -35,19 +35,19 @@ class Module:
     sources: Path | None
 
 
-def build_modules(workshop: Workshop, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
+def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
     """The modules built for ``kernel``, in the order given; those not in the cache are built side by side.
 
     One that does not build is a BuildError in its place: the rendered file, the line and the compiler's words.
     """
-    if all(workshop.cache.get("modules", _inputs(kernel, source)) for source in sources):
-        return [_build(workshop, kernel, source, _Places.of(kernel)) for source in sources]
-    workshop.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
+    if all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
+        return [_build(context, kernel, source, _Places.of(kernel)) for source in sources]
+    context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with (
         _plain_places(kernel) as places,
         ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool,
     ):
-        return list(pool.map(lambda source: _try_to_build(workshop, kernel, source, places), sources))
+        return list(pool.map(lambda source: _try_to_build(context, kernel, source, places), sources))
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class _Places:
         return cls(kernel.headers, kernel.headers_makefile, kernel.toolchain.folder)
 
 
-def _try_to_build(workshop: Workshop, kernel: Kernel, source: ModuleSource, places: _Places) -> Module | BuildError:
+def _try_to_build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: _Places) -> Module | BuildError:
     try:
-        return _build(workshop, kernel, source, places)
+        return _build(context, kernel, source, places)
     except BuildError as error:
         return error
 
 
-def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, places: _Places) -> Module:
+def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: _Places) -> Module:
     def build(folder: Path) -> None:
         with _scratch() as scratch:
             for name, text in source.files.items():
@@ -79,7 +79,7 @@ def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, places: _Pl
             argv = ["make", "-C", str(places.headers), "-f", str(places.makefile), f"M={scratch}", *tools, "modules"]
             finished = run(argv, time_limit=_BUILD_LIMIT, environment=build_environment())
             if finished.status != 0:
-                raise _build_error(workshop, source, scratch, finished.stdout + finished.stderr)
+                raise _build_error(context, source, scratch, finished.stdout + finished.stderr)
             # Without its debug information a module is a tenth of the size, and holds no path of this host.
             strip = [kernel.toolchain.program("strip"), "--strip-debug", str(scratch / f"{source.name}.ko")]
             stripped = run(strip, time_limit=_BUILD_LIMIT)
@@ -91,7 +91,7 @@ def _build(workshop: Workshop, kernel: Kernel, source: ModuleSource, places: _Pl
                 (folder / "sources" / name).write_text(text)
 
     label = f"{source.name} for {kernel.spec.name}"
-    artifact = workshop.cache.obtain("modules", _inputs(kernel, source), label, build)
+    artifact = context.cache.obtain("modules", _inputs(kernel, source), label, build)
     return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources")
 
 
@@ -104,9 +104,9 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
     }
 
 
-def _build_error(workshop: Workshop, source: ModuleSource, scratch: Path, words: str) -> BuildError:
+def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, words: str) -> BuildError:
     """Keep what did not compile where the compiler's message then points."""
-    kept = workshop.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
+    kept = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
     kept.mkdir(parents=True, exist_ok=True)
     for name, text in source.files.items():
         (kept / name).write_text(text)

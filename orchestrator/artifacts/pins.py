@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.apt import AptRoot, Package
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import LabError
 
 _UNKNOWN = "suite unknown"
@@ -31,35 +31,33 @@ class PackageSet:
     arch: str
     architectures: tuple[str, ...]
 
-    def pin(self, workshop: Workshop) -> Path:
+    def pin(self, context: BuildContext) -> Path:
         """The file that remembers the choice."""
-        return pin_of(workshop, self.name)
+        return pin_of(context, self.name)
 
 
-def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
+def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose: Choice, fill: Filling) -> Artifact:
     """The artifact made of a set of packages; ``choose`` names them when they were not chosen before.
 
     ``fill`` makes it of them in an empty folder; its inputs list every package with version and checksum.
     Raises HostError when they cannot be had.
     """
-    name, pin = wanted.name, wanted.pin(workshop)
-    found = _ready(workshop, kind, chosen(pin))
+    name, pin = wanted.name, wanted.pin(context)
+    found = _ready(context, kind, chosen(pin))
     if found is not None:
         return found
-    with workshop.cache.lock(f"pin-{name}"):
-        apt = AptRoot(workshop, wanted.architectures)
+    with context.cache.lock(f"pin-{name}"):
+        apt = AptRoot(context, wanted.architectures)
         pinned = chosen(pin)
-        found = _ready(workshop, kind, pinned)
+        found = _ready(context, kind, pinned)
         if found is not None:
             return found
-        workshop.need_network(name)
-        with workshop.cache.lock(f"apt-{wanted.arch}"):
+        context.need_network(name)
+        with context.cache.lock(f"apt-{wanted.arch}"):
             apt.refresh()
             # An archive keeps only the newest versions, so what was pinned and then lost is chosen anew.
             packages = apt.with_suites(pinned if pinned is not None and apt.has(pinned) else choose(apt))
-            artifact = workshop.cache.obtain(
-                kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder)
-            )
+            artifact = context.cache.obtain(kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder))
         pin.parent.mkdir(exist_ok=True)
         unfinished = pin.with_suffix(".new")
         unfinished.write_text(json.dumps([asdict(p) for p in packages], indent=1))
@@ -67,25 +65,25 @@ def pinned_artifact(workshop: Workshop, kind: str, wanted: PackageSet, choose: C
     return artifact
 
 
-def _ready(workshop: Workshop, kind: str, pinned: Sequence[Package] | None) -> Artifact | None:
+def _ready(context: BuildContext, kind: str, pinned: Sequence[Package] | None) -> Artifact | None:
     """The artifact of chosen packages, if it is in the cache.
 
     A record without suites is of an earlier version of the lab, which took them from the release of the host: where
     there is a network, they are looked up among those of the guests' release.
     """
-    if pinned is None or not (workshop.offline or all(package.suite for package in pinned)):
+    if pinned is None or not (context.offline or all(package.suite for package in pinned)):
         return None
-    return workshop.cache.get(kind, inputs_of(pinned))
+    return context.cache.get(kind, inputs_of(pinned))
 
 
-def pin_of(workshop: Workshop, name: str) -> Path:
+def pin_of(context: BuildContext, name: str) -> Path:
     """The file that remembers the choice of the set called ``name``."""
-    return workshop.cache.root / "pins" / f"{name}.json"
+    return context.cache.root / "pins" / f"{name}.json"
 
 
-def origins(workshop: Workshop, name: str) -> dict[str, str]:
+def origins(context: BuildContext, name: str) -> dict[str, str]:
     """Version and suite of every package that was chosen for the set called ``name``, by name and architecture."""
-    packages = chosen(pin_of(workshop, name)) or ()
+    packages = chosen(pin_of(context, name)) or ()
     return {f"{p.name}:{p.architecture}": f"{p.version} ({p.suite or _UNKNOWN})" for p in packages}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from stat import S_ISDIR
 
-from orchestrator.artifacts.pieces import Kind, Piece, status
+from orchestrator.artifacts.cache_entries import CacheEntry, Kind, status
 
 ALL = inf
 """A time after which nothing was used: all that is not in use may go."""
@@ -19,11 +19,11 @@ ALL = inf
 class Fate:
     """What is to become of a piece: it goes, unless there is a reason why it stays."""
 
-    piece: Piece
+    piece: CacheEntry
     stays: str = ""
 
 
-def fates(found: Sequence[Piece], unused_since: float, kinds: Iterable[Kind]) -> list[Fate]:
+def fates(found: Sequence[CacheEntry], unused_since: float, kinds: Iterable[Kind]) -> list[Fate]:
     """Decide on the pieces of ``kinds`` that were not used since then (epoch seconds, or ``ALL``).
 
     What a staying artifact was made from stays as well, unless it is ``ALL`` that are to go.
@@ -35,13 +35,13 @@ def fates(found: Sequence[Piece], unused_since: float, kinds: Iterable[Kind]) ->
     return [Fate(piece, _need(piece, needed_by)) for piece in old]
 
 
-def freed(leaving: Iterable[Piece]) -> list[int]:
+def freed(leaving: Iterable[CacheEntry]) -> list[int]:
     """The bytes on disk that each of these pieces frees when they go in this order."""
     links: Counter[tuple[int, int]] = Counter()
     return [_weight(piece, links) for piece in leaving]
 
 
-def _weight(piece: Piece, links: Counter[tuple[int, int]]) -> int:
+def _weight(piece: CacheEntry, links: Counter[tuple[int, int]]) -> int:
     weight = 0
     for path in piece.files():
         facts = status(path)
@@ -56,20 +56,20 @@ def _weight(piece: Piece, links: Counter[tuple[int, int]]) -> int:
     return weight
 
 
-def _need(piece: Piece, needed_by: dict[str, Piece]) -> str:
+def _need(piece: CacheEntry, needed_by: dict[str, CacheEntry]) -> str:
     if piece.artifact is None or piece.artifact.key not in needed_by:
         return ""
     by = needed_by[piece.artifact.key]
     return f"needed by {by.kind} {by.label}"
 
 
-def _needs(found: Iterable[Piece], staying: Iterable[Piece]) -> dict[str, Piece]:
+def _needs(found: Iterable[CacheEntry], staying: Iterable[CacheEntry]) -> dict[str, CacheEntry]:
     """Keys of what the staying artifacts were made from, and of what that was made from, each with one that needs it.
 
     An artifact's inputs hold the keys of the artifacts that went into it.
     """
     by_key = {piece.artifact.key: piece for piece in found if piece.artifact is not None}
-    needed_by: dict[str, Piece] = {}
+    needed_by: dict[str, CacheEntry] = {}
     left = list(staying)
     while left:
         piece = left.pop()

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from orchestrator.artifacts.apt import NoSuchPackageError
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.debian import HOST_ARCHITECTURE, unpacked_packages
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.errors import HostError
 from orchestrator.process import run
@@ -47,16 +47,16 @@ class Toolchain:
         return ["CC=gcc"] if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
 
 
-def guest_toolchain(workshop: Workshop) -> Toolchain:
+def guest_toolchain(context: BuildContext) -> Toolchain:
     """The compiler of the guests' Debian release: the host's where it is the same, else that of the release's packages.
 
     Where the release has no such packages, the host's. Raises HostError where there is none at all.
     """
-    return matching_toolchain(workshop, debian().compiler)
+    return matching_toolchain(context, debian().compiler)
 
 
 @lru_cache(maxsize=32)
-def matching_toolchain(workshop: Workshop, release: str | None) -> Toolchain:
+def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
     """The compiler of that release, where the host or the guests' Debian has it; else the host's.
 
     It is the same for as long as the process lives. Raises HostError where it is to be had, only not just now.
@@ -65,9 +65,9 @@ def matching_toolchain(workshop: Workshop, release: str | None) -> Toolchain:
     if release in (None, host.release) or release != debian().compiler:
         return host
     try:
-        return _debian_toolchain(workshop)
+        return _debian_toolchain(context)
     except NoSuchPackageError as error:
-        workshop.say(f"compiling with the host's gcc {host.release}, for there is no gcc {release}: {error.what}")
+        context.say(f"compiling with the host's gcc {host.release}, for there is no gcc {release}: {error.what}")
         return host
 
 
@@ -84,12 +84,12 @@ def _host_toolchain() -> Toolchain:
     return _examined("gcc", None)
 
 
-def _debian_toolchain(workshop: Workshop) -> Toolchain:
-    if ":" in str(workshop.cache.root):  # which separates folders for the loader, and for gcc
+def _debian_toolchain(context: BuildContext) -> Toolchain:
+    if ":" in str(context.cache.root):  # which separates folders for the loader, and for gcc
         hint = "set ORCHESTRATOR_CACHE to another folder"
-        raise HostError(f"a compiler cannot work in {workshop.cache.root}: it takes no colons in a path", hint=hint)
+        raise HostError(f"a compiler cannot work in {context.cache.root}: it takes no colons in a path", hint=hint)
     packages = unpacked_packages(
-        workshop,
+        context,
         f"{_NAME}-{debian().compiler}",
         "x86_64",
         lambda apt: [apt.show(name, HOST_ARCHITECTURE) for name in debian().compiler_packages],
@@ -106,7 +106,7 @@ def _debian_toolchain(workshop: Workshop) -> Toolchain:
             program.chmod(0o755)
 
     inputs = {"packages": packages.key, "script": script, "tools": tools}
-    made = workshop.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
+    made = context.cache.obtain(_KIND, inputs, f"gcc {debian().compiler} of {debian().title}", build)
     return _examined(str(made.path / "bin/gcc"), made.path / "bin")
 
 

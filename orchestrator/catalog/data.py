@@ -24,9 +24,9 @@ class Fact(BaseModel):
 FactT = TypeVar("FactT", bound=Fact)
 
 
-def read(name: str) -> dict[str, object]:
-    """Return the mapping in the catalogue's file ``name`` (a path below this package)."""
-    loader = _Loader(files(__package__).joinpath(name).read_bytes())
+def read(name: str, package: str = __package__) -> dict[str, object]:
+    """Return the mapping in a catalogue file: ``name`` is its path below ``package``."""
+    loader = _Loader(files(package).joinpath(name).read_bytes())
     try:
         content = loader.get_single_data()
     finally:

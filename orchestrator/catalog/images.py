@@ -15,8 +15,8 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from orchestrator.catalog.data import Fact
 from orchestrator.catalog.kernels import Arch
-from orchestrator.catalog.own_path import own_path
 from orchestrator.catalog.spelling import choices_sentence, unknown
+from orchestrator.catalog.user_path import user_path
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir
 
@@ -80,7 +80,7 @@ def image(name: str) -> ImageRecipe:
 
 
 def _own(name: str) -> ImageRecipe:
-    path = own_path(name)
+    path = user_path(name)
     if path.suffix != SUFFIX:
         raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file")
     if not path.is_file():

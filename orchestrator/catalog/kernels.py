@@ -13,8 +13,8 @@ from pydantic import Field
 
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.data import Fact, read
-from orchestrator.catalog.own_kernel import describe, is_path
 from orchestrator.catalog.spelling import unknown
+from orchestrator.catalog.user_kernel import describe, is_path
 from orchestrator.errors import ConfigError
 
 Arch = Literal["i386", "x86_64"]
@@ -64,7 +64,7 @@ class KernelSpec(Fact):
             return " + ".join([f"built from {self.source}", *(f"{patch}.patch" for patch in self.patches)])
         return str(self.image)
 
-    def objection(self, cpu: CpuModel) -> str | None:
+    def unsupported_reason(self, cpu: CpuModel) -> str | None:
         """Return the sentence that says why this kernel cannot boot on ``cpu``, or None when it can."""
         if self.needs_long_mode and not cpu.long_mode:
             return f"kernel '{self.name}' is 64-bit and CPU '{cpu.name}' is 32-bit"

@@ -8,12 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.catalog.abilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.markers.rows import marker_row
+from orchestrator.benchmarks.scaling.rows import mass_row
 from orchestrator.catalog.data import Fact, named, read
-from orchestrator.catalog.kpcache import mass_row
-from orchestrator.catalog.markers import marker_row
-from orchestrator.catalog.own_probe import find_module, is_path, shown_name
 from orchestrator.catalog.spelling import unknown
+from orchestrator.catalog.user_probe import find_module, is_path, shown_name
 from orchestrator.errors import ConfigError
 
 BASELINE = "none"

@@ -13,7 +13,7 @@ from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.pieces import Kind
+    from orchestrator.artifacts.cache_entries import Kind
 
 app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
 
@@ -54,7 +54,7 @@ def prune(
     import time
 
     from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.pieces import Kind, pieces
+    from orchestrator.artifacts.cache_entries import Kind, pieces
     from orchestrator.artifacts.pruning import ALL, fates, freed
     from orchestrator.paths import cache_dir
 
@@ -84,7 +84,7 @@ def prune(
 
 
 def _kind(name: str) -> Kind:
-    from orchestrator.artifacts.pieces import Kind
+    from orchestrator.artifacts.cache_entries import Kind
     from orchestrator.catalog.spelling import unknown
     from orchestrator.errors import UsageError
 

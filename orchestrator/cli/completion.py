@@ -36,7 +36,7 @@ def templates(incomplete: str) -> list[str]:
 
 def cache_kinds(incomplete: str) -> list[str]:
     """Kinds of things in the cache."""
-    from orchestrator.artifacts.pieces import Kind
+    from orchestrator.artifacts.cache_entries import Kind
 
     return _beginning(incomplete, Kind)
 

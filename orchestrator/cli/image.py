@@ -30,12 +30,12 @@ def build(
     """Build images, and print where each one's base is. It is read-only; guests write to overlays."""
     from orchestrator.artifacts.images import ready_image
     from orchestrator.catalog.images import image
-    from orchestrator.cli.workshop import open_workshop
+    from orchestrator.cli.context import open_context
 
     recipes = [image(name) for name in names]
-    workshop = open_workshop(offline=offline)
+    context = open_context(offline=offline)
     for recipe in recipes:
-        typer.echo(ready_image(workshop, recipe).base)
+        typer.echo(ready_image(context, recipe).base)
 
 
 @app.command("list")
@@ -52,17 +52,17 @@ def show(
     ] = None,
 ) -> None:
     """List the images; of those that are in the cache, their size and what is in them."""
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.images import cached_image
-    from orchestrator.artifacts.workshop import Workshop
     from orchestrator.catalog.images import image, images
     from orchestrator.errors import HostError
     from orchestrator.paths import cache_dir
 
-    workshop = Workshop(Cache(cache_dir()), offline=True)
+    context = BuildContext(Cache(cache_dir()), offline=True)
     if packages is not None:
         recipe = image(packages)
-        found = cached_image(workshop, recipe)
+        found = cached_image(context, recipe)
         if found is None:
             hint = f"orchestrator image build {packages}"
             raise HostError(f"image {recipe.name} is not here yet, and its packages are not chosen", hint=hint)
@@ -70,7 +70,7 @@ def show(
         return
     rows = []
     for recipe in images().values():
-        found = cached_image(workshop, recipe)
+        found = cached_image(context, recipe)
         facts = [recipe.name, recipe.arch, recipe.init]
         if found is None:
             rows.append([*facts, "not here yet", "", "", recipe.title])

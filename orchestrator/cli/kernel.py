@@ -28,12 +28,12 @@ def build(
     """Build kernels from source (or fetch Debian's), and print where each one's image is."""
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.kernels import kernel
-    from orchestrator.cli.workshop import open_workshop
+    from orchestrator.cli.context import open_context
 
     specs = [kernel(name) for name in names]
-    workshop = open_workshop(offline=offline)
+    context = open_context(offline=offline)
     for spec in specs:
-        typer.echo(ready_kernel(workshop, spec).image)
+        typer.echo(ready_kernel(context, spec).image)
 
 
 @app.command("list")
@@ -49,22 +49,22 @@ def show(
     ] = None,
 ) -> None:
     """List the kernels; of those that are in the cache, what their own configuration says they can do."""
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.kernel_config import features
     from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.artifacts.workshop import Workshop
     from orchestrator.catalog.kernels import kernel as kernel_spec
     from orchestrator.catalog.kernels import kernels
     from orchestrator.errors import HostError
     from orchestrator.paths import cache_dir
 
-    workshop = Workshop(Cache(cache_dir()), offline=True)
+    context = BuildContext(Cache(cache_dir()), offline=True)
     specs = [kernel_spec(name) for name in names] if names else kernels().values()
     abilities = list(features({}))
     rows = []
     for spec in specs:
         try:
-            kernel = ready_kernel(workshop, spec)
+            kernel = ready_kernel(context, spec)
             can = features(kernel.config)
             rows.append([spec.name, kernel.release, *(can[ability] for ability in abilities)])
         except HostError:

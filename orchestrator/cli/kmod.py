@@ -65,15 +65,15 @@ def build(
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.artifacts.modules import build_modules
     from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.cli.workshop import open_workshop
+    from orchestrator.cli.context import open_context
     from orchestrator.errors import BuildError
 
     spec = kernel_spec(kernel)
-    workshop = open_workshop(offline=offline)
-    built = ready_kernel(workshop, spec)
+    context = open_context(offline=offline)
+    built = ready_kernel(context, spec)
     symbol = symbol or _usual_symbol(spec)
     source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
-    (module,) = build_modules(workshop, built, [source])
+    (module,) = build_modules(context, built, [source])
     if isinstance(module, BuildError):
         raise module
     path = module.file
@@ -96,19 +96,19 @@ def size(
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.artifacts.module_source import render as render_module
     from orchestrator.artifacts.modules import build_modules
+    from orchestrator.benchmarks.markers.codesize.object_file import read_object
     from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.cli.workshop import open_workshop
-    from orchestrator.codesize.object_file import read_object
+    from orchestrator.cli.context import open_context
     from orchestrator.errors import BuildError, HostError
 
     try:
-        from orchestrator.codesize.size_table import size_lines
+        from orchestrator.benchmarks.markers.codesize.size_table import size_lines
     except ImportError:
         hint = "pip install 'orchestrator[disassembly]'"
         raise HostError("code is disassembled with capstone, which is not installed", hint=hint) from None
-    workshop = open_workshop(offline=offline)
-    built = ready_kernel(workshop, kernel_spec(kernel))
-    (module,) = build_modules(workshop, built, [render_module("marker_sizes", {})])
+    context = open_context(offline=offline)
+    built = ready_kernel(context, kernel_spec(kernel))
+    (module,) = build_modules(context, built, [render_module("marker_sizes", {})])
     if isinstance(module, BuildError):
         raise module
     console = Console()
@@ -119,10 +119,10 @@ def size(
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
     from orchestrator.artifacts.module_source import Value, render_own
     from orchestrator.artifacts.module_source import render as render_module
+    from orchestrator.benchmarks.calls.probe_setup import is_wrapper
     from orchestrator.catalog.benchmarks import benchmarks
-    from orchestrator.catalog.own_probe import find_module, is_path
     from orchestrator.catalog.system_calls import system_calls
-    from orchestrator.experiment.realisation import is_wrapper
+    from orchestrator.catalog.user_probe import find_module, is_path
 
     benchmark = benchmarks()["gtodbench"]
     assert benchmark.call is not None

@@ -110,8 +110,8 @@ def _handlers() -> tuple[Sequence[str], Rows]:
 
 
 def _benchmarks() -> tuple[Sequence[str], Rows]:
+    from orchestrator.benchmarks.system.workloads import macro_benchmarks
     from orchestrator.catalog.benchmarks import benchmarks
-    from orchestrator.catalog.macro import macro_benchmarks
 
     calls: Rows = ((b.name, b.title, b.entries) for b in benchmarks().values())
     macro: Rows = (
@@ -135,7 +135,7 @@ def _references() -> tuple[Sequence[str], Rows]:
 
 
 def _abilities() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.abilities import ability_list, ability_names
+    from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
 
     abilities = ability_list().abilities
     return ("name", "ability", "granted"), (
@@ -145,7 +145,7 @@ def _abilities() -> tuple[Sequence[str], Rows]:
 
 
 def _markers() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.markers import PREFIX, marker_benchmarks
+    from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks
 
     document = marker_benchmarks()
     return ("name", "loop", "rounds"), (
@@ -154,7 +154,7 @@ def _markers() -> tuple[Sequence[str], Rows]:
 
 
 def _kpcache() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.kpcache import kprobe_cache
+    from orchestrator.benchmarks.scaling.rows import kprobe_cache
 
     return ("name", "what", "each"), (
         (f"{name}.{row_name}", row.title, row.each)
@@ -164,7 +164,7 @@ def _kpcache() -> tuple[Sequence[str], Rows]:
 
 
 def _scopes() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.macro import macro_benchmarks
+    from orchestrator.benchmarks.system.workloads import macro_benchmarks
 
     return ("name", "what_is_built", "guest_seconds_a_warm_run"), (
         (name, scope.title, scope.seconds) for name, scope in macro_benchmarks().scopes.items()

@@ -16,9 +16,9 @@ import typer
 from orchestrator.cli import completion
 
 if TYPE_CHECKING:
-    from orchestrator.experiment.disks import Wanted
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.machine import Machine, Timing
+    from orchestrator.run.guest_disks import GuestDisks
 
 
 _USER = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
@@ -97,29 +97,29 @@ class Choice:
         from orchestrator.catalog.cpus import cpus
         from orchestrator.catalog.kernels import kernel as kernel_spec
         from orchestrator.catalog.spelling import unknown
-        from orchestrator.cli.workshop import open_workshop
+        from orchestrator.cli.context import open_context
         from orchestrator.errors import UsageError
-        from orchestrator.experiment.disks import objection as disks_objection
-        from orchestrator.experiment.machines import machine_for
         from orchestrator.guest.emulator import qemu_cpu_names
+        from orchestrator.run.guest_disks import unsupported_reason as disks_unsupported_reason
+        from orchestrator.run.machines import machine_for
 
         wanted = self._wanted()
         spec = kernel_spec(self.kernel or _kernel_of(self.image))
         name = self.cpu or ("xeon-e5410" if spec.needs_long_mode else "pentium4")
         if name not in cpus() and name not in qemu_cpu_names():
             raise UsageError(unknown("CPU", name, cpus()))
-        objection = spec.objection(cpu_model(name))
-        objection = objection or disks_objection(wanted, spec)
-        if objection is not None:
-            raise UsageError(objection)
+        why_not = spec.unsupported_reason(cpu_model(name))
+        why_not = why_not or disks_unsupported_reason(wanted, spec)
+        if why_not is not None:
+            raise UsageError(why_not)
         for path in self.modules:
             if not path.is_file():
                 raise UsageError("no such module file", where=str(path))
         timing = self._timing()
-        workshop = open_workshop(offline=self.offline)
-        kernel = ready_kernel(workshop, spec)
+        context = open_context(offline=self.offline)
+        kernel = ready_kernel(context, spec)
         return machine_for(
-            workshop, kernel, cpu_model(name), smp=self.smp, memory_mib=self.memory, timing=timing, wanted=wanted
+            context, kernel, cpu_model(name), smp=self.smp, memory_mib=self.memory, timing=timing, wanted=wanted
         )
 
     def load_modules(self, guest: Guest) -> None:
@@ -129,10 +129,10 @@ class Choice:
         for path in self.modules:
             load(guest, path.stem.replace("-", "_"), path)
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> GuestDisks:
         from orchestrator.errors import UsageError
-        from orchestrator.experiment.disks import Wanted
         from orchestrator.guest.machine import Login
+        from orchestrator.run.guest_disks import GuestDisks
 
         for folder in self.data:
             if not folder.is_dir():
@@ -145,7 +145,7 @@ class Choice:
                 hint="--channel serial",
             )
         login = Login(self.user, self._password())
-        return Wanted(self.image, self.channel.value, tuple(self.data), login)
+        return GuestDisks(self.image, self.channel.value, tuple(self.data), login)
 
     def _password(self) -> str | None:
         from orchestrator.errors import UsageError
@@ -176,7 +176,7 @@ class Choice:
 
 def _kernel_of(image: str | None) -> str:
     """The kernel of a guest of which only the image was said."""
-    from orchestrator.experiment.disks import image_arch
+    from orchestrator.run.guest_disks import image_arch
 
     return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
 

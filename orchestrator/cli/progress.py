@@ -74,7 +74,7 @@ def outcome(record: CellRecord) -> str:
 
 
 @contextmanager
-def watcher(stream: TextIO) -> Iterator[_Lines | _Live]:
+def listener(stream: TextIO) -> Iterator[_Lines | _Live]:
     """Whoever watches a run: live where the stream is a terminal that can move its cursor."""
     console = Console(file=stream)
     if not console.is_terminal or console.is_dumb_terminal:

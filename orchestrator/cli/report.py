@@ -43,9 +43,9 @@ def report(
     ] = False,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
-    from orchestrator.experiment.runner import all_ok
     from orchestrator.paths import lab_dir
     from orchestrator.results.runs import find_run
+    from orchestrator.run.runner import all_ok
 
     found = find_run(run, lab_dir())
     _print(found.record, form)

@@ -15,13 +15,13 @@ from orchestrator.cli import options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.workshop import Workshop
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.experiment.cell import Cell
+    from orchestrator.experiment.file.experiment import AnyExperiment
     from orchestrator.experiment.plan import Plan
-    from orchestrator.experiment.runner import Runner
-    from orchestrator.experiment.schema import AnyExperiment
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.store import RunEntry, Store
+    from orchestrator.run.runner import Runner
 
 _MOST_JOBS = 64
 
@@ -54,16 +54,16 @@ def run(
     offline: options.Offline = False,
 ) -> None:
     """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.workshop import Workshop
-    from orchestrator.cli.progress import watcher
+    from orchestrator.cli.progress import listener
+    from orchestrator.experiment.file.experiment import load_experiment
     from orchestrator.experiment.plan import plan
-    from orchestrator.experiment.runner import Runner, all_ok
-    from orchestrator.experiment.schema import load_experiment
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir, lab_dir
     from orchestrator.results.store import Store
+    from orchestrator.run.runner import Runner, all_ok
 
     # What is wrong with any of the files is said before the first one runs.
     experiments = [load_experiment(config, overrides or [], qemu_cpu_names) for config in configs]
@@ -71,14 +71,14 @@ def run(
     plans = [select(plan(experiment), only or []) for experiment in experiments]
     if dry_run:
         for planned in plans:
-            _print_plan(planned, Workshop(Cache(cache_dir()), offline=True))
+            _print_plan(planned, BuildContext(Cache(cache_dir()), offline=True))
         return
     valid = True
     for experiment, planned in zip(experiments, plans, strict=True):
         directory = out / experiment.name if out is not None and len(experiments) > 1 else out
-        with watcher(sys.stderr) as watching, Store.open(lab_dir()) as store:
-            workshop = Workshop(Cache(cache_dir()), offline, watching.say)
-            runner = Runner(workshop, store, watching, jobs, events)
+        with listener(sys.stderr) as watching, Store.open(lab_dir()) as store:
+            context = BuildContext(Cache(cache_dir()), offline, watching.say)
+            runner = Runner(context, store, watching, jobs, events)
             entry = _run_one(runner, experiment, planned, directory, resume=resume)
             record = store.load_run(entry.id)
         _show(record, entry, charts=experiment.charts)
@@ -128,7 +128,7 @@ def _show(record: RunRecord, entry: RunEntry, *, charts: bool) -> None:
 
 def _unfinished(store: Store, experiment: AnyExperiment, directory: Path | None) -> RunEntry:
     from orchestrator.errors import UsageError
-    from orchestrator.experiment.runner import check_resumable
+    from orchestrator.run.runner import check_resumable
 
     if directory is None:
         entry = store.latest(experiment.name, unfinished=True)
@@ -145,19 +145,19 @@ def _unfinished(store: Store, experiment: AnyExperiment, directory: Path | None)
     return entry
 
 
-def _print_plan(planned: Plan, workshop: Workshop) -> None:
+def _print_plan(planned: Plan, context: BuildContext) -> None:
     """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.cpus import cpu
     from orchestrator.catalog.kernels import kernel
     from orchestrator.errors import HostError
-    from orchestrator.experiment.machines import machine_of, timing_of
     from orchestrator.guest.machine import Machine, Wiring, qemu_command
+    from orchestrator.run.machines import machine_of, timing_of
 
     for boot in planned.boots:
         spec = kernel(boot.kernel)
         try:
-            machine = machine_of(workshop, ready_kernel(workshop, spec), boot)
+            machine = machine_of(context, ready_kernel(context, spec), boot)
         except HostError:
             image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))
             machine = Machine(

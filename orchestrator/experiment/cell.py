@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.benchmarks.calls import Argument
+from orchestrator.benchmarks.calls.call_programs import Argument
+from orchestrator.benchmarks.system.table import MacroMatrix
+from orchestrator.benchmarks.system.workloads import MacroName
 from orchestrator.catalog.benchmarks import Entry
-from orchestrator.catalog.macro import MacroName
 from orchestrator.catalog.probes import BASELINE, Handler
-from orchestrator.experiment.macro import MacroMatrix
-from orchestrator.experiment.matrix import DEFAULT_MEMORY, Machine, Matrix
+from orchestrator.experiment.table import DEFAULT_MEMORY, Machine, Matrix
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock
 

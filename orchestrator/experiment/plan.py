@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from orchestrator.benchmarks.system.cells import macro_cells
+from orchestrator.benchmarks.system.table import MacroMatrix
 from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import Handler, probe_kind
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell, machine_id, probes_on
-from orchestrator.experiment.macro import MacroMatrix
-from orchestrator.experiment.macro_plan import macro_cells
-from orchestrator.experiment.matrix import Machine, Matrix
-from orchestrator.experiment.schema import AnyExperiment, AnyMatrix
+from orchestrator.experiment.file.experiment import AnyExperiment, AnyMatrix
+from orchestrator.experiment.table import Machine, Matrix
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock
 

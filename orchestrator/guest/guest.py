@@ -7,7 +7,7 @@
                                  paused
 
 The whole life is in this file; what a machine is made of is in ``machine``, what a guest has for itself in
-``belongings``, how commands travel in ``channel``, what the console means in ``console``.
+``guest_files``, how commands travel in ``channel``, what the console means in ``console``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from orchestrator.errors import (
     GuestOops,
     GuestPanic,
 )
-from orchestrator.guest.belongings import Belongings, make_belongings
 from orchestrator.guest.channel import Channel, CommandResult, Listener
 from orchestrator.guest.console import Console, Trouble, plain_lines
+from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
+from orchestrator.guest.guest_files import GuestFiles, make_guest_files
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.machine import Machine, Wiring, data_disk_serial, qemu_command
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.unheard import taken
 from orchestrator.process import kill_group, spawn
 
 BOOT_LIMIT = 180.0
@@ -83,7 +83,7 @@ class Guest:
         self._directory, self._name = directory, name
         self._messages = directory / f"{name}.qemu"
         self._process: subprocess.Popen[bytes] | None = None
-        self._belongings: Belongings | None = None
+        self._files: GuestFiles | None = None
         self._agent: FramedChannel | None = None
         self._channel: Channel | None = None
         self._console_end: socket.socket | None = None
@@ -115,7 +115,7 @@ class Guest:
             with self._explained("booting"):
                 self._start()
                 deadline = time.monotonic() + time_limit
-                with taken(self._console_end) if self._console_end is not None else contextlib.nullcontext():
+                with drained(self._console_end) if self._console_end is not None else contextlib.nullcontext():
                     self._wait_for_agent(time_limit, said)
                 self._open_channel(deadline)
         except BaseException:
@@ -192,9 +192,9 @@ class Guest:
         self._hang_up()
         if self._monitor is not None:
             self._monitor.close()
-        if self._belongings is not None:
-            self._belongings.remove()
-        self._process = self._channel = self._agent = self._monitor = self._belongings = None
+        if self._files is not None:
+            self._files.remove()
+        self._process = self._channel = self._agent = self._monitor = self._files = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -255,8 +255,8 @@ class Guest:
         machine = self.machine
         initramfs = overlay = None
         if machine.disk_drivers is not None:
-            self._belongings = make_belongings(machine, self._directory, self._name)
-            initramfs, overlay = self._belongings.initramfs, self._belongings.overlay
+            self._files = make_guest_files(machine, self._directory, self._name)
+            initramfs, overlay = self._files.initramfs, self._files.overlay
         pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
         monitor, agent, *console = (ours for ours, _ in pairs)
         self._agent = FramedChannel(agent)
@@ -275,8 +275,8 @@ class Guest:
             self.abort()
         self._monitor = Monitor(monitor)
         # It answers when the machine is made. QEMU has all files open by then, and whatever ends us leaves none behind.
-        if self._belongings is not None:
-            self._belongings.remove()
+        if self._files is not None:
+            self._files.remove()
 
     def _open_channel(self, deadline: float) -> None:
         """Open the channel that commands go through, which may be another than the agent's."""
@@ -289,7 +289,7 @@ class Guest:
                 said = plain_lines(result.stderr[-_QUOTED_BYTES:])
                 raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=said[-10:])
         if self.machine.channel == "ssh":
-            keys = self._belongings.keys if self._belongings is not None else None
+            keys = self._files.keys if self._files is not None else None
             assert keys is not None
             assert self._monitor is not None
             from orchestrator.guest.ssh import SshChannel  # takes a third of a second

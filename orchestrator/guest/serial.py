@@ -239,8 +239,8 @@ class SerialChannel:
         if not heads:
             return None
         words = [head[1].decode().split() for head in heads]
-        is_piece = len(words[-1]) == 2 and words[-1][0] == "piece"
-        content = _decoded(text[heads[-1].end() :], words[-1][1]) if is_piece else None
+        is_entry = len(words[-1]) == 2 and words[-1][0] == "piece"
+        content = _decoded(text[heads[-1].end() :], words[-1][1]) if is_entry else None
         return _Reply(words, content)
 
 

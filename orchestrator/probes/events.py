@@ -12,7 +12,7 @@ from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.benchmarks.workload import Called
+from orchestrator.benchmarks.calls.workload import Called
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest

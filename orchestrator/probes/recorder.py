@@ -71,7 +71,7 @@ def recorder_values(mechanism: Mechanism, arch: Arch, events: Sequence[str] | No
     }
 
 
-def objection(kernel: Kernel, mechanism: Mechanism) -> str | None:
+def unsupported_reason(kernel: Kernel, mechanism: Mechanism) -> str | None:
     """Why this kernel cannot have a recorder of this mechanism, by its own configuration; None when it can."""
     for option in _NEEDS[mechanism]:
         if kernel.config.get(option) != "y":

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
-    from orchestrator.artifacts.workshop import Workshop
     from orchestrator.guest.guest import Guest
-    from orchestrator.pytest_plugin.fleet import Fleet
-    from orchestrator.pytest_plugin.wanted import Wanted
+    from orchestrator.pytest_plugin.guest_options import GuestOptions
+    from orchestrator.pytest_plugin.guest_pool import GuestPool
 
 _SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
-_wanted = pytest.StashKey["Wanted"]()
+_wanted = pytest.StashKey["GuestOptions"]()
 _guests = pytest.StashKey["list[Guest]"]()
 _failed = pytest.StashKey[bool]()
 
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _read_markers(item: pytest.Item) -> str | None:
     """Keep the machine that an item asks for; what is wrong with it, if anything."""
     from orchestrator.errors import UsageError
-    from orchestrator.pytest_plugin.wanted import read_markers
+    from orchestrator.pytest_plugin.guest_options import read_markers
 
     try:
         item.stash[_wanted] = read_markers(list(item.iter_markers("guest")))
@@ -83,10 +83,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def workshop(pytestconfig: pytest.Config) -> Workshop:
+def context(pytestconfig: pytest.Config) -> BuildContext:
     """The maker of artifacts, on the user's cache."""
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.workshop import Workshop
     from orchestrator.paths import cache_dir
 
     terminal = pytestconfig.pluginmanager.getplugin("terminalreporter")
@@ -97,44 +97,46 @@ def workshop(pytestconfig: pytest.Config) -> Workshop:
             with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
                 terminal.write_line(text)
 
-    return Workshop(Cache(cache_dir()), say=say)
+    return BuildContext(Cache(cache_dir()), say=say)
 
 
 @pytest.fixture(scope="session")
-def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    from orchestrator.pytest_plugin.fleet import Fleet
+def _guest_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPool]:
+    from orchestrator.pytest_plugin.guest_pool import GuestPool
 
-    with contextlib.closing(Fleet(tmp_path_factory.mktemp("guests"))) as fleet:
-        yield fleet
+    with contextlib.closing(GuestPool(tmp_path_factory.mktemp("guests"))) as guest_pool:
+        yield guest_pool
 
 
 @pytest.fixture
-def guest_kernel(request: pytest.FixtureRequest, workshop: Workshop) -> Kernel:
+def guest_kernel(request: pytest.FixtureRequest, context: BuildContext) -> Kernel:
     """The kernel that the test's ``guest`` runs: to build modules against, to read its configuration."""
     from orchestrator.artifacts.kernels import ready_kernel
 
     with _sentences(request.config):
-        return ready_kernel(workshop, _wanted_by(request).kernel)
+        return ready_kernel(context, _wanted_by(request).kernel)
 
 
 @pytest.fixture
-def guest(request: pytest.FixtureRequest, workshop: Workshop, guest_kernel: Kernel, _fleet: Fleet) -> Iterator[Guest]:
+def guest(
+    request: pytest.FixtureRequest, context: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool
+) -> Iterator[Guest]:
     """A running guest of the machine that the test's ``guest`` marker asks for, shared with its like unless fresh."""
     wanted = _wanted_by(request)
     with _sentences(request.config):
-        machine = wanted.machine(workshop, guest_kernel)
-        booted = _fleet.fresh(machine) if wanted.fresh else _fleet.shared(machine)
+        machine = wanted.machine(context, guest_kernel)
+        booted = _guest_pool.fresh(machine) if wanted.fresh else _guest_pool.shared(machine)
     item: pytest.Item = request.node
     item.stash.setdefault(_guests, []).append(booted)
     yield booted
     # What a failed test leaves behind is nothing to test on.
     if wanted.fresh or item.stash.get(_failed, False):
-        _fleet.retire(booted)
+        _guest_pool.retire(booted)
     else:
-        _fleet.rest(booted)
+        _guest_pool.rest(booted)
 
 
-def _wanted_by(request: pytest.FixtureRequest) -> Wanted:
+def _wanted_by(request: pytest.FixtureRequest) -> GuestOptions:
     """What a test wants that may carry no marker at all."""
     item: pytest.Item = request.node
     if not request.config.getoption("--qemu"):

@@ -8,21 +8,21 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from orchestrator.benchmarks.calls.report.capability_layout import fits_abilities
+from orchestrator.benchmarks.calls.report.mail_layout import fits_mail, mail_label
+from orchestrator.benchmarks.markers.report.charts import marker_charts
+from orchestrator.benchmarks.markers.report.layout import fits_markers
+from orchestrator.benchmarks.scaling.report.charts import mass_charts
+from orchestrator.benchmarks.scaling.report.growth_rows import fits_mass
+from orchestrator.benchmarks.system.report.charts import macro_panes
+from orchestrator.benchmarks.system.report.comparison import fits_macro
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.errors import HostError
-from orchestrator.report.ability_layout import fits_abilities
 from orchestrator.report.bars import Bar, Panes, Series
 from orchestrator.report.curves import CurveChart
 from orchestrator.report.figures import figure, published_figure, unit_name
-from orchestrator.report.macro import fits_macro
-from orchestrator.report.macro_charts import macro_panes
-from orchestrator.report.mail_layout import fits_mail, mail_label
-from orchestrator.report.marker_charts import marker_charts
-from orchestrator.report.markers_layout import fits_markers
-from orchestrator.report.mass import fits_mass
-from orchestrator.report.mass_charts import mass_charts
 from orchestrator.report.panels import Panel, panels, probe_title
 from orchestrator.report.published import published, published_unit
 from orchestrator.report.sheets import grouped

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.catalog.abilities import ability_names
-from orchestrator.catalog.macro import macro_benchmarks
-from orchestrator.catalog.markers import marker_row
+from orchestrator.benchmarks.calls.capabilities import ability_names
+from orchestrator.benchmarks.markers.rows import marker_row
+from orchestrator.benchmarks.system.workloads import macro_benchmarks
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.results.contract import CellRecord, RunRecord

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orchestrator.report.ability_layout import ability_sheet, fits_abilities
-from orchestrator.report.list_layout import list_sheet
-from orchestrator.report.macro import fits_macro
-from orchestrator.report.macro_layout import macro_sheet
-from orchestrator.report.mail_layout import fits_mail, mail_sheet
-from orchestrator.report.markers_layout import fits_markers, markers_sheet
-from orchestrator.report.mass import fits_mass, place_of
-from orchestrator.report.mass_layout import mass_sheet
-from orchestrator.report.model_layout import BENCHMARK as MODEL
-from orchestrator.report.model_layout import model_sheet
+from orchestrator.benchmarks.calls.report.capability_layout import ability_sheet, fits_abilities
+from orchestrator.benchmarks.calls.report.list_layout import list_sheet
+from orchestrator.benchmarks.calls.report.mail_layout import fits_mail, mail_sheet
+from orchestrator.benchmarks.markers.report.layout import fits_markers, markers_sheet
+from orchestrator.benchmarks.scaling.report.growth_rows import fits_mass, place_of
+from orchestrator.benchmarks.scaling.report.layout import mass_sheet
+from orchestrator.benchmarks.scaling.report.model_layout import BENCHMARK as MODEL
+from orchestrator.benchmarks.scaling.report.model_layout import model_sheet
+from orchestrator.benchmarks.system.report.comparison import fits_macro
+from orchestrator.benchmarks.system.report.layout import macro_sheet
 from orchestrator.report.panels import Panel, panels
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import RunRecord

@@ -56,7 +56,7 @@ class Resolution:
             return None
         return self.overhead - self.smallest, self.overhead + self.smallest
 
-    def objection(self, unit: str) -> str | None:
+    def why_undecided(self, unit: str) -> str | None:
         """Why the difference allows no verdict; None where it does."""
         if self.runs < FEWEST_RUNS:
             return f"no verdict: with fewer than {FEWEST_RUNS} runs nothing tells how much they differ anyway"

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
-from orchestrator.experiment.disks import Wanted
-from orchestrator.experiment.machines import machine_for
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
+from orchestrator.run.guest_disks import GuestDisks
+from orchestrator.run.machines import machine_for
 
 ROUNDS = 5
 MEGABYTES = {"framed": 20, "ssh": 20, "serial": 2}
@@ -40,11 +40,11 @@ def seconds(work: Callable[[], object]) -> float:
 @pytest.mark.parametrize("timing", ["tcg", "instructions"])
 @pytest.mark.parametrize("kernel_name", ["lab-i386-up", "debian-686"])
 def test_boot_to_first_command(
-    kernel_name: str, timing: Timing, workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kernel_name: str, timing: Timing, context: BuildContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Against the floor: the same machine and kernel with a first program that ends at once."""
-    kernel = ready_kernel(workshop, kernels()[kernel_name])
-    image = initramfs(workshop, kernel)
+    kernel = ready_kernel(context, kernels()[kernel_name])
+    image = initramfs(context, kernel)
     machine = Machine(cpu("pentium4"), kernel.image, image, timing=timing, drivers_built_in=kernel.drivers_built_in)
     bare = dataclasses.replace(machine, extra_parameters=("rdinit=/bin/true",))
 
@@ -64,13 +64,13 @@ def test_boot_to_first_command(
 
 
 @pytest.mark.qemu
-def test_boot_to_ssh(workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_boot_to_ssh(context: BuildContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A Debian guest with the small init, to its first command over SSH, against the agent's first command in it."""
-    kernel = ready_kernel(workshop, kernels()["lab-i386-up"])
+    kernel = ready_kernel(context, kernels()["lab-i386-up"])
 
     def boot(channel: ChannelKind) -> None:
-        wanted = Wanted("debian-i386", channel)
-        machine = machine_for(workshop, kernel, cpu("pentium4"), smp=1, memory_mib=256, timing="tcg", wanted=wanted)
+        wanted = GuestDisks("debian-i386", channel)
+        machine = machine_for(context, kernel, cpu("pentium4"), smp=1, memory_mib=256, timing="tcg", wanted=wanted)
         with Guest(machine, tmp_path) as guest:
             guest.succeed(["true"])
 

@@ -10,17 +10,17 @@ import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.system.work import MacroRequest, macro_work
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
-from orchestrator.experiment.bench import CLOCKSOURCE, Bench, read_clocksource
-from orchestrator.experiment.macro_work import MacroRequest, macro_work
-from orchestrator.experiment.supplies import Supplies
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
+from orchestrator.run.boot_artifacts import BootArtifacts
+from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest, read_clocksource
 
 _SETTLING_SECONDS = 20.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
@@ -44,9 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
     """Skip a test whose kernels nobody has built yet: one is built for the tests, not all of them."""
     names = [name for mark in request.node.iter_markers("kernels") for name in mark.args]
-    workshop = Workshop(Cache(cache_dir()), offline=True)
+    context = BuildContext(Cache(cache_dir()), offline=True)
     for name in names:
-        if name != _BUILT_WHERE_MISSING and not is_in_cache(workshop, name):
+        if name != _BUILT_WHERE_MISSING and not is_in_cache(context, name):
             pytest.skip(f"{name} is not built yet; build it once: ./lab kernel build {name}")
 
 
@@ -55,10 +55,10 @@ def _prepared_build_in_the_cache(request: pytest.FixtureRequest) -> None:
     """Skip a test that compiles a kernel in a guest where its image and its output tree are not there yet."""
     if request.node.get_closest_marker("prepared_build") is None:
         return
-    workshop = Workshop(Cache(cache_dir()), offline=True)
+    context = BuildContext(Cache(cache_dir()), offline=True)
     try:
-        kernel = ready_kernel(workshop, kernels()[_BUILT_WHERE_MISSING])
-        macro_work(workshop, kernel, MacroRequest("kernel-build", scope="sample"), _refuse)
+        kernel = ready_kernel(context, kernels()[_BUILT_WHERE_MISSING])
+        macro_work(context, kernel, MacroRequest("kernel-build", scope="sample"), _refuse)
     except (HostError, _NotPreparedError):
         pytest.skip("no kernel build is prepared yet; once: ./lab run configs/nightly.yaml --only lkst-events-2005")
 
@@ -71,10 +71,10 @@ def _refuse(guest: Guest) -> None:
     raise _NotPreparedError
 
 
-def is_in_cache(workshop: Workshop, name: str) -> bool:
+def is_in_cache(context: BuildContext, name: str) -> bool:
     """Whether a kernel can be had without building or fetching it."""
     try:
-        ready_kernel(workshop, kernels()[name])
+        ready_kernel(context, kernels()[name])
     except HostError:
         return False
     return True
@@ -87,7 +87,7 @@ def symbols_of_guests() -> WeakKeyDictionary[Guest, Symbols]:
 
 
 @pytest.fixture
-def bench(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> Bench:
+def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> ReadyGuest:
     """The test's guest on its final clocksource, with its symbols; cells' targets are for the test to fill in."""
     deadline = time.monotonic() + _SETTLING_SECONDS
     while read_clocksource(guest) != CLOCKSOURCE:
@@ -95,13 +95,13 @@ def bench(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictiona
         guest.succeed(["sleep", "0.2"])
     if guest not in symbols_of_guests:
         symbols_of_guests[guest] = Symbols.of(guest)
-    return Bench(guest, Supplies(guest_kernel, guest.machine, {}), symbols_of_guests[guest])
+    return ReadyGuest(guest, BootArtifacts(guest_kernel, guest.machine, {}), symbols_of_guests[guest])
 
 
 @pytest.fixture
-def modules(workshop: Workshop, guest_kernel: Kernel) -> ModuleMaker:
+def modules(context: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
     """Builds modules for the test's guest."""
-    return ModuleMaker(workshop, guest_kernel)
+    return ModuleMaker(context, guest_kernel)
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, Value, render
 from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError
 
 _ROGUES = Path(__file__).with_name("modules")
@@ -20,7 +20,7 @@ _ROGUES = Path(__file__).with_name("modules")
 class ModuleMaker:
     """Builds modules for one kernel. Raises BuildError when one does not build."""
 
-    workshop: Workshop
+    context: BuildContext
     kernel: Kernel
 
     def probe(self, template: str, symbol: str, offset: int) -> Module:
@@ -38,7 +38,7 @@ class ModuleMaker:
 
     def built(self, source: ModuleSource) -> Module:
         """A module of any source."""
-        (built,) = build_modules(self.workshop, self.kernel, [source])
+        (built,) = build_modules(self.context, self.kernel, [source])
         if isinstance(built, BuildError):
             raise built
         return built

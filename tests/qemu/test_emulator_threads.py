@@ -16,14 +16,14 @@ import pytest
 from djprobe_trial import Trial, insert
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestError
-from orchestrator.experiment.machines import machine_for
 from orchestrator.guest.guest import Guest
+from orchestrator.run.machines import machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 
@@ -34,22 +34,22 @@ _SCRIPTS = Path(__file__).with_name("guest")
 
 
 def test_kprobes_work_with_one_thread_for_all_cpus_and_not_with_many(
-    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = ready_kernel(workshop, kernels()["lab-i386-smp"])
-    module = ModuleMaker(workshop, kernel).rogue("kprobe_trial")
-    assert trouble(workshop, kernel, module, tmp_path) is None
+    kernel = ready_kernel(context, kernels()["lab-i386-smp"])
+    module = ModuleMaker(context, kernel).rogue("kprobe_trial")
+    assert trouble(context, kernel, module, tmp_path) is None
 
     monkeypatch.setattr("orchestrator.guest.machine._accelerator", lambda machine: "tcg,thread=multi")
-    found = trouble(workshop, kernel, module, tmp_path)
+    found = trouble(context, kernel, module, tmp_path)
     if found is None:
         pytest.skip(f"this QEMU kept up with patched code for {CYCLES} cycles on {os.cpu_count()} host CPUs")
     print(found)
 
 
-def trouble(workshop: Workshop, kernel: Kernel, module: Module, directory: Path) -> str | None:
+def trouble(context: BuildContext, kernel: Kernel, module: Module, directory: Path) -> str | None:
     """What goes wrong first while a kprobe comes and goes under load on two CPUs; None where nothing does."""
-    machine = machine_for(workshop, kernel, cpu("pentium4"), smp=2, memory_mib=256, timing="tcg")
+    machine = machine_for(context, kernel, cpu("pentium4"), smp=2, memory_mib=256, timing="tcg")
     with Guest(machine, directory) as guest:
         for script in ("exact_calls.sh", "busy_calls.sh"):
             guest.put(_SCRIPTS / script, f"/tmp/{script}", mode=0o755)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.experiment.bench import Bench
 from orchestrator.probes.point import find_point
+from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-x86_64-smp-ibt-ftrace"
 
@@ -26,6 +26,6 @@ pytestmark = [
         ("get_total_entries", 0),  # neither
     ],
 )
-def test_the_image_and_the_memory_agree(bench: Bench, symbol: str, offset: int) -> None:
-    assert bench.supplies.kernel.entry_offset(symbol) == offset
-    assert find_point(bench.guest, bench.symbols, symbol, offset).is_entry
+def test_the_image_and_the_memory_agree(ready: ReadyGuest, symbol: str, offset: int) -> None:
+    assert ready.artifacts.kernel.entry_offset(symbol) == offset
+    assert find_point(ready.guest, ready.symbols, symbol, offset).is_entry

@@ -12,18 +12,18 @@ import pytest
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
+from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
-from orchestrator.experiment.bench import Bench
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.schema import Benchmark, Experiment, Machine
-from orchestrator.experiment.supplies import Supplies, Target
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import check_armed, check_same, check_taint, check_untouched, observe
 from orchestrator.probes.point import ProbePoint, find_point
+from orchestrator.run.boot_artifacts import BootArtifacts, Target
+from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
 
@@ -37,8 +37,8 @@ KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
 
 
 @pytest.fixture
-def point(bench: Bench) -> ProbePoint:
-    return find_point(bench.guest, bench.symbols, PROBED, OFFSET)
+def point(ready: ReadyGuest) -> ProbePoint:
+    return find_point(ready.guest, ready.symbols, PROBED, OFFSET)
 
 
 def kprobe_cell(calls: int = 1000) -> Cell:
@@ -52,9 +52,9 @@ def kprobe_cell(calls: int = 1000) -> Cell:
     return plan(experiment).cells[-1]
 
 
-def aimed_at(bench: Bench, cell: Cell, target: Target) -> Bench:
-    supplies = Supplies(bench.supplies.kernel, bench.supplies.machine, {cell.id: target})
-    return dataclasses.replace(bench, supplies=supplies)
+def aimed_at(ready: ReadyGuest, cell: Cell, target: Target) -> ReadyGuest:
+    artifacts = BootArtifacts(ready.artifacts.kernel, ready.artifacts.machine, {cell.id: target})
+    return dataclasses.replace(ready, artifacts=artifacts)
 
 
 @contextmanager
@@ -73,24 +73,26 @@ def someone_elses_probe(guest: Guest, place: str) -> Iterator[None]:
 # --- a kprobe that is not single-stepped ----------------------------------------------------------
 
 
-def test_a_kprobe_that_is_quietly_optimised_fails_its_cell(bench: Bench, modules: ModuleMaker) -> None:
+def test_a_kprobe_that_is_quietly_optimised_fails_its_cell(ready: ReadyGuest, modules: ModuleMaker) -> None:
     cell = kprobe_cell()
     module = modules.probe("kprobe", PROBED, OFFSET)
     # Behind the lab's back, as soon as the module is there.
     script = f"until grep -q {module.name} /proc/modules; do sleep 0.01; done; echo 1 > {OPTIMISATION}"
-    bench.guest.succeed(["sh", "-c", f"({script}) > /dev/null 2>&1 &"])
+    ready.guest.succeed(["sh", "-c", f"({script}) > /dev/null 2>&1 &"])
     with pytest.raises(EvidenceError, match=r"to (cc|e9) .* \(.*optimis"):
-        measure_cell(aimed_at(bench, cell, Target(PROBED, OFFSET, CALLS, module)), cell, None)
-    assert bench.guest.get(OPTIMISATION) == b"1\n"
+        measure_cell(aimed_at(ready, cell, Target(PROBED, OFFSET, CALLS, module)), cell, None)
+    assert ready.guest.get(OPTIMISATION) == b"1\n"
 
 
-def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(bench: Bench, modules: ModuleMaker, point: ProbePoint) -> None:
+def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(
+    ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint
+) -> None:
     module = modules.probe("kprobe", PROBED, OFFSET)
-    with attached(bench.guest, probes()["kprobe"], module, point) as attachment:
+    with attached(ready.guest, probes()["kprobe"], module, point) as attachment:
         single_stepped = attachment.wait_until_armed()
-        bench.guest.put(b"1", OPTIMISATION)
-        while (seen := observe(bench.guest, point)).live[0] != 0xE9 or seen.flags != "[OPTIMIZED]":
-            bench.guest.succeed(["sleep", "0.05"])
+        ready.guest.put(b"1", OPTIMISATION)
+        while (seen := observe(ready.guest, point)).live[0] != 0xE9 or seen.flags != "[OPTIMIZED]":
+            ready.guest.succeed(["sleep", "0.05"])
         with pytest.raises(EvidenceError) as changed:
             check_same(probes()["kprobe"], single_stepped, seen, point, "meanwhile")
         with pytest.raises(EvidenceError, match=r"is not armed by int3: .* and the kernel lists it as \[OPTIMIZED\]"):
@@ -99,7 +101,7 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(bench: Bench, modules: Mo
             check_armed(probes()["djprobe"], point, seen, "meanwhile")
         with pytest.raises(EvidenceError, match=r"the bytes at .* are e9 "):
             check_untouched(point, seen, "meanwhile")
-        bench.guest.put(b"0", OPTIMISATION)
+        ready.guest.put(b"0", OPTIMISATION)
     assert changed.value.what == (
         f"meanwhile, {point.name} changed from cc {point.original[1:6].hex(' ')} (int3) "
         f"to {seen.live[:6].hex(' ')} (the kernel's jump optimisation)"
@@ -107,99 +109,101 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(bench: Bench, modules: Mo
 
 
 def test_a_jump_the_kernel_never_makes_is_not_believed(
-    bench: Bench, modules: ModuleMaker, point: ProbePoint, monkeypatch: pytest.MonkeyPatch
+    ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.probes.attachment._OPTIMISER_LIMIT", 0.3)
     never = probes()["kprobe-optimized"].model_copy(update={"optimisation": False})
     with (
         pytest.raises(EvidenceError, match=r"is not armed by the kernel's jump optimisation: .*; that is int3"),
-        attached(bench.guest, never, modules.probe("kprobe", PROBED, OFFSET), point) as attachment,
+        attached(ready.guest, never, modules.probe("kprobe", PROBED, OFFSET), point) as attachment,
     ):
         attachment.wait_until_armed()
-    assert observe(bench.guest, point).live == point.original
+    assert observe(ready.guest, point).live == point.original
 
 
-def test_kprobes_that_are_switched_off_are_found_out(bench: Bench, modules: ModuleMaker, point: ProbePoint) -> None:
-    with attached(bench.guest, probes()["kprobe"], modules.probe("kprobe", PROBED, OFFSET), point) as attachment:
+def test_kprobes_that_are_switched_off_are_found_out(
+    ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint
+) -> None:
+    with attached(ready.guest, probes()["kprobe"], modules.probe("kprobe", PROBED, OFFSET), point) as attachment:
         attachment.wait_until_armed()
-        bench.guest.put(b"0", "/sys/kernel/debug/kprobes/enabled")
+        ready.guest.put(b"0", "/sys/kernel/debug/kprobes/enabled")
         with pytest.raises(EvidenceError, match=f"{re.escape(point.name)} is not armed by int3: its bytes are 55 "):
             attachment.wait_until_armed()
-        bench.guest.put(b"1", "/sys/kernel/debug/kprobes/enabled")
+        ready.guest.put(b"1", "/sys/kernel/debug/kprobes/enabled")
         attachment.wait_until_armed()
 
 
 # --- a probe that is not where it should be, or does not fire -------------------------------------
 
 
-def test_a_module_that_never_fires_fails_its_cell(bench: Bench, modules: ModuleMaker) -> None:
+def test_a_module_that_never_fires_fails_its_cell(ready: ReadyGuest, modules: ModuleMaker) -> None:
     cell = kprobe_cell()
     target = Target(UNCALLED, OFFSET, CALLS, modules.probe("kprobe", UNCALLED, OFFSET))
     with pytest.raises(EvidenceError, match=r"^1000 calls were made and the probe's handler ran 0 times$"):
-        measure_cell(aimed_at(bench, cell, target), cell, None)
+        measure_cell(aimed_at(ready, cell, target), cell, None)
 
 
-def test_a_module_that_probes_another_function_fails_its_cell(bench: Bench, modules: ModuleMaker) -> None:
+def test_a_module_that_probes_another_function_fails_its_cell(ready: ReadyGuest, modules: ModuleMaker) -> None:
     cell = kprobe_cell()
     target = Target(PROBED, OFFSET, CALLS, modules.probe("kprobe", UNCALLED, OFFSET))
     with pytest.raises(EvidenceError, match=f"the kernel lists no probe at {PROBED}\\+0x5$"):
-        measure_cell(aimed_at(bench, cell, target), cell, None)
+        measure_cell(aimed_at(ready, cell, target), cell, None)
 
 
-def test_a_wrong_offset_is_no_probe_point(bench: Bench) -> None:
+def test_a_wrong_offset_is_no_probe_point(ready: ReadyGuest) -> None:
     with pytest.raises(EvidenceError, match=rf"^{PROBED}\+0x8 is not at the function's entry: .*, so \+0x0, \+0x5 are"):
-        find_point(bench.guest, bench.symbols, PROBED, OFFSET + 3)
+        find_point(ready.guest, ready.symbols, PROBED, OFFSET + 3)
 
 
-def test_a_symbol_that_is_not_there_is_no_probe_point(bench: Bench) -> None:
+def test_a_symbol_that_is_not_there_is_no_probe_point(ready: ReadyGuest) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest's kernel has no function sys_gettimeofday_2005$"):
-        find_point(bench.guest, bench.symbols, "sys_gettimeofday_2005", OFFSET)
+        find_point(ready.guest, ready.symbols, "sys_gettimeofday_2005", OFFSET)
 
 
-def test_a_point_that_is_probed_already_is_refused(bench: Bench, modules: ModuleMaker, point: ProbePoint) -> None:
+def test_a_point_that_is_probed_already_is_refused(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
     module = modules.probe("kprobe", PROBED, OFFSET)
     with (
-        someone_elses_probe(bench.guest, point.name),
+        someone_elses_probe(ready.guest, point.name),
         pytest.raises(EvidenceError, match=r"^before loading, the bytes at .* are cc .*, not the original 55 "),
-        attached(bench.guest, probes()["kprobe"], module, point),
+        attached(ready.guest, probes()["kprobe"], module, point),
     ):
         pytest.fail("the module was loaded")
-    assert module.name not in bench.guest.get("/proc/modules").decode()
+    assert module.name not in ready.guest.get("/proc/modules").decode()
 
 
-def test_bytes_that_do_not_come_back_are_found_out(bench: Bench, modules: ModuleMaker, point: ProbePoint) -> None:
+def test_bytes_that_do_not_come_back_are_found_out(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
     module = modules.probe("kprobe", PROBED, OFFSET)
-    probing = attached(bench.guest, probes()["kprobe"], module, point)
+    probing = attached(ready.guest, probes()["kprobe"], module, point)
     probing.__enter__()
     with (
-        someone_elses_probe(bench.guest, point.name),
+        someone_elses_probe(ready.guest, point.name),
         pytest.raises(EvidenceError, match=r"^after unloading, the bytes at .* are cc "),
     ):
         probing.__exit__(None, None, None)
-    check_untouched(point, observe(bench.guest, point), "now")
+    check_untouched(point, observe(ready.guest, point), "now")
 
 
 # --- what a module refuses ------------------------------------------------------------------------
 
 
-def refusal(bench: Bench, modules: ModuleMaker, template: str, symbol: str, offset: int) -> str:
+def refusal(ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str, offset: int) -> str:
     """What the lab says of a module that the guest's kernel does not accept, without the module's name."""
     module = modules.probe(template, symbol, offset)
-    somewhere = find_point(bench.guest, bench.symbols, PROBED, OFFSET)
+    somewhere = find_point(ready.guest, ready.symbols, PROBED, OFFSET)
     with (
         pytest.raises(EvidenceError) as refused,
-        attached(bench.guest, probes()[template], module, somewhere),
+        attached(ready.guest, probes()[template], module, somewhere),
     ):
         pytest.fail("the module was loaded")
-    check_untouched(somewhere, observe(bench.guest, somewhere), "after a refusal")
+    check_untouched(somewhere, observe(ready.guest, somewhere), "after a refusal")
     beginning, end = refused.value.what.split("kernel: ", 1)
     assert beginning == f"module {module.name} was not accepted by the guest's "
     return end
 
 
-def test_a_probe_inside_an_instruction_is_refused(bench: Bench, modules: ModuleMaker, point: ProbePoint) -> None:
+def test_a_probe_inside_an_instruction_is_refused(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
     inside = OFFSET + point.original.index(b"\x89\xe5") + 1  # mov %esp,%ebp
-    said = refusal(bench, modules, "kprobe", PROBED, inside)
+    said = refusal(ready, modules, "kprobe", PROBED, inside)
     assert said == f"{PROBED}+{inside:#x}: not the first byte of an instruction"
 
 
@@ -211,20 +215,20 @@ def test_a_probe_inside_an_instruction_is_refused(bench: Bench, modules: ModuleM
     ],
 )
 def test_a_module_says_why_it_refuses(
-    bench: Bench, modules: ModuleMaker, template: str, symbol: str, offset: int, reason: str
+    ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str, offset: int, reason: str
 ) -> None:
-    assert refusal(bench, modules, template, symbol, offset) == f"{symbol}+{offset:#x}: {reason}"
+    assert refusal(ready, modules, template, symbol, offset) == f"{symbol}+{offset:#x}: {reason}"
 
 
 def test_a_djprobe_refuses_a_function_that_is_probed_further_down(
-    bench: Bench, modules: ModuleMaker, point: ProbePoint
+    ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint
 ) -> None:
     shown = OFFSET + len(point.original)
     for further in range(shown, shown + 15):
         # The kernel takes only the first byte of an instruction for a probe; an instruction has at most 15.
         try:
-            with someone_elses_probe(bench.guest, f"{PROBED}+{further:#x}"):
-                said = refusal(bench, modules, "djprobe", PROBED, OFFSET)
+            with someone_elses_probe(ready.guest, f"{PROBED}+{further:#x}"):
+                said = refusal(ready, modules, "djprobe", PROBED, OFFSET)
         except GuestError:
             continue
         break
@@ -234,19 +238,19 @@ def test_a_djprobe_refuses_a_function_that_is_probed_further_down(
 # --- a guest that is not as it was ----------------------------------------------------------------
 
 
-def test_another_clocksource_fails_the_cell(bench: Bench, modules: ModuleMaker) -> None:
+def test_another_clocksource_fails_the_cell(ready: ReadyGuest, modules: ModuleMaker) -> None:
     cell = kprobe_cell()
     target = Target(PROBED, OFFSET, CALLS, modules.probe("kprobe", PROBED, OFFSET))
-    bench.guest.put(b"acpi_pm", CLOCKSOURCE)
+    ready.guest.put(b"acpi_pm", CLOCKSOURCE)
     try:
         with pytest.raises(EvidenceError, match=r"^the guest's clocksource changed from tsc to acpi_pm$"):
-            measure_cell(aimed_at(bench, cell, target), cell, None)
+            measure_cell(aimed_at(ready, cell, target), cell, None)
     finally:
-        bench.guest.put(b"tsc", CLOCKSOURCE)
+        ready.guest.put(b"tsc", CLOCKSOURCE)
 
 
-def test_our_modules_taint_is_allowed_and_no_other(bench: Bench) -> None:
+def test_our_modules_taint_is_allowed_and_no_other(ready: ReadyGuest) -> None:
     # Whatever was loaded before, the kernel has only ever met unsigned modules from outside its tree.
-    check_taint(int(bench.guest.get("/proc/sys/kernel/tainted")))
+    check_taint(int(ready.guest.get("/proc/sys/kernel/tainted")))
     with pytest.raises(EvidenceError, match=r"is tainted \(12352\), by more than a module of our own$"):
         check_taint(1 << 6 | 1 << 12 | 1 << 13)

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.archive import system_packages
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.images import Image, cached_image, ready_image
 from orchestrator.artifacts.namespace import as_root
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import image, images
 
 pytestmark = pytest.mark.qemu
@@ -76,12 +76,12 @@ class Disk:
 
 @pytest.fixture(scope="module", params=list(images()))
 def disk(
-    request: pytest.FixtureRequest, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, context: BuildContext, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Disk]:
     name: str = request.param
-    found = cached_image(workshop, image(name))
+    found = cached_image(context, image(name))
     if found is None and name == BUILT_WHERE_MISSING:
-        found = ready_image(workshop, image(name))
+        found = ready_image(context, image(name))
     if found is None:
         pytest.skip(f"{name} is not built yet; build it once: ./lab image build {name}")
     raw = tmp_path_factory.mktemp("disk") / "raw"
@@ -171,21 +171,24 @@ def test_systemd_starts_what_is_wanted_and_waits_for_nothing(disk: Disk) -> None
 
 
 def test_a_second_build_gives_the_same_files(
-    workshop: Workshop, request: pytest.FixtureRequest, tmp_path: Path, record_property: Callable[[str, object], None]
+    context: BuildContext,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     if not request.config.getoption("--rebuild-images"):
         pytest.skip("builds an image anew in an empty cache; pytest --rebuild-images runs it")
     recipe = image(BUILT_WHERE_MISSING)
-    first = ready_image(workshop, recipe)
-    again = Workshop(Cache(tmp_path), say=workshop.say)
+    first = ready_image(context, recipe)
+    again = BuildContext(Cache(tmp_path), say=context.say)
     chosen = system_packages(recipe)
     chosen.pin(again).parent.mkdir()
-    shutil.copy(chosen.pin(workshop), chosen.pin(again))
+    shutil.copy(chosen.pin(context), chosen.pin(again))
     started = time.monotonic()
     second = ready_image(again, recipe)
     took = time.monotonic() - started
     record_property("seconds", round(took))
-    workshop.say(f"built again in {took:.0f} s: files {first.tree[:24]} and {second.tree[:24]}")
+    context.say(f"built again in {took:.0f} s: files {first.tree[:24]} and {second.tree[:24]}")
     assert second.base != first.base
     assert second.packages == first.packages
     files = [(found.base.parent / "files.txt").read_text().splitlines() for found in (first, second)]

@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, qemus_in
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.images import ready_image
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import GuestExit, UsageError
-from orchestrator.experiment.disks import Wanted
-from orchestrator.experiment.machines import machine_for
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
+from orchestrator.run.guest_disks import GuestDisks
+from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu
 
@@ -33,13 +33,13 @@ IMAGE = "debian-i386"
 IN_IMAGE = pytest.mark.guest(kernel="lab-i386-up", image=IMAGE, timing="tcg")
 
 
-def machine(workshop: Workshop, wanted: Wanted, name: str = "lab-i386-up", timing: str = "tcg") -> Machine:
-    built = ready_kernel(workshop, kernel(name))
+def machine(context: BuildContext, wanted: GuestDisks, name: str = "lab-i386-up", timing: str = "tcg") -> Machine:
+    built = ready_kernel(context, kernel(name))
     model = cpu("xeon-e5410" if built.spec.needs_long_mode else "pentium4")
     assert timing in ("tcg", "instructions")
     exact = timing == "instructions"
     return machine_for(
-        workshop, built, model, smp=1, memory_mib=256, timing="instructions" if exact else "tcg", wanted=wanted
+        context, built, model, smp=1, memory_mib=256, timing="instructions" if exact else "tcg", wanted=wanted
     )
 
 
@@ -56,10 +56,10 @@ def test_it_is_a_debian_with_the_lab_s_programs_behind_its_own(guest: Guest) -> 
     guest.check_console()
 
 
-def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: Workshop, tmp_path: Path) -> None:
-    base = ready_image(workshop, image(IMAGE)).base
+def test_two_guests_of_one_base_have_their_own_disk_and_identity(context: BuildContext, tmp_path: Path) -> None:
+    base = ready_image(context, image(IMAGE)).base
     before = hashlib.sha256(base.read_bytes()).digest()
-    wanted = machine(workshop, Wanted(IMAGE, "ssh"))
+    wanted = machine(context, GuestDisks(IMAGE, "ssh"))
     with Guest(wanted, tmp_path, "one") as one, Guest(wanted, tmp_path, "other") as other:
         for guest, name in ((one, "one"), (other, "other")):
             guest.put(name.encode() * 1000, "/root/mine")
@@ -78,8 +78,10 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: Works
         assert again.run(["ls", "/root/mine"]).status != 0
 
 
-def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(workshop: Workshop, tmp_path: Path) -> None:
-    with Guest(machine(workshop, Wanted(IMAGE, "ssh")), tmp_path) as guest:
+def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(
+    context: BuildContext, tmp_path: Path
+) -> None:
+    with Guest(machine(context, GuestDisks(IMAGE, "ssh")), tmp_path) as guest:
         assert guest.pid is not None
         listening = subprocess.run(["ss", "-Hltnp"], check=True, capture_output=True, text=True).stdout
         ours = [line.split()[3] for line in listening.splitlines() if f"pid={guest.pid}," in line]
@@ -97,36 +99,36 @@ def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(work
 
 
 @pytest.mark.parametrize("name", ["lab-i386-up", "debian-686"])
-def test_data_travels_on_a_disk_that_is_only_read(workshop: Workshop, tmp_path: Path, name: str) -> None:
+def test_data_travels_on_a_disk_that_is_only_read(context: BuildContext, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my.data"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "file").write_bytes(bytes(range(256)) * 1000)
     (folder / "program").write_text("#!/bin/sh\necho ran\n")
     (folder / "program").chmod(0o755)
-    wanted = Wanted(data=(folder, data_dir("configs")))
-    with Guest(machine(workshop, wanted, name), tmp_path) as guest:
+    wanted = GuestDisks(data=(folder, data_dir("configs")))
+    with Guest(machine(context, wanted, name), tmp_path) as guest:
         assert guest.get("/data/my.data/deep/file") == bytes(range(256)) * 1000
         assert guest.succeed(["/data/my.data/program"]).text == "ran\n"
         assert guest.get("/data/configs/quickstart.yaml") == (data_dir("configs") / "quickstart.yaml").read_bytes()
         assert guest.run(["touch", "/data/my.data/x"]).status != 0
 
 
-def test_an_image_and_data_together(workshop: Workshop, tmp_path: Path) -> None:
-    wanted = Wanted(IMAGE, data=(data_dir("configs"),))
-    with Guest(machine(workshop, wanted, timing="instructions"), tmp_path) as guest:
+def test_an_image_and_data_together(context: BuildContext, tmp_path: Path) -> None:
+    wanted = GuestDisks(IMAGE, data=(data_dir("configs"),))
+    with Guest(machine(context, wanted, timing="instructions"), tmp_path) as guest:
         assert "quickstart.yaml" in guest.succeed(["ls", "/data/configs"]).text
 
 
-def test_debian_s_own_kernel_finds_the_disk_too(workshop: Workshop, tmp_path: Path) -> None:
-    with Guest(machine(workshop, Wanted(IMAGE), "debian-686"), tmp_path) as guest:
+def test_debian_s_own_kernel_finds_the_disk_too(context: BuildContext, tmp_path: Path) -> None:
+    with Guest(machine(context, GuestDisks(IMAGE), "debian-686"), tmp_path) as guest:
         assert "-686 " in guest.succeed(["uname", "-a"]).text
         assert guest.get("/etc/debian_version").startswith(b"12.")
         guest.check_console()
 
 
 @pytest.mark.kernels("lab-x86_64-smp")
-def test_a_64_bit_image_takes_a_64_bit_kernel(workshop: Workshop, tmp_path: Path) -> None:
-    with Guest(machine(workshop, Wanted("debian-amd64", "ssh"), "lab-x86_64-smp"), tmp_path) as guest:
+def test_a_64_bit_image_takes_a_64_bit_kernel(context: BuildContext, tmp_path: Path) -> None:
+    with Guest(machine(context, GuestDisks("debian-amd64", "ssh"), "lab-x86_64-smp"), tmp_path) as guest:
         assert guest.succeed(["uname", "-m"]).text == "x86_64\n"
         assert guest.succeed(["dpkg", "--print-architecture"]).text == "amd64\n"
 
@@ -135,27 +137,27 @@ def test_a_64_bit_image_takes_a_64_bit_kernel(workshop: Workshop, tmp_path: Path
 
 
 @pytest.fixture
-def own_disk(workshop: Workshop, tmp_path: Path) -> Path:
+def user_disk(context: BuildContext, tmp_path: Path) -> Path:
     disk = tmp_path / "mine.qcow2"
-    shutil.copyfile(ready_image(workshop, image(IMAGE)).base, disk)
+    shutil.copyfile(ready_image(context, image(IMAGE)).base, disk)
     return disk
 
 
 def test_a_disk_of_one_s_own_is_started_from_and_not_written_to(
-    workshop: Workshop, tmp_path: Path, own_disk: Path
+    context: BuildContext, tmp_path: Path, user_disk: Path
 ) -> None:
-    before = own_disk.read_bytes()
-    with Guest(machine(workshop, Wanted(str(own_disk))), tmp_path) as guest:
+    before = user_disk.read_bytes()
+    with Guest(machine(context, GuestDisks(str(user_disk))), tmp_path) as guest:
         guest.succeed(["sh", "-c", "echo changed >/etc/motd; sync"])
         assert guest.get("/etc/motd") == b"changed\n"
-    assert own_disk.read_bytes() == before
+    assert user_disk.read_bytes() == before
 
 
-def test_a_disk_without_a_system_is_told(workshop: Workshop, tmp_path: Path) -> None:
+def test_a_disk_without_a_system_is_told(context: BuildContext, tmp_path: Path) -> None:
     disk = tmp_path / "empty.img"
     disk.touch()
     os.truncate(disk, 16 << 20)
-    guest = Guest(machine(workshop, Wanted(str(disk))), tmp_path)
+    guest = Guest(machine(context, GuestDisks(str(disk))), tmp_path)
     with pytest.raises(GuestExit) as ended:
         guest.boot()
     assert any("no ext4 file system on the image's disk holds a system" in line for line in ended.value.detail)
@@ -163,16 +165,20 @@ def test_a_disk_without_a_system_is_told(workshop: Workshop, tmp_path: Path) -> 
     assert not qemus_in(tmp_path)
 
 
-def test_what_cannot_be_is_said_before_anything_is_built(workshop: Workshop, own_disk: Path) -> None:
+def test_what_cannot_be_is_said_before_anything_is_built(context: BuildContext, user_disk: Path) -> None:
     for wanted, name, sentence in (
-        (Wanted("debian-amd64"), "lab-i386-up", "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-up' is for"),
-        (Wanted("debian-i386-systemd"), "lab-i386-up", "cannot have systemd: it lacks CONFIG_CGROUPS"),
-        (Wanted(None, "ssh"), "lab-i386-up", "channel 'ssh' needs an image"),
-        (Wanted(str(own_disk), "ssh"), "lab-i386-up", "a disk of your own has keys of its own"),
-        (Wanted(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),
+        (
+            GuestDisks("debian-amd64"),
+            "lab-i386-up",
+            "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-up' is for",
+        ),
+        (GuestDisks("debian-i386-systemd"), "lab-i386-up", "cannot have systemd: it lacks CONFIG_CGROUPS"),
+        (GuestDisks(None, "ssh"), "lab-i386-up", "channel 'ssh' needs an image"),
+        (GuestDisks(str(user_disk), "ssh"), "lab-i386-up", "a disk of your own has keys of its own"),
+        (GuestDisks(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            machine(workshop, wanted, name)
+            machine(context, wanted, name)
 
 
 # --- experiments ----------------------------------------------------------------------------------

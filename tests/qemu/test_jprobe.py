@@ -19,16 +19,16 @@ from djprobe_trial import insert
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.images import cached_image
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import probes
-from orchestrator.experiment.bench import Bench
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.point import find_point
+from orchestrator.run.ready_guest import ReadyGuest
 
 EXPERIMENT = Path(__file__).parent / "experiments" / "jprobe.yaml"
 IMAGE = "debian-i386"
@@ -51,31 +51,31 @@ Lists = Callable[[int], int]
 
 
 @pytest.fixture
-def probed(bench: Bench, guest_kernel: Kernel) -> tuple[str, int, int]:
+def probed(ready: ReadyGuest, guest_kernel: Kernel) -> tuple[str, int, int]:
     """gettimeofday's entry: symbol, offset, address."""
     spec = guest_kernel.spec
     symbol = benchmarks()["gtodbench"].symbols[spec.arch]["auto"]
-    return symbol, spec.entry_offset, bench.symbols.address(symbol) + spec.entry_offset
+    return symbol, spec.entry_offset, ready.symbols.address(symbol) + spec.entry_offset
 
 
 @pytest.fixture
-def load(bench: Bench, guest_kernel: Kernel, modules: ModuleMaker, probed: tuple[str, int, int]) -> Loader:
+def load(ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker, probed: tuple[str, int, int]) -> Loader:
     """Loads the jprobe module, measures, unloads it."""
     symbol, offset, _ = probed
-    point = find_point(bench.guest, bench.symbols, symbol, offset)
+    point = find_point(ready.guest, ready.symbols, symbol, offset)
     module = modules.probe("jprobe", symbol, offset)
     calls = gettimeofday(guest_kernel.spec.arch, calls=500)
 
     def load() -> Load:
-        with attached(bench.guest, probes()["jprobe"], module, point) as attachment:
+        with attached(ready.guest, probes()["jprobe"], module, point) as attachment:
             attachment.wait_until_armed()
-            listing = bench.guest.get("/proc/kallsyms").decode("ascii")
+            listing = ready.guest.get("/proc/kallsyms").decode("ascii")
             trapped = re.findall(r"^([0-9a-f]+) t jprobe_exit_\d_trapped\t", listing, re.MULTILINE)
             return Load(
                 exits=[int(address, 16) - 1 for address in trapped],
                 exit=int(attachment.parameter("exit"), 16),
                 copy_end=int(attachment.parameter("copy_end"), 16),
-                cost=calls.measure_exact(bench.guest, repeats=1, ticks_per_second=250, time_limit=60).samples[0],
+                cost=calls.measure_exact(ready.guest, repeats=1, ticks_per_second=250, time_limit=60).samples[0],
             )
 
     return load
@@ -113,11 +113,11 @@ def test_a_jprobe_s_own_int3s_are_in_other_lists_than_the_probe(
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions", fresh=True)
 def test_a_module_in_an_unlucky_place_costs_no_instruction_more(
-    bench: Bench, modules: ModuleMaker, probed: tuple[str, int, int], load: Loader, list_of: Lists
+    ready: ReadyGuest, modules: ModuleMaker, probed: tuple[str, int, int], load: Loader, list_of: Lists
 ) -> None:
-    insert(bench.guest, modules.rogue("occupier"))
+    insert(ready.guest, modules.rogue("occupier"))
     # The holes that other modules left are filled first.
-    bench.guest.put(b"16", f"{OCCUPIER}/pages")
+    ready.guest.put(b"16", f"{OCCUPIER}/pages")
     unlucky = load()
     # Something else may lie on the way, and the module behind it.
     for _ in range(10):
@@ -125,39 +125,39 @@ def test_a_module_in_an_unlucky_place_costs_no_instruction_more(
         steps = next(n for n in count() if list_of(first + n * PAGE_AND_HOLE) == list_of(probed[2]))
         if steps == 0:
             break
-        bench.guest.put(str(steps).encode(), f"{OCCUPIER}/pages")
+        ready.guest.put(str(steps).encode(), f"{OCCUPIER}/pages")
         unlucky = load()
     assert list_of(unlucky.exits[0]) == list_of(probed[2])
     assert unlucky.exit == unlucky.exits[1]
 
-    bench.guest.put(b"1", f"{OCCUPIER}/pages")
+    ready.guest.put(b"1", f"{OCCUPIER}/pages")
     lucky = load()
     assert lucky.exit == lucky.exits[0]
     assert unlucky.cost == lucky.cost
-    bench.guest.check_console()
+    ready.guest.check_console()
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions", fresh=True)
 def test_a_copy_in_an_unlucky_place_costs_no_instruction_more(
-    bench: Bench, modules: ModuleMaker, probed: tuple[str, int, int], load: Loader, list_of: Lists
+    ready: ReadyGuest, modules: ModuleMaker, probed: tuple[str, int, int], load: Loader, list_of: Lists
 ) -> None:
-    insert(bench.guest, modules.rogue("occupier"))
+    insert(ready.guest, modules.rogue("occupier"))
     # With each load the copy moves on: looking up a symbol has used up a place. Three, since one may have been unlucky.
     loads = [load() for _ in range(3)]
     last = loads[-1].copy_end
     stride = min(after.copy_end - before.copy_end for before, after in pairwise(loads))
     assert 0 < stride < 32
     steps = next(n for n in count() if list_of(last + (1 + n) * stride) == list_of(probed[2]))
-    bench.guest.put(str(steps).encode(), f"{OCCUPIER}/slots")
+    ready.guest.put(str(steps).encode(), f"{OCCUPIER}/slots")
     unlucky = load()
     assert unlucky.copy_end == last + (2 + steps) * stride
     assert [seen.cost for seen in loads] == [unlucky.cost] * 3
-    bench.guest.check_console()
+    ready.guest.check_console()
 
 
 @pytest.mark.qemu
-def test_an_image_changes_no_exact_value(workshop: Workshop, tmp_path: Path) -> None:
-    if cached_image(workshop, image(IMAGE)) is None:
+def test_an_image_changes_no_exact_value(context: BuildContext, tmp_path: Path) -> None:
+    if cached_image(context, image(IMAGE)) is None:
         pytest.skip(f"{IMAGE} is not built yet; build it once: ./lab image build {IMAGE}")
     costs = []
     for name, arguments in (("without", ()), ("with", ("--set", f"image={IMAGE}"))):

@@ -11,13 +11,13 @@ import pytest
 from command_line import CommandLine
 from elftools.elf.elffile import ELFFile
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
-from orchestrator.experiment.machines import machine_for
 from orchestrator.guest.guest import Guest
+from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu
 
@@ -26,9 +26,9 @@ IN_CACHE = [pytest.param(name, marks=pytest.mark.kernels(name)) for name in BUIL
 
 
 @pytest.mark.parametrize("name", IN_CACHE)
-def test_a_variant_is_what_its_name_says(workshop: Workshop, tmp_path: Path, name: str) -> None:
+def test_a_variant_is_what_its_name_says(context: BuildContext, tmp_path: Path, name: str) -> None:
     spec = kernels()[name]
-    built = ready_kernel(workshop, spec)
+    built = ready_kernel(context, spec)
     can = features(built.config)
     assert can == {
         "booster": "no" if "-preempt" in name else "yes",
@@ -43,7 +43,7 @@ def test_a_variant_is_what_its_name_says(workshop: Workshop, tmp_path: Path, nam
         "SMP": "yes" if "-smp" in name else "no",
     }
     model = cpu("xeon-e5410" if spec.needs_long_mode else "pentium-m")
-    machine = machine_for(workshop, built, model, smp=1, memory_mib=256, timing="instructions")
+    machine = machine_for(context, built, model, smp=1, memory_mib=256, timing="instructions")
     with Guest(machine, tmp_path) as guest:
         assert guest.succeed(["uname", "-r"]).text.strip() == built.release
         symbols = guest.get("/proc/kallsyms").decode()
@@ -57,11 +57,11 @@ def test_a_variant_is_what_its_name_says(workshop: Workshop, tmp_path: Path, nam
 @pytest.mark.kernels("lab-i386-smp")
 @pytest.mark.parametrize(("told", "prefix"), [(True, 0xF0), (False, 0x3E)])
 def test_lock_prefixes_are_kept_because_the_kernel_is_told(
-    workshop: Workshop, tmp_path: Path, told: bool, prefix: int
+    context: BuildContext, tmp_path: Path, told: bool, prefix: int
 ) -> None:
     """Without the parameter the same kernel on one CPU overwrites them with another prefix that does nothing."""
-    built = ready_kernel(workshop, kernels()["lab-i386-smp"])
-    machine = machine_for(workshop, built, cpu("pentium4"), smp=1, memory_mib=256, timing="instructions")
+    built = ready_kernel(context, kernels()["lab-i386-smp"])
+    machine = machine_for(context, built, cpu("pentium4"), smp=1, memory_mib=256, timing="instructions")
     with Guest(replace(machine, smp_kernel=told), tmp_path) as guest:
         prefixes = {guest.read_memory(address, 1)[0] for address in lock_prefixes(built.headers / "vmlinux")[:200:10]}
     freed = 0xCC  # what the kernel fills the text with that it needed for booting only
@@ -78,9 +78,9 @@ def lock_prefixes(vmlinux: Path) -> list[int]:
     return [place + distance for place, distance in zip(places, distances, strict=True)]
 
 
-def test_a_build_tree_of_one_s_own_is_booted_and_probed(workshop: Workshop, tmp_path: Path) -> None:
+def test_a_build_tree_of_one_s_own_is_booted_and_probed(context: BuildContext, tmp_path: Path) -> None:
     tree = tmp_path / "my-linux"
-    tree.symlink_to(ready_kernel(workshop, kernels()["lab-i386-up"]).headers)
+    tree.symlink_to(ready_kernel(context, kernels()["lab-i386-up"]).headers)
     command = CommandLine(tmp_path / "lab")
     file = tmp_path / "own.yaml"
     file.write_text(

@@ -10,16 +10,16 @@ import dataclasses
 
 import pytest
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
-from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.schema import Benchmark, Experiment, Machine
-from orchestrator.experiment.supplies import gather
 from orchestrator.probes.evidence import check_traps
+from orchestrator.run.boot_artifacts import gather
+from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"
 INT3_PER_HIT = {
@@ -34,7 +34,7 @@ INT3_PER_HIT = {
 pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
 
 
-def test_every_mechanism_works_at_the_function_entry(bench: Bench, workshop: Workshop) -> None:
+def test_every_mechanism_works_at_the_function_entry(ready: ReadyGuest, context: BuildContext) -> None:
     experiment = Experiment(
         name="lab-kernel",
         kernels=(KERNEL,),
@@ -43,7 +43,7 @@ def test_every_mechanism_works_at_the_function_entry(bench: Bench, workshop: Wor
         benchmark=Benchmark(name="gtodbench", calls=1000, repeats=3),
     )
     (boot,) = plan(experiment).boots
-    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
     records = {cell.probe: measure_cell(ready, cell, 0.0) for cell in boot.cells}
     assert records.pop("kprobe-ftrace").status == "unsupported"
     for probe, record in records.items():
@@ -56,8 +56,8 @@ def test_every_mechanism_works_at_the_function_entry(bench: Bench, workshop: Wor
         check_traps(probes()["kprobe"], 1000, 0, 1000)
 
 
-def test_it_is_built_as_its_fragments_say(bench: Bench) -> None:
-    assert features(bench.supplies.kernel.config) == {
+def test_it_is_built_as_its_fragments_say(ready: ReadyGuest) -> None:
+    assert features(ready.artifacts.kernel.config) == {
         "booster": "yes",
         "optprobes": "yes",
         "ftrace": "no",
@@ -69,13 +69,13 @@ def test_it_is_built_as_its_fragments_say(bench: Bench) -> None:
         "HZ": "100",
         "SMP": "no",
     }
-    version = bench.guest.succeed(["uname", "-srm"]).text
-    assert version == f"Linux {bench.supplies.kernel.release} i686\n"
+    version = ready.guest.succeed(["uname", "-srm"]).text
+    assert version == f"Linux {ready.artifacts.kernel.release} i686\n"
 
 
-def test_a_new_second_changes_no_sample(bench: Bench) -> None:
+def test_a_new_second_changes_no_sample(ready: ReadyGuest) -> None:
     """Six seconds of guest time: in each of them some calls take longer, and none of those is in a sample."""
-    result = bench.guest.succeed(["gtodbench", "-n", "2000", "-r", "600"], time_limit=120)
+    result = ready.guest.succeed(["gtodbench", "-n", "2000", "-r", "600"], time_limit=120)
     samples = [line.split()[4] for line in result.text.splitlines() if line.startswith("sample")]
     assert len(samples) == 600
     assert len(set(samples)) == 1

@@ -8,18 +8,18 @@ import dataclasses
 import pytest
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import render
-from orchestrator.artifacts.workshop import Workshop
-from orchestrator.catalog.abilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.errors import EvidenceError, UnsupportedError
-from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.file.experiment import load_experiment
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.experiment.schema import load_experiment
-from orchestrator.experiment.supplies import Target, gather
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot_artifacts import Target, gather
+from orchestrator.run.ready_guest import ReadyGuest
 
 CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
 SAMPLED_FUNCTIONS = 50
@@ -45,8 +45,8 @@ def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
     assert {cell.probe for cell in boot.cells} == {"none", *ability_names()}
 
 
-def test_each_probe_can_what_it_is_said_to(boot: Boot, bench: Bench, workshop: Workshop) -> None:
-    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, context: BuildContext) -> None:
+    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
     outcomes: dict[str, CellRecord | str] = {}
     for cell in boot.cells:
         try:
@@ -77,18 +77,18 @@ def test_each_probe_can_what_it_is_said_to(boot: Boot, bench: Bench, workshop: W
     assert functions == SAMPLED_FUNCTIONS
     # "Almost anywhere": of so many functions some are the kernel's own entry code, its kprobes or its patched places.
     assert 0.8 * places < taken < places
-    bench.guest.check_console()
+    ready.guest.check_console()
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 @pytest.mark.parametrize("name", ["kprobe.post-exec", "djprobe.probe-and-registers"])
 def test_a_handler_that_sees_something_else_counts_nothing(
-    bench: Bench, workshop: Workshop, modules: ModuleMaker, name: str
+    ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
     """A system call's function is called with the user's registers; an inner one is not, and its handler says so."""
     (boot,) = plan(load_experiment(CONFIG, ["kernels=[lab-i386-up]", f"probes=[{name}]"])).boots
-    cell, supplies = boot.cells[-1], gather(workshop, boot)
-    target = supplies.targets[cell.id]
+    cell, artifacts = boot.cells[-1], gather(context, boot)
+    target = artifacts.targets[cell.id]
     assert isinstance(target, Target)
     kind = probe_kind(name)
     values: dict[str, str | int] = {
@@ -98,7 +98,7 @@ def test_a_handler_that_sees_something_else_counts_nothing(
     }
     module = modules.rendered(kind.template or "", values)
     wrong = dataclasses.replace(target, symbol="ktime_get_real_ts64", offset=0, module=module)
-    ready = dataclasses.replace(bench, supplies=dataclasses.replace(supplies, targets={cell.id: wrong}))
+    ready = dataclasses.replace(ready, artifacts=dataclasses.replace(artifacts, targets={cell.id: wrong}))
     if name == "kprobe.post-exec":
         assert measure_cell(ready, cell, None).status == "ok"  # it is true of any function
         return
@@ -117,11 +117,11 @@ SAVES_WHAT_IT_DID_NOT = {
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 @pytest.mark.parametrize("name", sorted(SAVES_WHAT_IT_DID_NOT))
 def test_other_registers_than_those_of_the_call_are_found_out(
-    bench: Bench, workshop: Workshop, modules: ModuleMaker, name: str
+    ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
     (boot,) = plan(load_experiment(CONFIG, ["kernels=[lab-i386-up]", f"probes=[{name}]"])).boots
-    cell, supplies = boot.cells[-1], gather(workshop, boot)
-    target, kind = supplies.targets[cell.id], probe_kind(name)
+    cell, artifacts = boot.cells[-1], gather(context, boot)
+    target, kind = artifacts.targets[cell.id], probe_kind(name)
     assert isinstance(target, Target)
     ability = (kind.ability or "").replace("-", "_")
     source = render(kind.template or "", {"symbol": target.symbol, "offset": target.offset, "ability": ability})
@@ -129,6 +129,6 @@ def test_other_registers_than_those_of_the_call_are_found_out(
     assert source.files[file].count(line) == 1
     files = {**source.files, file: source.files[file].replace(line, instead)}
     changed = dataclasses.replace(target, module=modules.built(dataclasses.replace(source, files=files)))
-    ready = dataclasses.replace(bench, supplies=dataclasses.replace(supplies, targets={cell.id: changed}))
+    ready = dataclasses.replace(ready, artifacts=dataclasses.replace(artifacts, targets={cell.id: changed}))
     with pytest.raises(EvidenceError, match="the probe's handler ran 0 times"):
         measure_cell(ready, cell, None)

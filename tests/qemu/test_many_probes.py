@@ -12,16 +12,16 @@ import pytest
 from command_line import CommandLine
 from module_maker import ModuleMaker
 
-from orchestrator.catalog.kpcache import mass_benchmark
+from orchestrator.benchmarks.scaling.report.growth_rows import Mass, row_of, size_of
+from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.benchmarks.scaling.sites import choose_addresses
 from orchestrator.errors import GuestError
-from orchestrator.experiment.bench import Bench
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
-from orchestrator.probes.mass_sites import choose_addresses
-from orchestrator.report.mass import Mass, row_of, size_of
 from orchestrator.report.panels import panels
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.growth import growth
+from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.qemu
 
@@ -221,8 +221,8 @@ def test_the_model_finds_what_it_should(command: CommandLine, tmp_path: Path) ->
 
 @pytest.mark.kernels("lab-i386-smp")
 @pytest.mark.guest(kernel="lab-i386-smp", cpu="pentium4", smp=2, timing="tcg")
-def test_what_is_taken_from_the_model_is_forgotten_on_every_cpu(bench: Bench, modules: ModuleMaker) -> None:
-    guest, module = bench.guest, modules.rendered("kpcache_model", {})
+def test_what_is_taken_from_the_model_is_forgotten_on_every_cpu(ready: ReadyGuest, modules: ModuleMaker) -> None:
+    guest, module = ready.guest, modules.rendered("kpcache_model", {})
     load(guest, module.name, module.file)
     try:
         parameters = f"/sys/module/{module.name}/parameters"
@@ -248,8 +248,8 @@ def test_what_is_taken_from_the_model_is_forgotten_on_every_cpu(bench: Bench, mo
 
 @pytest.mark.kernels("lab-i386-up")
 @pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="instructions")
-def test_the_driver_refuses_what_makes_no_sense_and_cleans_up(bench: Bench, modules: ModuleMaker) -> None:
-    guest, module = bench.guest, modules.rendered("kpcache_driver", {})
+def test_the_driver_refuses_what_makes_no_sense_and_cleans_up(ready: ReadyGuest, modules: ModuleMaker) -> None:
+    guest, module = ready.guest, modules.rendered("kpcache_driver", {})
     load(guest, module.name, module.file)
     sites, do = f"/sys/kernel/debug/{module.name}/sites", f"/sys/module/{module.name}/parameters/do"
     try:
@@ -267,7 +267,7 @@ def test_the_driver_refuses_what_makes_no_sense_and_cleans_up(bench: Bench, modu
                 guest.put(wrong.encode(), do)
         with pytest.raises(GuestError, match="out of range"):
             guest.put((0x1000).to_bytes(4, "little"), sites)
-        place = bench.symbols.address("vfs_fsync_range")
+        place = ready.symbols.address("vfs_fsync_range")
         guest.put(place.to_bytes(4, "little"), sites)
         before = guest.read_memory(place, 1)
         guest.put(b"total 1", do)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.markers.codesize.marker_size import marker_sizes
+from orchestrator.benchmarks.markers.codesize.object_file import read_object
+from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.markers import marker_benchmarks
-from orchestrator.codesize.marker_size import marker_sizes
-from orchestrator.codesize.object_file import read_object
 
 pytestmark = pytest.mark.qemu
 
@@ -30,8 +30,8 @@ KNOWN = {
     "name",
     [pytest.param(name, marks=pytest.mark.kernels(name)) for name in next(iter(KNOWN.values()))],
 )
-def test_a_marker_adds_what_it_did_in_2006_to_the_likely_path(workshop: Workshop, name: str) -> None:
-    maker = ModuleMaker(workshop, ready_kernel(workshop, kernels()[name]))
+def test_a_marker_adds_what_it_did_in_2006_to_the_likely_path(context: BuildContext, name: str) -> None:
+    maker = ModuleMaker(context, ready_kernel(context, kernels()[name]))
     found = read_object(maker.rendered("marker_sizes", {}).file)
     sizes = {flavour: (size.likely, size.unlikely) for flavour, size in marker_sizes(found).items()}
     if found.compiler not in KNOWN:

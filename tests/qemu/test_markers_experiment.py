@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.workshop import Workshop
-from orchestrator.benchmarks.markers import MarkerLoops
+from orchestrator.benchmarks.calls.measurement import measure_cell
+from orchestrator.benchmarks.markers.loops import MarkerLoops
+from orchestrator.benchmarks.markers.measurement import measure_marker
+from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, marker_row
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.markers import MarkerRow, marker_benchmarks, marker_row
 from orchestrator.errors import EvidenceError, GuestError, GuestHang
-from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.bench import bench as another_bench
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.marker_cell import measure_marker
-from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.file.experiment import load_experiment
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.experiment.schema import load_experiment
-from orchestrator.experiment.supplies import Target, gather
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot_artifacts import Target, gather
+from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.ready_guest import ready_guest as another_ready_guest
 
 CONFIG = data_dir("configs") / "markers-2006.yaml"
 MARKER = 3
@@ -40,9 +40,9 @@ def boot_of(kernel: str) -> Boot:
     return boot
 
 
-def measured(bench: Bench, workshop: Workshop, kernel: str) -> dict[str, CellRecord]:
+def measured(ready: ReadyGuest, context: BuildContext, kernel: str) -> dict[str, CellRecord]:
     boot = boot_of(kernel)
-    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
     return {cell.probe.removeprefix("marker."): measure_cell(ready, cell, None) for cell in boot.cells}
 
 
@@ -59,8 +59,10 @@ def on(name: str, cpu: str = "pentium4") -> tuple[pytest.MarkDecorator, pytest.M
         pytest.param("lab-x86_64-smp-preempt", True, marks=on("lab-x86_64-smp-preempt", "xeon-e5410")),
     ],
 )
-def test_every_loop_is_exact_and_proved(bench: Bench, workshop: Workshop, kernel: str, preemptible: bool) -> None:
-    records = measured(bench, workshop, kernel)
+def test_every_loop_is_exact_and_proved(
+    ready: ReadyGuest, context: BuildContext, kernel: str, preemptible: bool
+) -> None:
+    records = measured(ready, context, kernel)
     assert set(records) == {"none", *marker_benchmarks().rows} - {"empty"}
     values = {}
     for name, record in records.items():
@@ -84,12 +86,12 @@ def test_every_loop_is_exact_and_proved(bench: Bench, workshop: Workshop, kernel
     if preemptible:
         assert values["varargs"] > values["varargs-preemptible"]
         assert values["format-parsed"] > values["varargs-copied"] > values["varargs"]
-    bench.guest.check_console()
+    ready.guest.check_console()
 
 
-def module_of(bench: Bench, cell: Cell) -> Module:
+def module_of(ready: ReadyGuest, cell: Cell) -> Module:
     """The module with the loops, built for the guest."""
-    target = bench.supplies.targets[cell.id]
+    target = ready.artifacts.targets[cell.id]
     assert isinstance(target, Target)
     assert isinstance(target.module, Module)
     return target.module
@@ -111,35 +113,35 @@ def check_proof(row: MarkerRow, record: CellRecord) -> None:
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions", fresh=True)
-def test_another_boot_counts_the_same(bench: Bench, workshop: Workshop, tmp_path: Path) -> None:
-    supplies = gather(workshop, boot_of("lab-i386-up"))
-    first = measured(bench, workshop, "lab-i386-up")
-    with another_bench(supplies, tmp_path, "again", lambda guest: None) as again:
-        second = measured(again, workshop, "lab-i386-up")
+def test_another_boot_counts_the_same(ready: ReadyGuest, context: BuildContext, tmp_path: Path) -> None:
+    artifacts = gather(context, boot_of("lab-i386-up"))
+    first = measured(ready, context, "lab-i386-up")
+    with another_ready_guest(artifacts, tmp_path, "again", lambda guest: None) as again:
+        second = measured(again, context, "lab-i386-up")
     assert {name: record.samples for name, record in first.items()} == {
         name: record.samples for name, record in second.items()
     }
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_a_probe_that_is_told_something_else_is_found_out(bench: Bench, workshop: Workshop) -> None:
+def test_a_probe_that_is_told_something_else_is_found_out(ready: ReadyGuest, context: BuildContext) -> None:
     """A probe that expects its arguments on the stack is told nothing right in registers."""
     boot = boot_of("lab-i386-up")
-    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
     cell = next(cell for cell in boot.cells if cell.probe == "marker.varargs-preemptible")
     module = module_of(ready, cell)
     wrong = marker_benchmarks().rows["varargs-preemptible"].model_copy(update={"counting": "fast_count"})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("orchestrator.experiment.marker_cell.marker_row", lambda probe: wrong)
+        patched.setattr("orchestrator.benchmarks.markers.measurement.marker_row", lambda probe: wrong)
         with pytest.raises(EvidenceError, match="1000 times with other arguments than were passed"):
-            measure_marker(bench, cell, module, None, ())
-    assert "lab_markers" not in bench.guest.get("/proc/modules").decode()
+            measure_marker(ready, cell, module, None, ())
+    assert "lab_markers" not in ready.guest.get("/proc/modules").decode()
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_all_samples_are_kept_and_the_time_limit_is_heeded(bench: Bench, workshop: Workshop) -> None:
+def test_all_samples_are_kept_and_the_time_limit_is_heeded(ready: ReadyGuest, context: BuildContext) -> None:
     boot = boot_of("lab-i386-up")
-    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
     cell = next(cell for cell in boot.cells if cell.probe == "marker.memcpy")
     once = measure_cell(ready, dataclasses.replace(cell, repeats=1), None)
     assert once.evidence is not None
@@ -147,14 +149,14 @@ def test_all_samples_are_kept_and_the_time_limit_is_heeded(bench: Bench, worksho
     module = module_of(ready, cell)
     with pytest.raises(GuestHang, match="the cell's time limit of 0 s is over"):
         measure_marker(ready, dataclasses.replace(cell, time_limit=0), module, None, ())
-    bench.guest.succeed(["rmmod", module.name])
+    ready.guest.succeed(["rmmod", module.name])
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_a_probe_that_copies_nothing_is_found_out(bench: Bench, modules: ModuleMaker) -> None:
+def test_a_probe_that_copies_nothing_is_found_out(ready: ReadyGuest, modules: ModuleMaker) -> None:
     module = modules.rendered("markers", {})
-    load(bench.guest, module.name, module.file)
-    loops = MarkerLoops(bench.guest, module.name)
+    load(ready.guest, module.name, module.file)
+    loops = MarkerLoops(ready.guest, module.name)
     try:
         for loop, probe in (("varargs_copied", "varargs_copy"), ("format_parsed", "format_copy")):
             loops.connect(loop, probe)
@@ -165,14 +167,14 @@ def test_a_probe_that_copies_nothing_is_found_out(bench: Bench, modules: ModuleM
         with pytest.raises(EvidenceError, match=r"the probe of varargs_copied copied '0 0+', and '1 [0-9a-f]+' was"):
             loops.per_round("varargs_copied", 10, copies=True)
     finally:
-        bench.guest.succeed(["rmmod", module.name])
+        ready.guest.succeed(["rmmod", module.name])
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_the_module_refuses_what_it_does_not_know(bench: Bench, modules: ModuleMaker) -> None:
+def test_the_module_refuses_what_it_does_not_know(ready: ReadyGuest, modules: ModuleMaker) -> None:
     module = modules.rendered("markers", {})
-    load(bench.guest, module.name, module.file)
-    loops = MarkerLoops(bench.guest, module.name)
+    load(ready.guest, module.name, module.file)
+    loops = MarkerLoops(ready.guest, module.name)
     try:
         for loop, probe in (("empty", "fast_empty"), ("varargs", "trace_empty"), ("nothing", "fast_empty")):
             with pytest.raises(EvidenceError, match=f"{probe} cannot be connected to {loop}: no such loop, or no"):
@@ -186,4 +188,4 @@ def test_the_module_refuses_what_it_does_not_know(bench: Bench, modules: ModuleM
         with pytest.raises(EvidenceError, match="tells of 0 places of nothing"):
             loops.address("nothing", "flag")
     finally:
-        bench.guest.succeed(["rmmod", module.name])
+        ready.guest.succeed(["rmmod", module.name])

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compile_program
 from orchestrator.artifacts.module_source import render_own
-from orchestrator.artifacts.workshop import Workshop
+from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.errors import LabError
-from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.file.experiment import load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.schema import load_experiment
-from orchestrator.experiment.supplies import gather
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot_artifacts import gather
+from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"
 WITH_ENDBR = "lab-x86_64-smp-ibt-ftrace"
@@ -50,28 +50,28 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def measured(bench: Bench, workshop: Workshop, folder: Path) -> Callable[[str], Outcomes]:
+def measured(ready: ReadyGuest, context: BuildContext, folder: Path) -> Callable[[str], Outcomes]:
     """Measure an experiment in the test's guest: each cell's record, or what is said of its failure, by its id."""
 
     def measured(text: str) -> Outcomes:
-        spec = bench.supplies.kernel.spec
+        spec = ready.artifacts.kernel.spec
         cpu = "xeon-e5410" if spec.needs_long_mode else "pentium4"
         file = folder / "x.yaml"
         file.write_text(f"name: own\nkernels: [{spec.name}]\nmachines: [{{cpu: {cpu}}}]\n{text}")
         (boot,) = plan(load_experiment(file)).boots
-        ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+        prepared = dataclasses.replace(ready, artifacts=gather(context, boot))
         outcomes: Outcomes = {}
         baseline = None
         for cell in boot.cells:
             name = cell.id.split("/", 2)[2]
             try:
-                record = measure_cell(ready, cell, baseline)
+                record = measure_cell(prepared, cell, baseline)
             except LabError as error:
                 outcomes[name] = str(error)
             else:
                 outcomes[name] = record
                 baseline = record.value if cell.probe == "none" else baseline
-        bench.guest.check_console()
+        ready.guest.check_console()
         return outcomes
 
     return measured
@@ -195,7 +195,7 @@ def test_a_call_that_hits_twice_says_so(measured: Callable[[str], Outcomes]) -> 
 
 
 def test_a_whole_program_is_run_and_compared(measured: Callable[[str], Outcomes], folder: Path) -> None:
-    compile_program(Workshop(Cache(cache_dir())), "i386", WORKLOADS / "whole.c", folder / "whole")
+    compile_program(BuildContext(Cache(cache_dir())), "i386", WORKLOADS / "whole.c", folder / "whole")
     text = "points: [__ia32_sys_getppid]\nprobes: [kprobe, djprobe]\n"
     benchmark = "benchmark: {name: workload, file: whole, hits: 1000, repeats: 6}\n"
     outcomes = measured(text + benchmark)

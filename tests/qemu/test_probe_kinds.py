@@ -10,22 +10,22 @@ import dataclasses
 
 import pytest
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.workshop import Workshop
-from orchestrator.benchmarks.calls import COUNTED_CALLS
+from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
+from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.experiment.schema import Benchmark, Experiment, Machine
-from orchestrator.experiment.supplies import Target, gather
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
 from orchestrator.probes.point import find_hook, find_point, find_static_branch
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot_artifacts import Target, gather
+from orchestrator.run.ready_guest import ReadyGuest
 
 ON_THE_TRACER = {
     "kprobe-ftrace": "CONFIG_KPROBES_ON_FTRACE",
@@ -63,9 +63,9 @@ def all_probes(kernel: KernelSpec) -> Boot:
 
 
 @pytest.mark.parametrize("kernel", LAB_KERNELS)
-def test_every_kind_with_and_without_recording(bench: Bench, workshop: Workshop, kernel: KernelSpec) -> None:
+def test_every_kind_with_and_without_recording(ready: ReadyGuest, context: BuildContext, kernel: KernelSpec) -> None:
     boot = all_probes(kernel)
-    ready = dataclasses.replace(bench, supplies=gather(workshop, boot))
+    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
     records = {(cell.probe, cell.handler): measure_cell(ready, cell, 0.0) for cell in boot.cells}
     for (probe, handler), record in records.items():
         reason = why_not(kernel.name, probe)
@@ -77,9 +77,9 @@ def test_every_kind_with_and_without_recording(bench: Bench, workshop: Workshop,
             assert plain is not None
             assert recording is not None
             assert plain < recording
-    assert bench.guest.get(KPROBES_LIST) == b""
-    assert "lab_" not in bench.guest.get("/proc/modules").decode()
-    bench.guest.check_console()
+    assert ready.guest.get(KPROBES_LIST) == b""
+    assert "lab_" not in ready.guest.get("/proc/modules").decode()
+    ready.guest.check_console()
 
 
 def why_not(kernel: str, probe: str) -> str | None:
@@ -119,11 +119,11 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
 
 @pytest.mark.kernels(PREEMPTIBLE)
 @pytest.mark.guest(kernel=PREEMPTIBLE, timing="instructions", fresh=True)
-def test_the_optimiser_is_held_back_on_a_busy_guest(bench: Bench, workshop: Workshop) -> None:
+def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, context: BuildContext) -> None:
     """Where the loading task can be preempted, whatever it waits for meanwhile may take longer than the optimiser."""
-    guest, kind = bench.guest, probes()["kprobe-detour"]
-    target, module = target_of(workshop, PREEMPTIBLE, kind.name)
-    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    guest, kind = ready.guest, probes()["kprobe-detour"]
+    target, module = target_of(context, PREEMPTIBLE, kind.name)
+    point = find_point(guest, ready.symbols, target.symbol, target.offset)
     keep_busy(guest)
     for _ in range(10):
         with attached(guest, kind, module, point) as attachment:
@@ -138,11 +138,11 @@ def keep_busy(guest: Guest) -> None:
 @pytest.mark.kernels(HOOKED)
 @pytest.mark.guest(kernel=HOOKED, timing="instructions")
 @pytest.mark.parametrize("probe", ["hook", "tracepoint"])
-def test_a_hook_or_tracepoint_in_use_is_found_out(bench: Bench, workshop: Workshop, probe: str) -> None:
+def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, context: BuildContext, probe: str) -> None:
     """Somebody else's handler would be timed as well."""
-    guest, kind = bench.guest, probes()[probe]
-    target, module = target_of(workshop, HOOKED, probe)
-    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    guest, kind = ready.guest, probes()[probe]
+    target, module = target_of(context, HOOKED, probe)
+    point = find_point(guest, ready.symbols, target.symbol, target.offset)
     find, complaint = {
         "hook": (find_hook, r"^the hook at 0x[0-9a-f]+ is in use: it holds "),
         "tracepoint": (find_static_branch, r"^there is no nop at 0x[0-9a-f]+, where the tracepoint's static branch"),
@@ -159,11 +159,11 @@ def test_a_hook_or_tracepoint_in_use_is_found_out(bench: Bench, workshop: Worksh
 @pytest.mark.guest(kernel=HOOKED, timing="instructions")
 @pytest.mark.parametrize("probe", ["hook", "tracepoint"])
 def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
-    bench: Bench, workshop: Workshop, probe: str
+    ready: ReadyGuest, context: BuildContext, probe: str
 ) -> None:
-    guest, kind = bench.guest, probes()[probe]
-    target, module = target_of(workshop, HOOKED, probe)
-    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    guest, kind = ready.guest, probes()[probe]
+    target, module = target_of(context, HOOKED, probe)
+    point = find_point(guest, ready.symbols, target.symbol, target.offset)
     with attached(guest, kind, module, point) as attachment:
         armed = attachment.wait_until_armed()
         guest.put(b"0", f"/sys/module/{module.name}/parameters/armed")
@@ -173,10 +173,10 @@ def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
             attachment.wait_until_armed()
 
 
-def target_of(workshop: Workshop, kernel: str, probe: str) -> tuple[Target, Module]:
+def target_of(context: BuildContext, kernel: str, probe: str) -> tuple[Target, Module]:
     boot = all_probes(kernels()[kernel])
     (cell,) = (cell for cell in boot.cells if (cell.probe, cell.handler) == (probe, "noop"))
-    target = gather(workshop, boot).targets[cell.id]
+    target = gather(context, boot).targets[cell.id]
     assert isinstance(target, Target)
     assert isinstance(target.module, Module)
     return target, target.module

@@ -7,20 +7,20 @@ import dataclasses
 
 import pytest
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.workshop import Workshop
-from orchestrator.benchmarks.calls import COUNTED_CALLS
+from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
+from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
-from orchestrator.experiment.bench import Bench
-from orchestrator.experiment.measurement import measure_cell
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import Boot, plan
-from orchestrator.experiment.schema import Benchmark, Experiment, Machine
-from orchestrator.experiment.supplies import Target, gather
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, observe
 from orchestrator.probes.point import find_point
 from orchestrator.probes.symbols import LoadedModule
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot_artifacts import Target, gather
+from orchestrator.run.ready_guest import ReadyGuest
 
 # First byte at the probe point, the kernel's word for it, and where the point is, in the catalogue's order.
 FUNCTION, BEHIND_THE_NOP = "{function}", "{function}+0x5"
@@ -80,11 +80,11 @@ def test_no_kind_is_forgotten_here() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "cpu"), MACHINES)
-def test_every_kind_proves_itself_in_one_guest(bench: Bench, workshop: Workshop, kernel: str, cpu: str) -> None:
+def test_every_kind_proves_itself_in_one_guest(ready: ReadyGuest, context: BuildContext, kernel: str, cpu: str) -> None:
     boot = all_probes(kernel, cpu)
-    supplies = gather(workshop, boot)
-    assert supplies.machine == bench.guest.machine
-    ready = dataclasses.replace(bench, supplies=supplies)
+    artifacts = gather(context, boot)
+    assert artifacts.machine == ready.guest.machine
+    ready = dataclasses.replace(ready, artifacts=artifacts)
     records = {cell.probe: measure_cell(ready, cell, None) for cell in boot.cells}
     for probe in NOT_HERE[kernel]:
         record = records.pop(probe)
@@ -95,8 +95,8 @@ def test_every_kind_proves_itself_in_one_guest(bench: Bench, workshop: Workshop,
         _check(probe, SYMBOLS[kernel], record)
     for order in CHEAPEST_FIRST:
         assert sorted(order, key=lambda probe: records[probe].value or 0.0) == order
-    assert bench.guest.get(KPROBES_LIST) == b""
-    assert "lab_" not in bench.guest.get("/proc/modules").decode()
+    assert ready.guest.get(KPROBES_LIST) == b""
+    assert "lab_" not in ready.guest.get("/proc/modules").decode()
 
 
 def _check(probe: str, function: str, record: CellRecord) -> None:
@@ -122,13 +122,13 @@ def _check(probe: str, function: str, record: CellRecord) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "cpu"), MACHINES)
-def test_a_djprobe_is_no_optimised_kprobe(bench: Bench, workshop: Workshop, kernel: str, cpu: str) -> None:
+def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, context: BuildContext, kernel: str, cpu: str) -> None:
     """Its jump works with the kernel's optimiser switched off, and leads into the module's own memory."""
-    guest = bench.guest
-    target = gather(workshop, all_probes(kernel, cpu)).targets[f"{cpu}/{kernel}/djprobe/noop"]
+    guest = ready.guest
+    target = gather(context, all_probes(kernel, cpu)).targets[f"{cpu}/{kernel}/djprobe/noop"]
     assert isinstance(target, Target)
     assert isinstance(target.module, Module)
-    point = find_point(guest, bench.symbols, target.symbol, target.offset)
+    point = find_point(guest, ready.symbols, target.symbol, target.offset)
     with attached(guest, probes()["djprobe"], target.module, point) as attachment:
         assert guest.get("/proc/sys/debug/kprobes-optimization") == b"0\n"
         seen = attachment.wait_until_armed()

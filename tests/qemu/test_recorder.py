@@ -19,7 +19,15 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.events import EventKind, read_events
 from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.loading import RefusedError, load
-from orchestrator.probes.recorder import MECHANISMS, MODULE, TEMPLATE, Mechanism, objection, recorder_values, recording
+from orchestrator.probes.recorder import (
+    MECHANISMS,
+    MODULE,
+    TEMPLATE,
+    Mechanism,
+    recorder_values,
+    recording,
+    unsupported_reason,
+)
 from orchestrator.probes.recorder_report import RecorderReport
 
 KERNELS = {"lab-i386-smp-markers": "pentium4", "lab-x86_64-smp-markers": "xeon-e5410"}
@@ -69,7 +77,7 @@ class Trial:
 @pytest.fixture
 def trial(request: pytest.FixtureRequest, guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> Iterator[Trial]:
     mechanism: Mechanism = request.param
-    assert objection(guest_kernel, mechanism) is None
+    assert unsupported_reason(guest_kernel, mechanism) is None
     arch = guest_kernel.spec.arch
     mark = guest.console.length()
     yield Trial(guest, arch, mechanism, modules.rendered(TEMPLATE, recorder_values(mechanism, arch)))
@@ -260,7 +268,10 @@ def test_breakpoints_that_would_become_jumps_are_refused(trial: Trial, modules: 
     indirect=True,
 )
 def test_a_preemptible_kernel_has_all_but_the_booster(trial: Trial, guest_kernel: Kernel) -> None:
-    assert objection(guest_kernel, "kprobe-boosted") == "this kernel is preemptible, and such a kernel boosts no kprobe"
+    assert (
+        unsupported_reason(guest_kernel, "kprobe-boosted")
+        == "this kernel is preemptible, and such a kernel boosts no kprobe"
+    )
     with recording(trial.guest, trial.mechanism, trial.module) as recorder:
         began = recorder.report()
         trial.call_getegid()

@@ -13,14 +13,14 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.workload import Called
+from orchestrator.benchmarks.calls.workload import Called
 from orchestrator.catalog.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
-from orchestrator.experiment.bench import Bench
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.events import EventKind, check_events, read_events
 from orchestrator.probes.point import find_point
+from orchestrator.run.ready_guest import ReadyGuest
 
 CALLS = 1000
 SLOTS = 4096
@@ -43,74 +43,74 @@ on_the_three_kernels = pytest.mark.parametrize(
 
 @contextmanager
 def probing(
-    bench: Bench, kernel: Kernel, modules: ModuleMaker, kind: str, entry: Entry = "auto"
+    ready: ReadyGuest, kernel: Kernel, modules: ModuleMaker, kind: str, entry: Entry = "auto"
 ) -> Iterator[Attachment]:
     """The probe at gettimeofday's entry."""
     symbol, offset = benchmarks()["gtodbench"].symbols[kernel.spec.arch][entry], kernel.spec.entry_offset
-    point = find_point(bench.guest, bench.symbols, symbol, offset)
+    point = find_point(ready.guest, ready.symbols, symbol, offset)
     module = modules.probe(probes()[kind].template or "", symbol, offset)
-    with attached(bench.guest, probes()[kind], module, point) as attachment:
+    with attached(ready.guest, probes()[kind], module, point) as attachment:
         attachment.wait_until_armed()
         yield attachment
 
 
-def call(bench: Bench, calls: int, entry: Entry = "auto") -> Called:
-    return gettimeofday(bench.supplies.kernel.spec.arch, entry).call(bench.guest, calls, caller=None, time_limit=60)
+def call(ready: ReadyGuest, calls: int, entry: Entry = "auto") -> Called:
+    return gettimeofday(ready.artifacts.kernel.spec.arch, entry).call(ready.guest, calls, caller=None, time_limit=60)
 
 
 @on_the_three_kernels
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_leaves_its_event(
-    bench: Bench, guest_kernel: Kernel, modules: ModuleMaker, kernel: str, kind: str
+    ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker, kernel: str, kind: str
 ) -> None:
-    with probing(bench, guest_kernel, modules, kind) as attachment:
+    with probing(ready, guest_kernel, modules, kind) as attachment:
         attachment.handle("record")
-        called = call(bench, CALLS)
+        called = call(ready, CALLS)
         attachment.handle("noop")
-        call(bench, CALLS)
-        events = read_events(bench.guest, attachment.module_name)
+        call(ready, CALLS)
+        events = read_events(ready.guest, attachment.module_name)
         assert (events.written, events.lost) == (CALLS, 0)
         assert events.word_size == (4 if guest_kernel.spec.arch == "i386" else 8)
-        assert check_events(events, probes()[kind], called, attachment.point, bench.symbols) == CALLS
+        assert check_events(events, probes()[kind], called, attachment.point, ready.symbols) == CALLS
         assert {event.event for event in events} == {EventKind.of(probes()[kind])}
         # As on a second pass, which begins with nothing of the first.
         attachment.handle("record")
-        called = call(bench, 7)
+        called = call(ready, 7)
         attachment.handle("noop")
-        events = read_events(bench.guest, attachment.module_name)
-        assert check_events(events, probes()[kind], called, attachment.point, bench.symbols) == 7
-    bench.guest.check_console()
-    assert bench.guest.run(["ls", f"/sys/kernel/debug/{attachment.module_name}"]).status != 0
+        events = read_events(ready.guest, attachment.module_name)
+        assert check_events(events, probes()[kind], called, attachment.point, ready.symbols) == 7
+    ready.guest.check_console()
+    assert ready.guest.run(["ls", f"/sys/kernel/debug/{attachment.module_name}"]).status != 0
 
 
 @pytest.mark.kernels("lab-x86_64-smp")
 @pytest.mark.guest(kernel="lab-x86_64-smp", timing="instructions")
 def test_a_32_bit_call_of_a_64_bit_kernel_passes_its_own_registers(
-    bench: Bench, guest_kernel: Kernel, modules: ModuleMaker
+    ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
-    with probing(bench, guest_kernel, modules, "jprobe", "int80") as attachment:
+    with probing(ready, guest_kernel, modules, "jprobe", "int80") as attachment:
         attachment.handle("record")
-        called = call(bench, CALLS, "int80")
+        called = call(ready, CALLS, "int80")
         attachment.handle("noop")
-        events = read_events(bench.guest, attachment.module_name)
-        assert check_events(events, probes()["jprobe"], called, attachment.point, bench.symbols) == CALLS
+        events = read_events(ready.guest, attachment.module_name)
+        assert check_events(events, probes()["jprobe"], called, attachment.point, ready.symbols) == CALLS
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_a_kprobe_records_the_registers_of_the_probed_function(
-    bench: Bench, guest_kernel: Kernel, modules: ModuleMaker
+    ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     """An i386 system call's function has its one parameter, the user's registers, above its return address."""
-    with probing(bench, guest_kernel, modules, "kprobe") as attachment:
+    with probing(ready, guest_kernel, modules, "kprobe") as attachment:
         attachment.handle("record")
-        call(bench, 1)
+        call(ready, 1)
         attachment.handle("noop")
-        (event,) = read_events(bench.guest, attachment.module_name)
+        (event,) = read_events(ready.guest, attachment.module_name)
     address, _, pair, caller, *unused = event.args
     assert address == attachment.point.address
     assert unused == [0, 0]
     # A call of the retpoline, five bytes long, goes to the function by way of the table.
-    assert bench.guest.read_memory(caller - 5, 1) == b"\xe8"
+    assert ready.guest.read_memory(caller - 5, 1) == b"\xe8"
     # They are at the upper end of the task's stack of 8 KiB.
     assert pair & 0x1FFF > 0x1F00
     assert pair & 0xFFFFFFFF > 0xC0000000
@@ -118,32 +118,32 @@ def test_a_kprobe_records_the_registers_of_the_probed_function(
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_a_full_ring_keeps_the_newest_and_tells_how_many_it_lost(
-    bench: Bench, guest_kernel: Kernel, modules: ModuleMaker
+    ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
-    with probing(bench, guest_kernel, modules, "djprobe") as attachment:
+    with probing(ready, guest_kernel, modules, "djprobe") as attachment:
         attachment.handle("record")
-        called = call(bench, 5000)
+        called = call(ready, 5000)
         attachment.handle("noop")
-        events = read_events(bench.guest, attachment.module_name)
+        events = read_events(ready.guest, attachment.module_name)
         assert (events.written, events.lost) == (5000, 904)
         times = [event.tsc for event in events]
         assert len(times) == SLOTS
         assert times == sorted(times)
         with pytest.raises(EvidenceError, match=r"^904 of 5000 events were overwritten before they were read$"):
-            check_events(events, probes()["djprobe"], called, attachment.point, bench.symbols)
+            check_events(events, probes()["djprobe"], called, attachment.point, ready.symbols)
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_events_that_are_not_these_calls_are_found_out(
-    bench: Bench, guest_kernel: Kernel, modules: ModuleMaker
+    ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
-    with probing(bench, guest_kernel, modules, "jprobe") as attachment:
+    with probing(ready, guest_kernel, modules, "jprobe") as attachment:
         attachment.handle("record")
-        first = call(bench, 10)
-        second = call(bench, 10)
+        first = call(ready, 10)
+        second = call(ready, 10)
         attachment.handle("noop")
-        events = read_events(bench.guest, attachment.module_name)
-    kind, point, symbols = probes()["jprobe"], attachment.point, bench.symbols
+        events = read_events(ready.guest, attachment.module_name)
+    kind, point, symbols = probes()["jprobe"], attachment.point, ready.symbols
     assert events.written == 20
     # Each call's events are told apart by their process.
     assert check_events(events, kind, first, point, symbols) == check_events(events, kind, second, point, symbols) == 10
@@ -162,54 +162,54 @@ def test_events_that_are_not_these_calls_are_found_out(
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_a_module_knows_three_handlers_and_records_only_when_asked(
-    bench: Bench, guest_kernel: Kernel, modules: ModuleMaker
+    ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
-    with probing(bench, guest_kernel, modules, "kprobe") as attachment:
+    with probing(ready, guest_kernel, modules, "kprobe") as attachment:
         assert attachment.parameter("handler") == "noop"
         with pytest.raises(GuestError):
-            read_events(bench.guest, attachment.module_name)
+            read_events(ready.guest, attachment.module_name)
         with pytest.raises(GuestError):
-            bench.guest.put(b"everything", f"/sys/module/{attachment.module_name}/parameters/handler")
+            ready.guest.put(b"everything", f"/sys/module/{attachment.module_name}/parameters/handler")
         attachment.handle("count")
-        call(bench, 12)
+        call(ready, 12)
         assert attachment.parameter("handler") == "count"
         assert attachment.hits() == 12
         attachment.handle("noop")
-        call(bench, 12)
+        call(ready, 12)
         assert attachment.hits() == 12
         attachment.handle("record")
         assert attachment.hits() == 0
-        called = call(bench, 12)
+        called = call(ready, 12)
         assert attachment.parameter("handler") == "record"
         assert attachment.hits() == 0
         attachment.handle("noop")
-        events = read_events(bench.guest, attachment.module_name)
-        assert check_events(events, probes()["kprobe"], called, attachment.point, bench.symbols) == 12
+        events = read_events(ready.guest, attachment.module_name)
+        assert check_events(events, probes()["kprobe"], called, attachment.point, ready.symbols) == 12
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_a_module_that_is_refused_leaves_no_rings_behind(bench: Bench, modules: ModuleMaker) -> None:
+def test_a_module_that_is_refused_leaves_no_rings_behind(ready: ReadyGuest, modules: ModuleMaker) -> None:
     module = modules.probe("kprobe", "sys_gettimeofday_2005", 0)
     target = f"/tmp/{module.name}.ko"
-    bench.guest.put(module.file, target)
-    refused = bench.guest.run(["insmod", target, "handler=record"])
+    ready.guest.put(module.file, target)
+    refused = ready.guest.run(["insmod", target, "handler=record"])
     assert refused.status != 0
-    assert "no such symbol" in bench.guest.run(["dmesg"]).text
-    assert bench.guest.run(["ls", f"/sys/kernel/debug/{module.name}"]).status != 0
-    bench.guest.check_console()
+    assert "no such symbol" in ready.guest.run(["dmesg"]).text
+    assert ready.guest.run(["ls", f"/sys/kernel/debug/{module.name}"]).status != 0
+    ready.guest.check_console()
 
 
 @pytest.mark.kernels("lab-x86_64-smp")
 @pytest.mark.guest(kernel="lab-x86_64-smp", smp=2, timing="tcg")
 @pytest.mark.parametrize("kind", ["kprobe", "jprobe", "djprobe"])
-def test_two_cpus_record_side_by_side(bench: Bench, guest_kernel: Kernel, modules: ModuleMaker, kind: str) -> None:
+def test_two_cpus_record_side_by_side(ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker, kind: str) -> None:
     calls = 3000
     script = f"taskset 1 gtodbench -c {calls} & taskset 2 gtodbench -c {calls} && wait"
-    with probing(bench, guest_kernel, modules, kind) as attachment:
+    with probing(ready, guest_kernel, modules, kind) as attachment:
         attachment.handle("record")
-        bench.guest.succeed(["sh", "-c", script])
+        ready.guest.succeed(["sh", "-c", script])
         attachment.handle("noop")
-        events = read_events(bench.guest, attachment.module_name)
+        events = read_events(ready.guest, attachment.module_name)
     assert events.lost == 0
     assert [ring.written for ring in events.rings] == [calls, calls]
     for ring in events.rings:
@@ -217,4 +217,4 @@ def test_two_cpus_record_side_by_side(bench: Bench, guest_kernel: Kernel, module
         assert all(before.tsc < after.tsc for before, after in pairwise(ring.events))
     assert len({event.pid for event in events}) == 2
     assert {event.args[0] for event in events} == {attachment.point.address}
-    bench.guest.check_console()
+    ready.guest.check_console()

@@ -10,8 +10,8 @@ from channel_contract import ChannelContract
 
 from orchestrator.errors import GuestError, GuestHang
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.keys import new_private_key, read_private_key
 from orchestrator.guest.ssh import SshChannel
+from orchestrator.guest.ssh_keys import new_private_key, read_private_key
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", timing="tcg", image="debian-i386", channel="ssh")
 
@@ -36,9 +36,9 @@ def test_another_host_key_is_refused_at_once(guest: Guest) -> None:
 
 
 def test_a_key_that_the_guest_does_not_know_is_refused_at_once(guest: Guest) -> None:
-    assert guest._belongings is not None
-    assert guest._belongings.keys is not None
-    host_key, stranger = guest._belongings.keys.host, read_private_key(new_private_key())
+    assert guest._files is not None
+    assert guest._files.keys is not None
+    host_key, stranger = guest._files.keys.host, read_private_key(new_private_key())
     began = time.monotonic()
     with pytest.raises(GuestError, match="the guest's sshd refuses our key for root"):
         SshChannel.connect(port_of(guest), host_key, stranger, time.monotonic() + 60)

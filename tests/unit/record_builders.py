@@ -8,15 +8,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orchestrator.catalog.abilities import ability_list, ability_names
-from orchestrator.catalog.markers import marker_benchmarks
+from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_table
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import mean, median
 
 RUN_ID = "20261121-014502-quickstart-1f3a"
-SEALED = Path(__file__).with_name("sealed")
+SEALED = Path(__file__).with_name("unattended")
 LIST5 = "djprobe-2005/list5"
 ENTRY_BYTES = "8b44240453"
 COUNTS = {"none": 409.0, "kprobe": 1036.0, "jprobe": 1689.0, "djprobe": 462.0}

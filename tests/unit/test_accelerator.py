@@ -34,7 +34,7 @@ needs_kvm = pytest.mark.skipif(not os.access(DEVICE, os.R_OK | os.W_OK), reason=
 
 
 @pytest.fixture(autouse=True)
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def user_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     cache = tmp_path / "cache"
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache))
     return cache
@@ -60,13 +60,13 @@ def test_ioctl_numbers_are_the_kernels() -> None:
 
 
 @needs_kvm
-def test_a_real_measurement(own_cache: Path) -> None:
+def test_a_real_measurement(user_cache: Path) -> None:
     speed = measure_kvm()
     assert speed.state in (KvmState.SLOW, KvmState.FAST)
     assert (speed.cpu_ms < FAST_MS) == speed.usable
     assert "instructions a second" in speed.reason
     # It is remembered until the next boot, and the memory is believed.
-    file = own_cache / "kvm-speed.json"
+    file = user_cache / "kvm-speed.json"
     memory = json.loads(file.read_bytes())
     assert known_kvm_speed() == speed
     memory["speed"]["reason"] = "remembered"

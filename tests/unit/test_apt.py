@@ -18,11 +18,11 @@ from namespaces import OWN_MOUNTS, call_with_mount
 from orchestrator.artifacts import apt, debian_mirror
 from orchestrator.artifacts.apt import AptRoot, NoSuchPackageError, package_of
 from orchestrator.artifacts.archive import system_archive
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.debian import unpacked_packages
 from orchestrator.artifacts.debian_mirror import DebianMirror
 from orchestrator.artifacts.pins import origins, versions
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import HostError
@@ -75,7 +75,7 @@ def security_in(folder: Path, key: SigningKey) -> DebianArchive:
     return DebianArchive(folder / "debian-security", debian().security_suite, key)
 
 
-def bench(folder: str, home: str) -> tuple[Workshop, AptRoot, list[str]]:
+def bench(folder: str, home: str) -> tuple[BuildContext, AptRoot, list[str]]:
     """What the checks work with. The host's keyring is that of the test's own archive."""
     keyrings = [str(SigningKey(Path(home)).public)]
     ours = debian().model_copy(update={"keyrings": keyrings, "suites": [debian().release]})
@@ -83,18 +83,18 @@ def bench(folder: str, home: str) -> tuple[Workshop, AptRoot, list[str]]:
     patch.setattr(debian_mirror, "debian", lambda: ours)
     patch.setattr(apt, "_PAUSE", 0.0)
     said: list[str] = []
-    workshop = Workshop(Cache(Path(folder) / "a cache"), say=said.append)
-    return workshop, AptRoot(workshop, ["amd64", "i386"]), said
+    context = BuildContext(Cache(Path(folder) / "a cache"), say=said.append)
+    return context, AptRoot(context, ["amd64", "i386"]), said
 
 
-def forget_lists(workshop: Workshop) -> None:
+def forget_lists(context: BuildContext) -> None:
     """As if the package lists had been fetched long ago."""
-    for stamp in workshop.cache.root.glob("apt/*/complete"):
+    for stamp in context.cache.root.glob("apt/*/complete"):
         stamp.unlink()
 
 
 def check_show_and_download(folder: str, home: str) -> None:
-    workshop, root, _ = bench(folder, home)
+    context, root, _ = bench(folder, home)
     root.refresh()
     tool, data = root.show("lab-tool", "i386"), root.show("lab-data", "all")
     assert tool.pinned == "lab-tool:i386=1.10-1"
@@ -103,18 +103,18 @@ def check_show_and_download(folder: str, home: str) -> None:
     for name, architecture in (("lab-tool", "amd64"), ("lab-nothing", "i386"), ("--help", "i386"), ("a b", "all")):
         with pytest.raises(NoSuchPackageError):
             root.show(name, architecture)
-    files = root.download([data, tool], workshop.cache.root / "debs")
+    files = root.download([data, tool], context.cache.root / "debs")
     assert [file.name.split("_")[0] for file in files] == ["lab-data", "lab-tool"]
     assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in files] == [data.sha256, tool.sha256]
 
 
 def check_pin(folder: str, home: str) -> None:
-    workshop, _, said = bench(folder, home)
+    context, _, said = bench(folder, home)
 
     def choose(root: AptRoot) -> list[apt.Package]:
         return [root.show("lab-tool", "i386"), root.show("lab-data", "all")]
 
-    chosen = unpacked_packages(workshop, "tools", "i386", choose)
+    chosen = unpacked_packages(context, "tools", "i386", choose)
     assert (chosen.path / "opt/lab-tool").read_text() == "lab-tool 1.10-1 for i386\n"
     assert (chosen.path / "opt/lab-data").exists()
     assert not (chosen.path / "archives").exists()
@@ -125,14 +125,14 @@ def check_pin(folder: str, home: str) -> None:
         "lab-data:all": "1:2.0~rc1+b2",
     }
     archive_in(Path(folder), SigningKey(Path(home))).publish("lab-tool", "1.11-1", "i386")
-    offline = Workshop(workshop.cache, offline=True)
-    assert unpacked_packages(workshop, "tools", "i386", choose) == chosen
+    offline = BuildContext(context.cache, offline=True)
+    assert unpacked_packages(context, "tools", "i386", choose) == chosen
     assert unpacked_packages(offline, "tools", "i386", choose) == chosen
     # The record gone, the newest is chosen.
     said.clear()
-    (workshop.cache.root / "pins/tools.json").unlink()
-    forget_lists(workshop)
-    newer = unpacked_packages(workshop, "tools", "i386", choose)
+    (context.cache.root / "pins/tools.json").unlink()
+    forget_lists(context)
+    newer = unpacked_packages(context, "tools", "i386", choose)
     assert (newer.path / "opt/lab-tool").read_text() == "lab-tool 1.11-1 for i386\n"
     assert said[0].startswith("fetching the package lists")
 
@@ -149,9 +149,9 @@ def publish_system(folder: str, home: str) -> DebianArchive:
 
 
 def check_system(folder: str, home: str) -> None:
-    workshop, _, said = bench(folder, home)
+    context, _, said = bench(folder, home)
     archive = publish_system(folder, home)
-    first = system_archive(workshop, RECIPE)
+    first = system_archive(context, RECIPE)
     assert versions(first) == {"lab-core:i386": "1-1", "lab-data:all": "1:2.0~rc1+b2", "lab-shell:i386": "1:5-1"}
     stanzas = (first.path / "Packages").read_text().split("\n\n")
     assert len(stanzas) == 3
@@ -160,39 +160,39 @@ def check_system(folder: str, home: str) -> None:
         assert hashlib.sha256((first.path / name).read_bytes()).hexdigest() == package.sha256
     # What was chosen is fetched again as long as the archive has it, and after that chosen anew.
     archive.publish("lab-shell", "1:6-1", "i386", "lab-data (>= 1.0)")
-    forget_lists(workshop)
+    forget_lists(context)
     shutil.rmtree(first.path)
-    assert versions(system_archive(workshop, RECIPE)) == versions(first)
+    assert versions(system_archive(context, RECIPE)) == versions(first)
     index = archive.lists("i386")
     index.write_text("\n\n".join(s for s in index.read_text().split("\n\n") if "Version: 1:5-1" not in s))
     archive.sign()
-    forget_lists(workshop)
+    forget_lists(context)
     shutil.rmtree(first.path)
     said.clear()
-    assert versions(system_archive(workshop, RECIPE))["lab-shell:i386"] == "1:6-1"
+    assert versions(system_archive(context, RECIPE))["lab-shell:i386"] == "1:6-1"
     assert said == ["fetching the package lists of Debian 12 (i386)", *(f"fetching {line}" for line in CHOSEN_ANEW)]
     # Another wish is another choice.
     more = RECIPE.model_copy(update={"packages": ("lab-data",)})
-    assert set(versions(system_archive(workshop, more))) == {"lab-core:i386", "lab-data:all"}
+    assert set(versions(system_archive(context, more))) == {"lab-core:i386", "lab-data:all"}
 
 
 CHOSEN_ANEW = ["lab-core 1-1", "lab-data 1:2.0~rc1+b2", "lab-shell 1:6-1"]
 
 
 def check_impossible_system(folder: str, home: str) -> None:
-    workshop, _, _ = bench(folder, home)
+    context, _, _ = bench(folder, home)
     publish_system(folder, home)
     for wanted in ("lab-tool", "lab-nothing"):
         impossible = RECIPE.model_copy(update={"packages": (wanted,)})
         with pytest.raises(HostError, match="cannot make a system") as caught:
-            system_archive(workshop, impossible)
+            system_archive(context, impossible)
         assert wanted in " ".join(caught.value.detail[1:])
-    assert list(workshop.cache.artifacts()) == []
-    assert not (workshop.cache.root / "pins").exists()
+    assert list(context.cache.artifacts()) == []
+    assert not (context.cache.root / "pins").exists()
 
 
 def check_damaged_package(folder: str, home: str) -> None:
-    workshop, root, _ = bench(folder, home)
+    context, root, _ = bench(folder, home)
     root.refresh()
     tool = root.show("lab-tool", "i386")
     file = Path(folder) / f"debian/pool/lab-tool_{tool.version}_i386.deb"
@@ -200,9 +200,9 @@ def check_damaged_package(folder: str, home: str) -> None:
     content[-20] ^= 1
     file.write_bytes(content)
     with pytest.raises(HostError, match="apt could not fetch lab-tool:i386=1") as caught:
-        unpacked_packages(workshop, "tools", "i386", lambda root: [root.show("lab-tool", "i386")])
+        unpacked_packages(context, "tools", "i386", lambda root: [root.show("lab-tool", "i386")])
     assert caught.value.detail[0].startswith("$ apt-get -q download lab-tool:i386=")
-    assert list(workshop.cache.artifacts()) == []
+    assert list(context.cache.artifacts()) == []
 
 
 def check_limping_archive(folder: str, home: str) -> None:
@@ -218,30 +218,30 @@ def check_limping_archive(folder: str, home: str) -> None:
 
 def check_pin_of_an_earlier_version(folder: str, home: str) -> None:
     """Records without suites are looked up: a package of another release than the guests' is chosen anew."""
-    workshop, root, _ = bench(folder, home)
+    context, root, _ = bench(folder, home)
     root.refresh()
     known = asdict(root.show("lab-tool", "i386"))
     del known["suite"]
     foreign = {**known, "version": "3.0-1", "sha256": "3" * 64}
-    pin = workshop.cache.root / "pins/tools.json"
+    pin = context.cache.root / "pins/tools.json"
     pin.parent.mkdir()
     for record, version in ((known, "1.10-1"), (foreign, "1.10-1")):
         inputs = {"packages": {"lab-tool:i386": [record["version"], record["sha256"]]}}
-        workshop.cache.obtain("debian", inputs, "tools", lambda place: (place / "earlier").touch())
+        context.cache.obtain("debian", inputs, "tools", lambda place: (place / "earlier").touch())
         pin.write_text(json.dumps([record]))
-        offline = unpacked_packages(Workshop(workshop.cache, offline=True), "tools", "i386", lambda root: [])
+        offline = unpacked_packages(BuildContext(context.cache, offline=True), "tools", "i386", lambda root: [])
         assert versions(offline) == {"lab-tool:i386": record["version"]}
-        found = unpacked_packages(workshop, "tools", "i386", lambda root: [root.show("lab-tool", "i386")])
+        found = unpacked_packages(context, "tools", "i386", lambda root: [root.show("lab-tool", "i386")])
         assert versions(found) == {"lab-tool:i386": version}
-        assert origins(workshop, "tools") == {"lab-tool:i386": f"{version} (bookworm)"}
+        assert origins(context, "tools") == {"lab-tool:i386": f"{version} (bookworm)"}
 
 
 def check_suites_are_recorded(folder: str, home: str) -> None:
-    workshop, _, _ = bench(folder, home)
-    unpacked_packages(workshop, "tools", "i386", lambda root: [root.show(*w) for w in WANTED])
-    (record,) = workshop.cache.root.glob("pins/tools.json")
+    context, _, _ = bench(folder, home)
+    unpacked_packages(context, "tools", "i386", lambda root: [root.show(*w) for w in WANTED])
+    (record,) = context.cache.root.glob("pins/tools.json")
     assert [package["suite"] for package in json.loads(record.read_text())] == ["bookworm", "bookworm"]
-    assert origins(workshop, "tools") == {
+    assert origins(context, "tools") == {
         "lab-tool:i386": "1.10-1 (bookworm)",
         "lab-data:all": "1:2.0~rc1+b2 (bookworm)",
     }
@@ -261,12 +261,12 @@ def check_security_suite(folder: str, home: str) -> None:
 
 def check_foreign_signature(folder: str, home: str) -> None:
     other = SigningKey.make(Path(folder) / "other")
-    workshop, root, _ = bench(folder, str(other.home))
+    context, root, _ = bench(folder, str(other.home))
     other.close()
     with pytest.raises(HostError, match="none of the keys of Debian's archive on this host has signed") as caught:
         root.refresh()
     assert "debian-archive-keyring" in caught.value.hint
-    assert list(workshop.cache.root.glob("apt/*/complete")) == []
+    assert list(context.cache.root.glob("apt/*/complete")) == []
 
 
 def check_unsigned(folder: str, home: str) -> None:

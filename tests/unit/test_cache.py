@@ -15,8 +15,8 @@ import pytest
 from file_permissions import modes_count
 from namespaces import OWN_MOUNTS, call_with_mount
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import BuildError, HostError, LabError
 
 INPUTS = {"version": 1, "flags": ["-O2"]}
@@ -200,7 +200,7 @@ def test_artifacts_are_listed_by_kind_and_label(tmp_path: Path) -> None:
 
 
 def test_offline_names_what_is_missing(tmp_path: Path) -> None:
-    Workshop(Cache(tmp_path)).need_network("a kernel")
+    BuildContext(Cache(tmp_path)).need_network("a kernel")
     with pytest.raises(HostError, match="a kernel is not in the cache") as caught:
-        Workshop(Cache(tmp_path), offline=True).need_network("a kernel")
+        BuildContext(Cache(tmp_path), offline=True).need_network("a kernel")
     assert "--offline" in caught.value.hint

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from orchestrator.artifacts import images
 from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, digest
-from orchestrator.artifacts.pieces import Kind, pieces
+from orchestrator.artifacts.cache_entries import Kind, pieces
 from orchestrator.artifacts.pruning import ALL, fates, freed
 from orchestrator.cli.main import app
 from orchestrator.paths import data_dir
@@ -490,4 +490,4 @@ def test_every_kind_that_the_lab_makes_is_known() -> None:
     package = Path(images.__file__).parents[1]
     made = re.compile(r'(?:^_KIND = |\.obtain\(\s*)"([a-z-]+)"', re.M)
     found = {kind for file in package.rglob("*.py") for kind in made.findall(file.read_text())}
-    assert {"images", "surveys", "prepared-builds"} <= found <= set(Kind)
+    assert {"images", "kernel-functions", "prepared-builds"} <= found <= set(Kind)

@@ -78,20 +78,20 @@ def test_the_catalogue_comes_before_qemu_s_own_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "cpu_name", "objection"),
+    ("kernel", "cpu_name", "why_not"),
     [
         ("debian-amd64", "pentium4", "kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"),
         ("debian-amd64", "athlon64", None),
         ("debian-686", "pentium-m", None),
     ],
 )
-def test_kernels_say_which_cpu_they_cannot_use(kernel: str, cpu_name: str, objection: str | None) -> None:
-    assert kernels()[kernel].objection(cpu(cpu_name)) == objection
+def test_kernels_say_which_cpu_they_cannot_use(kernel: str, cpu_name: str, why_not: str | None) -> None:
+    assert kernels()[kernel].unsupported_reason(cpu(cpu_name)) == why_not
 
 
 def test_a_kernel_that_needs_pae_says_so() -> None:
     kernel = kernels()["debian-686"].model_copy(update={"needs_pae": True})
-    assert kernel.objection(cpu("pentium-m")) == "kernel 'debian-686' needs PAE and CPU 'pentium-m' has none"
+    assert kernel.unsupported_reason(cpu("pentium-m")) == "kernel 'debian-686' needs PAE and CPU 'pentium-m' has none"
 
 
 def test_benchmarks_have_a_symbol_for_every_way_in() -> None:

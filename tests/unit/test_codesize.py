@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from orchestrator.codesize.marker_code import paths
-from orchestrator.codesize.marker_size import marker_sizes, probe_listing
-from orchestrator.codesize.object_file import ObjectFile, read_object
-from orchestrator.codesize.size_table import size_lines
+from orchestrator.benchmarks.markers.codesize.marker_code import paths
+from orchestrator.benchmarks.markers.codesize.marker_size import marker_sizes, probe_listing
+from orchestrator.benchmarks.markers.codesize.object_file import ObjectFile, read_object
+from orchestrator.benchmarks.markers.codesize.size_table import size_lines
 from orchestrator.errors import ConfigError, EvidenceError
 
 SOURCE = Path(__file__).with_name("codesize") / "marked.S"

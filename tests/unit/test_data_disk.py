@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.data_disk import data_disk
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import HostError, UsageError
 from orchestrator.host import requirements
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(Cache(tmp_path / "cache"))
+def context(tmp_path: Path) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "cache"))
 
 
 def make(folder: Path) -> Path:
@@ -39,21 +39,21 @@ def make(folder: Path) -> Path:
 
 
 def test_the_same_content_is_the_same_bytes(
-    tmp_path: Path, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
     one, two = make(tmp_path / "one"), make(tmp_path / "-two [2]")
     os.utime(two / "file", (1, 1))
-    first, second = data_disk(workshop, one), data_disk(Workshop(Cache(tmp_path / "other")), two)
+    first, second = data_disk(context, one), data_disk(BuildContext(Cache(tmp_path / "other")), two)
     assert first.read_bytes() == second.read_bytes()
     assert (first.stat().st_mode & 0o777, first.parent.stat().st_mode & 0o777) == (0o400, 0o700)
-    assert data_disk(workshop, two) == first
+    assert data_disk(context, two) == first
     (tmp_path / "link").symlink_to(one)
-    assert data_disk(workshop, tmp_path / "link") == first
+    assert data_disk(context, tmp_path / "link") == first
 
 
-def test_a_disk_holds_the_folder_and_nothing_from_elsewhere(tmp_path: Path, workshop: Workshop) -> None:
-    disk = data_disk(workshop, make(tmp_path / "one"))
+def test_a_disk_holds_the_folder_and_nothing_from_elsewhere(tmp_path: Path, context: BuildContext) -> None:
+    disk = data_disk(context, make(tmp_path / "one"))
     out = tmp_path / "out"
     subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-d", out, disk], check=True)
     assert (out / "file").read_text() == "content\n"
@@ -78,33 +78,33 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_other_content_is_another_disk(change: str, tmp_path: Path, workshop: Workshop) -> None:
+def test_other_content_is_another_disk(change: str, tmp_path: Path, context: BuildContext) -> None:
     folder = make(tmp_path / "one")
-    before = data_disk(workshop, folder)
+    before = data_disk(context, folder)
     CHANGES[change](folder)
-    assert data_disk(workshop, folder) != before
+    assert data_disk(context, folder) != before
 
 
-def test_what_cannot_be_packed_is_refused(tmp_path: Path, workshop: Workshop) -> None:
+def test_what_cannot_be_packed_is_refused(tmp_path: Path, context: BuildContext) -> None:
     folder = make(tmp_path / "one")
     with pytest.raises(UsageError, match="none is not there"):
-        data_disk(workshop, tmp_path / "none")
+        data_disk(context, tmp_path / "none")
     with pytest.raises(UsageError, match="file is no folder"):
-        data_disk(workshop, folder / "file")
+        data_disk(context, folder / "file")
     os.mkfifo(folder / "sub/pipe")
     with pytest.raises(UsageError, match="sub/pipe is neither a file nor a folder nor a link"):
-        data_disk(workshop, folder)
-    assert list(workshop.cache.artifacts()) == []
+        data_disk(context, folder)
+    assert list(context.cache.artifacts()) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("name", ["file", "sub"])
-def test_what_cannot_be_read_is_named(name: str, tmp_path: Path, workshop: Workshop) -> None:
+def test_what_cannot_be_read_is_named(name: str, tmp_path: Path, context: BuildContext) -> None:
     folder = make(tmp_path / "one")
     (folder / name).chmod(0)
     try:
         with pytest.raises(HostError, match=f"one/{name}.* cannot be read: Permission denied"):
-            data_disk(workshop, folder)
+            data_disk(context, folder)
     finally:
         (folder / name).chmod(0o755)
 
@@ -115,8 +115,8 @@ def test_a_folder_that_changes_meanwhile_is_told(tmp_path: Path, monkeypatch: py
     def touch(text: str) -> None:
         (folder / "file").write_text(text)
 
-    workshop = Workshop(Cache(tmp_path / "cache"), say=touch)
+    context = BuildContext(Cache(tmp_path / "cache"), say=touch)
     with pytest.raises(Exception, match="changed while it was packed"):
-        data_disk(workshop, folder)
-    assert list(workshop.cache.artifacts()) == []
+        data_disk(context, folder)
+    assert list(context.cache.artifacts()) == []
     shutil.rmtree(folder)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.apt import AptRoot, Package
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.debian import unpacked_packages
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.errors import HostError, LabError
 
 CHOSEN = {
@@ -39,7 +39,7 @@ def put_in(cache: Cache, *packages: dict[str, str]) -> Artifact:
 def test_a_chosen_set_needs_no_network(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     made = put_in(cache, CHOSEN)
-    assert unpacked_packages(Workshop(cache, offline=True), "tools", "i386", nothing) == made
+    assert unpacked_packages(BuildContext(cache, offline=True), "tools", "i386", nothing) == made
 
 
 def test_another_version_in_the_cache_is_not_taken(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_another_version_in_the_cache_is_not_taken(tmp_path: Path) -> None:
     newer = put_in(cache, {**CHOSEN, "version": "2.0-1"})
     made = put_in(cache, CHOSEN)
     assert newer != made
-    assert unpacked_packages(Workshop(cache, offline=True), "tools", "i386", nothing) == made
+    assert unpacked_packages(BuildContext(cache, offline=True), "tools", "i386", nothing) == made
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -56,7 +56,7 @@ def test_offline_says_what_is_missing(tmp_path: Path, pinned: bool) -> None:
     if pinned:
         (put_in(cache, CHOSEN).path / "manifest.json").unlink()
     with pytest.raises(HostError, match="tools is not in the cache") as caught:
-        unpacked_packages(Workshop(cache, offline=True), "tools", "i386", nothing)
+        unpacked_packages(BuildContext(cache, offline=True), "tools", "i386", nothing)
     assert str(tmp_path) in str(caught.value)
     assert "--offline" in caught.value.hint
 
@@ -67,5 +67,5 @@ def test_a_damaged_record_says_what_to_remove(tmp_path: Path, content: bytes) ->
     pin.parent.mkdir()
     pin.write_bytes(content)
     with pytest.raises(LabError, match="no record of chosen packages") as caught:
-        unpacked_packages(Workshop(Cache(tmp_path), offline=True), "tools", "i386", nothing)
+        unpacked_packages(BuildContext(Cache(tmp_path), offline=True), "tools", "i386", nothing)
     assert f"rm '{pin}'" in caught.value.hint

@@ -15,8 +15,8 @@ from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import ConfigError, HostError
+from orchestrator.experiment.file.experiment import Experiment, load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.schema import Experiment, load_experiment
 from orchestrator.paths import data_dir
 
 MINIMAL = """\

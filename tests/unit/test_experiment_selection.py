@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.experiment import Experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.schema import Experiment
 from orchestrator.experiment.selection import select
 
 PLAN = plan(

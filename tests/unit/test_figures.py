@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.benchmarks.workload import Measurement
+from orchestrator.benchmarks.calls.figures import exact_baseline, exact_figures, paired_figures
+from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.figures import exact_baseline, exact_figures, paired_figures
 
 
 def measured(value: float, samples: int = 1) -> Measurement:

@@ -15,10 +15,10 @@ from elftools.elf.elffile import ELFFile
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import compiler
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import guest_programs
-from orchestrator.artifacts.workshop import Workshop
-from orchestrator.benchmarks.calls import parse, parse_called
+from orchestrator.benchmarks.calls.call_programs import parse, parse_called
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter another root")
@@ -27,12 +27,12 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter anot
 @pytest.fixture(scope="module", autouse=True)
 def _host_compiles() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "guest_toolchain", lambda workshop: HOST_TOOLCHAIN)
+        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
         yield
 
 
 def compiled(root: Path, arch: str) -> dict[str, bytes]:
-    artifact = guest_programs(Workshop(Cache(root)), arch)
+    artifact = guest_programs(BuildContext(Cache(root)), arch)
     return {path.name: path.read_bytes() for path in artifact.path.iterdir() if path.suffix == ""}
 
 
@@ -52,7 +52,7 @@ def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return guest_programs(Workshop(Cache(tmp_path_factory.mktemp("cache"))), "x86_64").path / "callbench"
+    return guest_programs(BuildContext(Cache(tmp_path_factory.mktemp("cache"))), "x86_64").path / "callbench"
 
 
 def gtodbench(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

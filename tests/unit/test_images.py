@@ -20,13 +20,13 @@ from orchestrator.artifacts import image_build
 from orchestrator.artifacts import images as images_of
 from orchestrator.artifacts.apt import Package
 from orchestrator.artifacts.archive import index, system_packages
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
+from orchestrator.artifacts.cache_entries import Kind, pieces
 from orchestrator.artifacts.images import cached_image, ready_image
 from orchestrator.artifacts.namespace import _namespace
-from orchestrator.artifacts.pieces import Kind, pieces
 from orchestrator.artifacts.pins import inputs_of
 from orchestrator.artifacts.pruning import ALL
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.images import ImageRecipe, image, images
 from orchestrator.cli.main import app
 from orchestrator.errors import ConfigError, HostError
@@ -132,7 +132,7 @@ def test_a_path_that_is_no_recipe_is_refused(name: str, tmp_path: Path, monkeypa
 
 def put_in(cache: Cache, recipe: ImageRecipe) -> Path:
     """An image as an earlier run left it, and the record of what was chosen for it. Returns the record."""
-    pin = system_packages(recipe).pin(Workshop(cache))
+    pin = system_packages(recipe).pin(BuildContext(cache))
     pin.parent.mkdir(parents=True, exist_ok=True)
     pin.write_text(json.dumps([asdict(package) for package in CHOSEN]))
 
@@ -150,7 +150,7 @@ def test_an_image_is_there_as_long_as_nothing_that_counts_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, recipe = Cache(tmp_path), image("debian-i386")
-    offline = Workshop(cache, offline=True)
+    offline = BuildContext(cache, offline=True)
     assert cached_image(offline, recipe) is None
     pin = put_in(cache, recipe)
     found = ready_image(offline, recipe)
@@ -177,7 +177,7 @@ def test_an_image_in_use_is_not_pruned(tmp_path: Path) -> None:
     assert found.label == recipe.name
     assert found.in_use()
     assert not found.remove(ALL)
-    assert cached_image(Workshop(cache, offline=True), recipe) is not None
+    assert cached_image(BuildContext(cache, offline=True), recipe) is not None
 
 
 def test_the_list_of_images_says_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.kpcache import read_driver
-from orchestrator.benchmarks.kpcache_events import read_events
-from orchestrator.benchmarks.kpcache_model import read_model
-from orchestrator.benchmarks.sealed_output import parse_steps
-from orchestrator.catalog.kpcache import kprobe_cache, mass_benchmark
+from orchestrator.benchmarks.scaling.driver_output import read_driver
+from orchestrator.benchmarks.scaling.events_output import read_events
+from orchestrator.benchmarks.scaling.model_output import read_model
+from orchestrator.benchmarks.scaling.rows import kprobe_cache, mass_benchmark
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
+from orchestrator.run.unattended_output import parse_steps
 
-SEALED = Path(__file__).with_name("sealed")
+SEALED = Path(__file__).with_name("unattended")
 DRIVER = (SEALED / "kpcache_driver.txt").read_text()
 EVENTS = (SEALED / "kpcache_events.txt").read_text()
 MODEL = (SEALED / "kpcache_model.txt").read_text()

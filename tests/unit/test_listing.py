@@ -15,14 +15,14 @@ import pytest
 from record_builders import cell, failed
 from typer.testing import CliRunner
 
-from orchestrator.catalog.abilities import ability_names
+from orchestrator.benchmarks.calls.capabilities import ability_names
+from orchestrator.benchmarks.markers.rows import marker_benchmarks
+from orchestrator.benchmarks.scaling.rows import kprobe_cache
+from orchestrator.benchmarks.system.workloads import macro_benchmarks
 from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.kpcache import kprobe_cache
-from orchestrator.catalog.macro import macro_benchmarks
-from orchestrator.catalog.markers import marker_benchmarks
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.cli.listing import Subject
@@ -47,7 +47,7 @@ NAMES = {
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _user_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
 
@@ -145,7 +145,7 @@ def test_a_shell_completes_names_of_the_catalogue() -> None:
     assert completed("kernel", "build", "lab-x") == [name for name in kernels() if name.startswith("lab-x")]
     assert completed("kmod", "render", "djp") == ["djprobe"]
     assert completed("list", "be") == ["benchmarks"]
-    assert completed("cache", "prune", "kern") == ["kernel-source", "kernels"]
+    assert completed("cache", "prune", "kern") == ["kernel-source", "kernels", "kernel-functions"]
 
 
 def test_a_damaged_store_offers_no_runs_and_says_nothing(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from host_toolchain import HOST_TOOLCHAIN
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, render, templates
 from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import BuildError, UsageError
 
@@ -147,8 +147,8 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, said: list[str]) -> Workshop:
-    return Workshop(Cache(tmp_path / "cache"), say=said.append)
+def context(tmp_path: Path, said: list[str]) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "cache"), say=said.append)
 
 
 def kernel(root: Path) -> Kernel:
@@ -170,9 +170,9 @@ def failed(result: Module | BuildError) -> BuildError:
     return result
 
 
-def test_a_module_is_built_once(workshop: Workshop, said: list[str], tmp_path: Path) -> None:
+def test_a_module_is_built_once(context: BuildContext, said: list[str], tmp_path: Path) -> None:
     headers = kernel(tmp_path)
-    module = built(build_modules(workshop, headers, [tiny()])[0])
+    module = built(build_modules(context, headers, [tiny()])[0])
     assert module.name == "lab_tiny"
     symbols = subprocess.run(["nm", module.file], check=True, capture_output=True, text=True).stdout
     assert {line.split()[-1] for line in symbols.splitlines()} >= {"tiny", "shared"}
@@ -180,22 +180,22 @@ def test_a_module_is_built_once(workshop: Workshop, said: list[str], tmp_path: P
     assert {path.name: path.read_text() for path in module.sources.iterdir()} == tiny().files
     assert said == ["building lab_tiny for debian-amd64"]
     (headers.headers_makefile).unlink()
-    assert build_modules(workshop, headers, [tiny()]) == [module]
+    assert build_modules(context, headers, [tiny()]) == [module]
     assert len(said) == 1
 
 
-def test_another_source_or_kernel_is_another_module(workshop: Workshop, tmp_path: Path) -> None:
+def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_path: Path) -> None:
     headers = kernel(tmp_path)
     other = tiny(**{"shared.h": "int shared(void); /* other */\n"})
-    keys = [built(module).key for module in build_modules(workshop, headers, [tiny(), other, tiny()])]
+    keys = [built(module).key for module in build_modules(context, headers, [tiny(), other, tiny()])]
     assert keys[0] == keys[2] != keys[1]
-    (elsewhere,) = build_modules(workshop, replace(headers, key="b-key"), [tiny()])
+    (elsewhere,) = build_modules(context, replace(headers, key="b-key"), [tiny()])
     assert built(elsewhere).key not in keys
 
 
-def test_one_that_does_not_compile_says_where(workshop: Workshop, tmp_path: Path) -> None:
+def test_one_that_does_not_compile_says_where(context: BuildContext, tmp_path: Path) -> None:
     broken = tiny(**{"lab_tiny_main.c": '#include "shared.h"\n\nint tiny(void) { return shared( }\n'})
-    module, result = build_modules(workshop, kernel(tmp_path), [tiny(), broken])
+    module, result = build_modules(context, kernel(tmp_path), [tiny(), broken])
     assert built(module).file.is_file()
     error = failed(result)
     place, _, line = error.where.rpartition(":")
@@ -205,23 +205,23 @@ def test_one_that_does_not_compile_says_where(workshop: Workshop, tmp_path: Path
     assert "error: expected" in error.detail[0]
     assert "lab_tiny does not build" in error.what
     # Nothing half-built is taken for a module the next time.
-    failed(build_modules(workshop, kernel(tmp_path / "again"), [broken])[0])
+    failed(build_modules(context, kernel(tmp_path / "again"), [broken])[0])
 
 
-def test_an_object_that_is_missing_is_told(workshop: Workshop, tmp_path: Path) -> None:
+def test_an_object_that_is_missing_is_told(context: BuildContext, tmp_path: Path) -> None:
     kbuild = tiny().files["Kbuild"].replace("stub.o", "stub.o absent.o")
-    error = failed(build_modules(workshop, kernel(tmp_path), [tiny(Kbuild=kbuild)])[0])
+    error = failed(build_modules(context, kernel(tmp_path), [tiny(Kbuild=kbuild)])[0])
     assert any("absent.o" in line for line in error.detail)
     assert Path(error.where).is_dir()
 
 
-def test_headers_in_a_path_with_a_space(workshop: Workshop, tmp_path: Path) -> None:
-    module = built(build_modules(workshop, kernel(tmp_path / "my cache"), [tiny()])[0])
+def test_headers_in_a_path_with_a_space(context: BuildContext, tmp_path: Path) -> None:
+    module = built(build_modules(context, kernel(tmp_path / "my cache"), [tiny()])[0])
     assert module.file.is_file()
 
 
 def test_the_options_of_a_make_around_us_do_not_matter(
-    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAKEFLAGS", "n")
-    assert built(build_modules(workshop, kernel(tmp_path), [tiny()])[0]).file.is_file()
+    assert built(build_modules(context, kernel(tmp_path), [tiny()])[0]).file.is_file()

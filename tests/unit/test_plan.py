@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.experiment import Experiment
 from orchestrator.experiment.plan import MAX_CELLS, plan
-from orchestrator.experiment.schema import Experiment
 
 
 def experiment(**fields: object) -> Experiment:

@@ -14,15 +14,15 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
-from orchestrator.experiment.provenance import Provenance
-from orchestrator.experiment.supplies import Supplies
 from orchestrator.guest.machine import Machine
+from orchestrator.run.boot_artifacts import BootArtifacts
+from orchestrator.run.provenance import Provenance
 
 PACKAGE, VERSION = "linux-image-6.1.0-50-686:i386", "6.1.176-1"
 
 
 @pytest.fixture
-def supplies(tmp_path: Path) -> Supplies:
+def artifacts(tmp_path: Path) -> BootArtifacts:
     image = tmp_path / "image"
     image.write_bytes(b"a kernel")
     kernel = Kernel(
@@ -38,37 +38,37 @@ def supplies(tmp_path: Path) -> Supplies:
         toolchain=HOST_TOOLCHAIN,
         origin={PACKAGE: f"{VERSION} (bookworm-security)"},
     )
-    return Supplies(kernel, Machine(cpu("pentium4"), kernel=image, initramfs=image), {})
+    return BootArtifacts(kernel, Machine(cpu("pentium4"), kernel=image, initramfs=image), {})
 
 
-def begin(folder: Path, supplies: Supplies) -> dict[str, object]:
+def begin(folder: Path, artifacts: BootArtifacts) -> dict[str, object]:
     folder.mkdir()
-    Provenance(folder).boot("boot1", supplies, ("qemu",))
+    Provenance(folder).boot("boot1", artifacts, ("qemu",))
     (boot,) = json.loads((folder / "provenance.json").read_text())["boots"]
     assert isinstance(boot["kernel"], dict)
     return boot["kernel"]
 
 
-def test_suites_are_recorded_and_do_not_count(tmp_path: Path, supplies: Supplies) -> None:
-    recorded = begin(tmp_path / "run", supplies)
+def test_suites_are_recorded_and_do_not_count(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    recorded = begin(tmp_path / "run", artifacts)
     assert recorded["packages"] == {PACKAGE: VERSION}
     assert recorded["origin"] == {PACKAGE: f"{VERSION} (bookworm-security)"}
-    moved = replace(supplies.kernel, origin={PACKAGE: f"{VERSION} (bookworm)"})
-    Provenance(tmp_path / "run").boot("boot2", replace(supplies, kernel=moved), ("qemu",))
+    moved = replace(artifacts.kernel, origin={PACKAGE: f"{VERSION} (bookworm)"})
+    Provenance(tmp_path / "run").boot("boot2", replace(artifacts, kernel=moved), ("qemu",))
 
 
-def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, supplies: Supplies) -> None:
-    begin(tmp_path / "run", supplies)
+def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    begin(tmp_path / "run", artifacts)
     file = tmp_path / "run/provenance.json"
     content = json.loads(file.read_text())
     del content["boots"][0]["kernel"]["origin"]
     file.write_text(json.dumps(content))
-    Provenance(tmp_path / "run").boot("boot2", supplies, ("qemu",))
+    Provenance(tmp_path / "run").boot("boot2", artifacts, ("qemu",))
 
 
-def test_another_version_of_the_kernel_is_refused(tmp_path: Path, supplies: Supplies) -> None:
-    begin(tmp_path / "run", supplies)
-    newer = replace(supplies.kernel, packages={PACKAGE: "6.1.192-2"})
+def test_another_version_of_the_kernel_is_refused(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    begin(tmp_path / "run", artifacts)
+    newer = replace(artifacts.kernel, packages={PACKAGE: "6.1.192-2"})
     with pytest.raises(UsageError, match="begun with something else") as caught:
-        Provenance(tmp_path / "run").boot("boot2", replace(supplies, kernel=newer), ("qemu",))
+        Provenance(tmp_path / "run").boot("boot2", replace(artifacts, kernel=newer), ("qemu",))
     assert caught.value.detail == (f"{PACKAGE}: was {VERSION}, is 6.1.192-2",)

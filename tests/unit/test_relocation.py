@@ -15,8 +15,8 @@ def test_a_build_tree_belongs_to_its_new_source(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     command = build / "kernel/.fork.o.cmd"
     command.write_text(f"cmd := gcc -I{old}/include {old}/kernel/fork.c\ndeps := {old}-other/x.h\n")
-    own_path = build / "kernel/.tool.o.cmd"
-    own_path.write_text(f"cmd_{tmp_path}/elsewhere/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n")
+    user_path = build / "kernel/.tool.o.cmd"
+    user_path.write_text(f"cmd_{tmp_path}/elsewhere/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n")
     (build / "Makefile").write_text(f"include {old}/Makefile\n")
     (build / "include").mkdir()
     (build / "include/auto.conf.cmd").write_text(f"root = {old}\n")
@@ -28,7 +28,7 @@ def test_a_build_tree_belongs_to_its_new_source(tmp_path: Path) -> None:
     relocate(build, tmp_path / "elsewhere", old, new)
 
     assert command.read_text() == f"cmd := gcc -I{new}/include {new}/kernel/fork.c\ndeps := {old}-other/x.h\n"
-    assert own_path.read_text() == f"cmd_{build}/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n"
+    assert user_path.read_text() == f"cmd_{build}/tool.o := gcc {tmp_path}/elsewhere-not/x.c\n"
     assert (build / "Makefile").read_text() == f"include {new}/Makefile\n"
     assert (build / "include/auto.conf.cmd").read_text() == f"root = {new}\n"
     assert (build / "source").readlink() == new

@@ -15,12 +15,12 @@ def test_what_differs_by_more_than_the_baseline_from_itself_counts() -> None:
     found = Resolution.of([1100.0, 1101.0, 1101.0], [1000.0, 1002.0, 1001.0], [[1004.0, 1004.0, 1001.0]])
     assert (found.overhead, found.again, found.smallest) == (100.0, 3.0, 4.0)
     assert found.interval == (96.0, 104.0)
-    assert found.objection("instructions") is None
+    assert found.why_undecided("instructions") is None
 
 
 def test_what_does_not_is_no_verdict() -> None:
     found = Resolution.of([1003.0] * 3, [1000.0] * 3, [[1004.0] * 3])
-    assert found.objection("ns") == (
+    assert found.why_undecided("ns") == (
         "no verdict: the difference of 3 ns is not above the smallest that can be told from none, 4"
     )
 
@@ -35,17 +35,17 @@ def test_what_the_first_run_of_every_boot_does_more_is_no_scatter() -> None:
 
 
 def test_nothing_is_said_without_a_baseline_or_its_repetition() -> None:
-    assert "the baseline has no number" in str(Resolution.of([1.0] * 3, [], []).objection("ns"))
+    assert "the baseline has no number" in str(Resolution.of([1.0] * 3, [], []).why_undecided("ns"))
     alone = Resolution.of([2.0] * 3, [1.0] * 3, [])
     assert (alone.overhead, alone.interval) == (1.0, None)
-    assert "not measured again" in str(alone.objection("ns"))
+    assert "not measured again" in str(alone.why_undecided("ns"))
 
 
 def test_few_runs_tell_nothing_of_their_scatter() -> None:
-    assert "fewer than 3 runs" in str(Resolution.of([9.0, 9.0], [1.0, 1.0], [[1.0, 1.0]]).objection("ns"))
+    assert "fewer than 3 runs" in str(Resolution.of([9.0, 9.0], [1.0, 1.0], [[1.0, 1.0]]).why_undecided("ns"))
 
 
 @given(triples, st.lists(triples, min_size=1, max_size=3))
 def test_a_repetition_of_the_baseline_is_never_a_difference(baseline: list[float], others: list[list[float]]) -> None:
     for group in others:
-        assert Resolution.of(group, baseline, others).objection("ns") is not None
+        assert Resolution.of(group, baseline, others).why_undecided("ns") is not None

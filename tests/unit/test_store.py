@@ -273,7 +273,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def own_folder(tmp_path: Path) -> Iterator[Path]:
+def user_folder(tmp_path: Path) -> Iterator[Path]:
     """A folder whose mode counts even for root."""
     folder = tmp_path / "own"
     folder.mkdir()
@@ -282,24 +282,24 @@ def own_folder(tmp_path: Path) -> Iterator[Path]:
     folder.chmod(0o700)
 
 
-def test_a_read_only_folder_is_told(own_folder: Path) -> None:
-    own_folder.chmod(0o500)
-    for lab in (own_folder, own_folder / "below"):
+def test_a_read_only_folder_is_told(user_folder: Path) -> None:
+    user_folder.chmod(0o500)
+    for lab in (user_folder, user_folder / "below"):
         with pytest.raises(HostError, match="results cannot be kept here") as caught, Store.open(lab):
             pass
         assert "ORCHESTRATOR_LAB" in caught.value.hint
 
 
-def test_a_store_that_became_read_only_is_told_and_kept(own_folder: Path) -> None:
-    with Store.open(own_folder) as store:
+def test_a_store_that_became_read_only_is_told_and_kept(user_folder: Path) -> None:
+    with Store.open(user_folder) as store:
         run = begin(store).id
-    (own_folder / FILE_NAME).chmod(0o400)
-    own_folder.chmod(0o500)
-    with pytest.raises(HostError, match="results cannot be kept here"), Store.open(own_folder):
+    (user_folder / FILE_NAME).chmod(0o400)
+    user_folder.chmod(0o500)
+    with pytest.raises(HostError, match="results cannot be kept here"), Store.open(user_folder):
         pass
-    own_folder.chmod(0o700)
-    (own_folder / FILE_NAME).chmod(0o600)
-    with Store.open(own_folder) as store:
+    user_folder.chmod(0o700)
+    (user_folder / FILE_NAME).chmod(0o600)
+    with Store.open(user_folder) as store:
         assert store.entry(run).id == run
 
 

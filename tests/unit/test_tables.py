@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.matrix import Matrix
+from orchestrator.experiment.file.experiment import AnyExperiment, TabledExperiment, load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.schema import AnyExperiment, TabledExperiment, load_experiment
 from orchestrator.experiment.selection import select
+from orchestrator.experiment.table import Matrix
 from orchestrator.paths import data_dir
 
 TABLES = """\

@@ -12,10 +12,10 @@ from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts import toolchain
 from orchestrator.artifacts.apt import NoSuchPackageError
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain, matching_toolchain, release_in
-from orchestrator.artifacts.workshop import Workshop
 from orchestrator.catalog.debian import debian
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
@@ -30,8 +30,8 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, said: list[str]) -> Workshop:
-    return Workshop(Cache(tmp_path / "a cache"), say=said.append)
+def context(tmp_path: Path, said: list[str]) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "a cache"), say=said.append)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def _another_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def packages(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def packages(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler's packages, as if they had been fetched: programs that print how they were called."""
 
     def fill(folder: Path) -> None:
@@ -50,8 +50,8 @@ def packages(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
             (programs / f"x86_64-linux-gnu-{tool}").write_text(TEMPLATE.read_text())
             (programs / f"x86_64-linux-gnu-{tool}").chmod(0o755)
 
-    def unpacked(workshop: Workshop, name: str, arch: str, choose: object) -> Artifact:
-        return workshop.cache.obtain("debian", {"packages": name}, name, fill)
+    def unpacked(context: BuildContext, name: str, arch: str, choose: object) -> Artifact:
+        return context.cache.obtain("debian", {"packages": name}, name, fill)
 
     monkeypatch.setattr(toolchain, "unpacked_packages", unpacked)
 
@@ -64,17 +64,17 @@ def refusing(error: HostError) -> object:
 
 
 @pytest.mark.usefixtures("packages")
-def test_a_host_with_another_gcc_gets_the_guests_own(workshop: Workshop) -> None:
-    found = guest_toolchain(workshop)
+def test_a_host_with_another_gcc_gets_the_guests_own(context: BuildContext) -> None:
+    found = guest_toolchain(context)
     assert (found.release, found.version) == ("12.2.0", "gcc (Debian 12.2.0-14) 12.2.0")
     assert found.folder is not None
     assert {path.name for path in found.folder.iterdir()} == set(debian().compiler_tools)
-    assert guest_toolchain(workshop) is found
+    assert guest_toolchain(context) is found
 
 
 @pytest.mark.usefixtures("packages")
-def test_a_tool_finds_its_own_libraries_and_assembler(workshop: Workshop) -> None:
-    found = guest_toolchain(workshop)
+def test_a_tool_finds_its_own_libraries_and_assembler(context: BuildContext) -> None:
+    found = guest_toolchain(context)
     argv = [found.program("ld"), "-o", "a b"]
     name, libraries, tools, *arguments = subprocess.check_output(argv, text=True).splitlines()
     assert (name, arguments) == ("x86_64-linux-gnu-ld", ["-o", "a b"])
@@ -86,44 +86,44 @@ def test_a_tool_finds_its_own_libraries_and_assembler(workshop: Workshop) -> Non
 
 
 @pytest.mark.usefixtures("packages")
-def test_the_kernels_build_system_is_given_all_of_them(workshop: Workshop) -> None:
-    found = guest_toolchain(workshop)
+def test_the_kernels_build_system_is_given_all_of_them(context: BuildContext) -> None:
+    found = guest_toolchain(context)
     assert found.for_make() == [f"CROSS_COMPILE={found.folder}/", f"CC={found.folder}/gcc"]
     assert found.for_make(Path("/plain")) == ["CROSS_COMPILE=/plain/", "CC=/plain/gcc"]
     assert (NEWER.for_make(), NEWER.program("strip")) == (["CC=gcc"], "strip")
 
 
-def test_a_host_with_the_same_gcc_needs_nothing(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_the_same_gcc_needs_nothing(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_host_toolchain", lambda: HOST_TOOLCHAIN)
     monkeypatch.setattr(toolchain, "unpacked_packages", refusing(HostError("not to be asked")))
-    assert guest_toolchain(workshop) is HOST_TOOLCHAIN
+    assert guest_toolchain(context) is HOST_TOOLCHAIN
 
 
-def test_a_kernel_of_the_users_own_has_the_hosts_gcc_where_that_made_it(workshop: Workshop) -> None:
+def test_a_kernel_of_the_users_own_has_the_hosts_gcc_where_that_made_it(context: BuildContext) -> None:
     for release in ("14.2.0", "13.1.0", None):
-        assert matching_toolchain(workshop, release) is NEWER
+        assert matching_toolchain(context, release) is NEWER
 
 
 def test_where_the_release_has_no_compiler_the_host_s_is_taken_and_named(
-    workshop: Workshop, said: list[str], monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "unpacked_packages", refusing(NoSuchPackageError("no gcc-12")))
-    assert guest_toolchain(workshop) is NEWER
+    assert guest_toolchain(context) is NEWER
     assert said == ["compiling with the host's gcc 14.2.0, for there is no gcc 12.2.0: no gcc-12"]
 
 
 def test_what_cannot_be_fetched_just_now_is_no_reason_for_another_compiler(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "unpacked_packages", refusing(HostError("the mirror is away")))
     with pytest.raises(HostError, match="the mirror is away"):
-        guest_toolchain(workshop)
+        guest_toolchain(context)
 
 
 @pytest.mark.usefixtures("packages")
 def test_a_path_that_would_be_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="no colons") as caught:
-        guest_toolchain(Workshop(Cache(tmp_path / "a:b")))
+        guest_toolchain(BuildContext(Cache(tmp_path / "a:b")))
     assert "ORCHESTRATOR_CACHE" in caught.value.hint
 
 

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the cache holds that can be removed by itself.
+
+Only what has the name and the shape of something that the lab makes is ever looked at, and links are not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, is_real_folder
+from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
+from orchestrator.artifacts.usage import claim, in_use, last_use
+from orchestrator.errors import UsageError
+
+
+class Kind(StrEnum):
+    """What the cache holds: the kinds of artifacts, and what lies beside them."""
+
+    DEBIAN = "debian"
+    INITRAMFS = "initramfs"
+    KERNEL_SOURCE = "kernel-source"
+    KERNELS = "kernels"
+    MODULES = "modules"
+    PROGRAMS = "programs"
+    TOOLCHAINS = "toolchains"
+    WORKLOADS = "workloads"
+    VMLINUX = "vmlinux"
+    ARCHIVES = "archives"
+    IMAGES = "images"
+    DATA_DISKS = "data-disks"
+    KERNEL_FUNCTIONS = "kernel-functions"
+    BUILD_SOURCES = "build-sources"
+    PREPARED_BUILDS = "prepared-builds"
+    APT = "apt"
+    CHECKS = "checks"
+    ENVIRONMENTS = "environments"
+    FAILED_BUILDS = "failed-builds"
+    PINS = "pins"
+    LOCKS = "locks"
+
+
+_BESIDE = {
+    Kind.APT: re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,2}"),
+    Kind.CHECKS: re.compile("hypothesis|mypy|pytest|ruff"),
+    Kind.FAILED_BUILDS: re.compile(r"\w+-[0-9a-f]{24}"),
+    Kind.PINS: re.compile(r"[\w.-]+\.json"),
+}
+"""The names that things may have in these folders of the cache."""
+
+_ENVIRONMENT = re.compile(r"venv-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """Something in the cache. ``used`` is when it last was, in epoch seconds; what nobody can use never was.
+
+    Whoever makes or uses it locks one of the files ``locks``. ``remove`` takes a time like ``used`` and removes the
+    piece, unless it is in use or was used since; then it returns False.
+    """
+
+    kind: Kind
+    label: str
+    path: Path
+    used: float
+    locks: tuple[Path, ...]
+    remove: Callable[[float], bool]
+    artifact: Artifact | None = None
+
+    def in_use(self) -> bool:
+        """Whether somebody makes or uses it just now."""
+        return any(in_use(file) for file in self.locks)
+
+    def files(self) -> Iterator[Path]:
+        """Everything that is removed with it."""
+        return _tree(self.path)
+
+
+def pieces(cache: Cache) -> list[CacheEntry]:
+    """All that can be removed. Raises UsageError where the cache is a folder that none should be."""
+    root = cache.root.resolve()
+    home = Path.home().resolve()
+    if root == home or root in home.parents:
+        hint = "set ORCHESTRATOR_CACHE to a folder for the cache alone"
+        raise UsageError(f"{root} is no folder to remove anything from", hint=hint)
+    found: list[CacheEntry] = []
+    for kind in Kind:
+        if kind in _BESIDE:
+            found += _beside(cache, kind)
+        elif kind is Kind.ENVIRONMENTS:
+            found += _environments(cache)
+        elif kind is Kind.LOCKS:
+            found += _locks(cache)
+        else:
+            found += _artifacts(cache, kind)
+    return found
+
+
+def _artifacts(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
+    for place, artifact in cache.contents(kind):
+        lock = cache.lock_file(cache.build_lock(place))
+        if artifact is not None:
+            remove, locks = partial(cache.remove, artifact), (lock, artifact.stamp)
+            yield CacheEntry(kind, artifact.label, place, artifact.used, locks, remove, artifact)
+        elif not in_use(lock):
+            yield CacheEntry(kind, f"{place.name}, not complete", place, 0.0, (lock,), partial(_leftover, cache, place))
+
+
+def _leftover(cache: Cache, place: Path, unused_since: float) -> bool:
+    del unused_since
+    return cache.remove_leftover(place)
+
+
+def _beside(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
+    names = _BESIDE[kind]
+    for path in _entries(cache.root / kind):
+        if names.fullmatch(path.name) and (path.is_file() if kind is Kind.PINS else path.is_dir()):
+            used, needed = partial(_last_change, path), list[str]()
+            if kind is Kind.APT:
+                needed = [f"apt-{arch}" for arch in DEBIAN_ARCHITECTURE]
+            elif kind is Kind.PINS:
+                used, needed = partial(_pin_use, cache, path), [f"pin-{path.stem}"]
+            locks = tuple(cache.lock_file(name) for name in needed)
+            yield CacheEntry(kind, path.stem, path, used(), locks, partial(_remove_locked, cache, path, needed, used))
+
+
+def _pin_use(cache: Cache, pin: Path) -> float:
+    """A choice of packages is in use as long as these are: without it, newer ones would be chosen."""
+    of_packages = (entry for kind in (Kind.DEBIAN, Kind.ARCHIVES) for entry in cache.contents(kind))
+    chosen = (a.used for _, a in of_packages if a is not None and a.label == pin.stem)
+    return max([_last_change(pin), *chosen])
+
+
+def _remove_locked(
+    cache: Cache, path: Path, locks: Iterable[str], used: Callable[[], float], unused_since: float
+) -> bool:
+    with ExitStack() as held:
+        if not all(held.enter_context(cache.try_lock(name)) for name in locks) or used() > unused_since:
+            return False
+        _remove(path)
+    return True
+
+
+def _environments(cache: Cache) -> Iterator[CacheEntry]:
+    for path in _entries(cache.root):
+        if _ENVIRONMENT.fullmatch(path.name) and path.is_dir():
+            locks = (path.with_name(f"{path.name}.lock"), path / ENVIRONMENT_STAMP)
+            remove = partial(_remove_environment, path, *locks)
+            yield CacheEntry(Kind.ENVIRONMENTS, path.name, path, last_use(path / ENVIRONMENT_STAMP), locks, remove)
+
+
+def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float) -> bool:
+    # The start script locks one while it makes it, and would not notice if the lock's (empty) file were removed.
+    with claim(lock) as nobody_makes_it, claim(stamp) as nobody_uses_it:
+        if (lock.exists() and not nobody_makes_it) or (stamp.exists() and not nobody_uses_it):
+            return False
+        if last_use(stamp) > unused_since:
+            return False
+        stamp.unlink(missing_ok=True)
+        _remove(path)
+        path.with_name(f"{path.name}.log").unlink(missing_ok=True)
+    return True
+
+
+def _locks(cache: Cache) -> Iterator[CacheEntry]:
+    """The locks of one age and another are one piece: nobody wants to read their names."""
+    files = [path for path in _entries(cache.root / Kind.LOCKS) if path.suffix == ".lock" and path.is_file()]
+    if files:
+        used = min(last_use(path) for path in files)
+        yield CacheEntry(
+            Kind.LOCKS, "old ones", cache.root / Kind.LOCKS, used, (), partial(_remove_locks, cache, files)
+        )
+
+
+def _remove_locks(cache: Cache, files: Iterable[Path], unused_since: float) -> bool:
+    return cache.remove_locks(path.stem for path in files if last_use(path) <= unused_since) > 0
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder of the cache, links aside."""
+    return sorted(path for path in folder.iterdir() if not path.is_symlink()) if is_real_folder(folder) else []
+
+
+def _last_change(path: Path) -> float:
+    return max((facts.st_mtime for facts in map(status, _tree(path)) if facts is not None), default=0.0)
+
+
+def status(path: Path) -> os.stat_result | None:
+    """What the system knows of a file, if it is still there: others work in the cache meanwhile."""
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None
+
+
+def _tree(path: Path) -> Iterator[Path]:
+    yield path
+    for folder, folders, files in os.walk(path):  # which passes over what has just gone
+        yield from (Path(folder, name) for name in (*folders, *files))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

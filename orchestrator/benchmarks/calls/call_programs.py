@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one call costs, in exact instructions or in the guest's nanoseconds: a system call, or a function of the user's.
+
+The program in the guest (``images/guest/bench.c``) makes the batches and throws away those that an interrupt fell into;
+here they are sized, and what it prints is checked and turned into samples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.benchmarks.calls.workload import Called, Measurement
+from orchestrator.catalog.benchmarks import Buffer
+from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.guest.guest import Guest
+
+INSTRUCTIONS_PER_SECOND = 1_000_000_000
+"""Of guest time under ``-icount shift=0``; the guest's TSC counts instructions then."""
+COUNTED_CALLS = 1000
+"""Calls of a counting pass, at most; every one must be as many hits as is said."""
+MOST_HITS = 3000
+"""Hits of a counting pass; a ring has room for 4096, and others may come by the same place."""
+
+_NANOSECONDS_PER_SECOND = 1_000_000_000
+_PROGRAM = "callbench"
+_OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
+_SOUNDING_CALLS = 50
+_SHARE_OF_A_TICK = 0.6
+"""How much of the time between two ticks a batch may fill: it begins a little after a tick."""
+
+_NUMBER = r"(\d{1,18})"
+_WORD = r"0x[0-9a-f]{1,16}"
+_ENTRY = re.compile(r"entry (int80|sysenter|syscall|function)")
+_EMPTY = re.compile(rf"empty tsc={_NUMBER} ns={_NUMBER}")
+_SAMPLE = re.compile(
+    rf"sample {_NUMBER} calls={_NUMBER} batches={_NUMBER} tsc={_NUMBER} ns={_NUMBER} disturbed={_NUMBER}"
+)
+_CALLED = re.compile(
+    rf"called calls={_NUMBER} pid={_NUMBER} result=({_WORD})(?: number={_NUMBER} arguments=({_WORD}(?:,{_WORD}){{5}}))?"
+)
+
+Argument = int | str | Buffer
+"""A system call's argument: a number, a text to point to, or a buffer to point to."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
+
+    ``file`` is the host's, where the program has to be brought into the guest; ``hits`` how often each call enters the
+    probe point.
+    """
+
+    argv: Sequence[str]
+    calls: int
+    hits: int = 1
+    file: Path | None = None
+
+    exact = True
+    metric = "cost per call"
+
+    @property
+    def counted(self) -> int:
+        """Calls of a counting pass: as many as leave no more events than a ring has room for."""
+        return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
+
+    def prepare(self, guest: Guest) -> None:
+        """Bring a program of the user's into the guest."""
+        if self.file is not None:
+            guest.put(self.file, _OWN_PROGRAM)
+            guest.succeed(["chmod", "755", _OWN_PROGRAM])
+
+    def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure ``repeats`` samples of ``calls`` calls, in batches that fit between two timer ticks.
+
+        Raises EvidenceError when samples of one boot differ: on the exact clock they cannot.
+        """
+        sounding = self._run(guest, _SOUNDING_CALLS, 1, 1, time_limit)
+        between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
+        batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.samples[0]))
+        if batch < 1:
+            raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
+        # One sample alone would agree with itself.
+        measured = self._run(guest, self.calls, min(batch, self.calls), max(2, repeats), time_limit)
+        if len(set(measured.samples)) != 1:
+            raise EvidenceError(
+                f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in measured.samples)}",
+                hint="" if self.file is None else "workload() has to do the same each time it is called",
+            )
+        return dataclasses.replace(
+            measured, samples=measured.samples[:repeats], nanoseconds=measured.nanoseconds[:repeats]
+        )
+
+    def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks."""
+        sounding = self._run(guest, _SOUNDING_CALLS, 1, 1, time_limit)
+        between_ticks = _NANOSECONDS_PER_SECOND / ticks_per_second
+        batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.nanoseconds[0]))
+        return self._run(guest, self.calls, min(max(1, batch), self.calls), 1, time_limit)
+
+    def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
+        """Make exactly ``calls`` calls, untimed."""
+        told = () if caller is None else ("-P", caller)
+        return parse_called(_checked(guest, [*self.argv, "-c", str(calls), *told], time_limit), calls)
+
+    def _run(self, guest: Guest, calls: int, batch: int, repeats: int, time_limit: float) -> Measurement:
+        argv = [*self.argv, "-n", str(calls), "-b", str(batch), "-r", str(repeats)]
+        return parse(_checked(guest, argv, time_limit), calls, repeats)
+
+
+def system_call(
+    number: int, arguments: Sequence[Argument], *, entry: str, word_size: int, calls: int, hits: int = 1
+) -> Calls:
+    """Calls of a system call by its number, with arguments of ``word_size`` bytes; ``entry`` may be ``auto``."""
+    words = [part for argument in arguments for part in _options(argument, word_size)]
+    return Calls([_PROGRAM, "-e", entry, "-N", str(number), *words], calls, hits)
+
+
+def user_function(program: Path, *, calls: int, hits: int = 1) -> Calls:
+    """Calls of ``workload()`` in a program that was made of a user's C file."""
+    return Calls([_OWN_PROGRAM], calls, hits, program)
+
+
+def _options(argument: Argument, word_size: int) -> tuple[str, str]:
+    match argument:
+        case int():
+            return "-a", f"{argument % (1 << 8 * word_size):x}"
+        case str():
+            return "-t", argument
+        case _:
+            return "-z", str(argument.buffer)
+
+
+def parse_called(output: str, calls: int) -> Called:
+    """What the program prints after calls that it did not time; raises EvidenceError for anything else."""
+    lines = output.splitlines()
+    entry = _ENTRY.fullmatch(lines[0]) if lines else None
+    called = _CALLED.fullmatch(lines[1]) if len(lines) == 2 else None
+    if entry is None or called is None or int(called[1]) != calls:
+        raise _unexpected(lines)
+    return Called(
+        entry=entry[1],
+        calls=calls,
+        pids=frozenset({int(called[2])}),
+        number=int(called[4]) if called[4] else None,
+        arguments=tuple(int(word, 16) for word in called[5].split(",")) if called[5] else (),
+        result=int(called[3], 16) if called[4] else None,
+    )
+
+
+def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
+    result = guest.run(argv, time_limit=time_limit)
+    if result.status != 0:
+        said = result.stderr.decode("utf-8", errors="replace").strip()[:300]
+        kind = UnsupportedError if "no system call entry" in said else EvidenceError
+        raise kind(said or _end(argv[0], result.status))
+    return result.text
+
+
+def _end(program: str, status: int) -> str:
+    # As shells tell of signals, and the guest's agent does.
+    return f"{program} was ended by signal {status - 128}" if status > 128 else f"{program} ended with status {status}"
+
+
+def parse(output: str, calls: int, repeats: int) -> Measurement:
+    """Turn the program's output into a measurement; raises EvidenceError for anything but a whole, right answer."""
+    lines = output.splitlines()
+    entry = _ENTRY.fullmatch(lines[0]) if lines else None
+    empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
+    found = [_SAMPLE.fullmatch(line) for line in lines[2:]]
+    samples = [tuple(int(group) for group in match.groups()) for match in found if match]
+    fixed = int(empty[1]) if empty else 0
+    right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
+    if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
+        raise _unexpected(lines)
+    return Measurement(
+        samples=tuple((tsc - batches * fixed) / calls for _, _, batches, tsc, _, _ in samples),
+        nanoseconds=tuple((ns - batches * int(empty[2])) / calls for _, _, batches, _, ns, _ in samples),
+        entry=entry[1],
+        calls=calls,
+        batches=sum(s[2] for s in samples),
+        disturbed=sum(s[5] for s in samples),
+    )
+
+
+def _unexpected(lines: Sequence[str]) -> EvidenceError:
+    return EvidenceError("the benchmark's output is not what was expected", detail=lines[:10])

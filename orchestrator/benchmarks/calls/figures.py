@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a cell's measurements come to: its samples, the probe's overhead, and whether that is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from orchestrator.benchmarks.calls.workload import Measurement
+from orchestrator.errors import EvidenceError
+from orchestrator.results.contract import UNITS, Clock
+from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Samples and what follows from them, in the clock's unit per call. ``interval`` is the overhead's."""
+
+    samples: tuple[float, ...]
+    value: float
+    overhead: float | None
+    interval: tuple[float, float] | None
+    verdict: Literal["none"] | None
+    notes: tuple[str, ...]
+    entry: str
+    calls: int
+    batches: int
+    disturbed: int
+
+
+def exact_baseline(measured: Measurement) -> Figures:
+    """Figures in instructions of the cell without a probe."""
+    return _figures([measured], measured.samples, mean(measured.samples), 0.0, (0.0, 0.0), None, ())
+
+
+def exact_figures(measured: Measurement, baseline: float | None) -> Figures:
+    """Figures in instructions. ``baseline`` is the cost without a probe, None where it is not known.
+
+    Raises EvidenceError for a probe that costs nothing.
+    """
+    value = mean(measured.samples)
+    if baseline is None:
+        lacking = "no overhead: the cell without a probe has no number to compare with"
+        return _figures([measured], measured.samples, value, None, None, None, (lacking,))
+    overhead = value - baseline
+    if overhead <= 0:
+        # Hits are counted in a pass of their own; on the exact clock a probe that was hit in the timed one shows there.
+        raise EvidenceError(
+            f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
+        )
+    return _figures([measured], measured.samples, value, overhead, (overhead, overhead), None, ())
+
+
+def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], clock: Clock) -> Figures:
+    """Figures of samples that scatter, taken without the probe before, between and after those with it.
+
+    They are in the clock's unit: nanoseconds, or instructions of runs that timer ticks fell into.
+
+    Each sample with the probe is compared with the mean of its two neighbours; the overhead is the median of these
+    differences. There is no verdict where the baseline moved more than that meanwhile, or where the interval has both
+    signs. Without ``probed`` these are the figures of the baseline itself.
+    """
+    unit = UNITS[clock]
+    before, samples = (
+        [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
+    )
+    if not probed:
+        return _figures(plain, before, median(before), 0.0, (0.0, 0.0), None, ())
+    pairs = pairwise(before)
+    differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
+    overhead, interval = median(differences), median_interval(differences)
+    drift = spread_without_extremes(before)
+    notes = []
+    if drift >= abs(overhead):
+        notes.append(
+            f"no verdict: without the probe a sample drifted by {drift:.0f} {unit} meanwhile, "
+            f"and the probe's effect is {overhead:.0f} {unit}"
+        )
+    elif interval[0] <= 0:
+        notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
+    verdict: Literal["none"] | None = "none" if notes else None
+    return _figures(probed, samples, median(samples), overhead, interval, verdict, tuple(notes))
+
+
+def _figures(
+    measured: Sequence[Measurement],
+    samples: Sequence[float],
+    value: float,
+    overhead: float | None,
+    interval: tuple[float, float] | None,
+    verdict: Literal["none"] | None,
+    notes: tuple[str, ...],
+) -> Figures:
+    return Figures(
+        samples=tuple(samples),
+        value=value,
+        overhead=overhead,
+        interval=interval,
+        verdict=verdict,
+        notes=notes,
+        entry=measured[0].entry,
+        calls=measured[0].calls,
+        batches=sum(one.batches for one in measured),
+        disturbed=sum(one.disturbed for one in measured),
+    )

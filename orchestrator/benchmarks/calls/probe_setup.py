@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How a kind of probe is made on a kernel: by the kernel's own means where it has them, else by the module's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import Value
+from orchestrator.benchmarks.calls.capabilities import ability_list
+from orchestrator.benchmarks.markers.rows import marker_row
+from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
+from orchestrator.catalog.probes import ProbeKind, probe_kind
+from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.user_workload import find_workload
+from orchestrator.experiment.cell import Cell
+
+
+@dataclass(frozen=True)
+class ProbeSetup:
+    """A place to probe (symbol and offset in bytes), the module that does it, and what a reader has to know of it.
+
+    ``template`` is a module of ``kmods`` (None: nothing of the lab's is loaded), ``own`` a file of the user's; both are
+    rendered with ``values``.
+    """
+
+    symbol: str
+    offset: int
+    template: str | None
+    values: dict[str, Value]
+    notes: tuple[str, ...]
+    own: Path | None = None
+
+
+def unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
+    """Why this kernel cannot have this cell, by its own configuration; None when it can."""
+    kind = probe_kind(cell.probe)
+    if cell.benchmark == "markers":
+        return _marker_unsupported_reason(kernel, cell)
+    if cell.size is not None:
+        return _mass_unsupported_reason(kernel)
+    why_not = _calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
+    if why_not is not None:
+        return why_not
+    for option in _needs(kind):
+        if kernel.config.get(option) != "y":
+            return f"this kernel was built without {option}"
+    single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
+    if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
+        return (
+            "register_kretprobe() takes no post-handler, so this kernel always boosts a kretprobe; "
+            f"take a preemptible one, such as {_preemptible(kernel)}"
+        )
+    return None
+
+
+def set_up(kernel: Kernel, cell: Cell) -> ProbeSetup:
+    """How this kernel gets the cell's probe. Only for a cell without a reason."""
+    if cell.benchmark == "markers":
+        return ProbeSetup("", 0, "markers", {}, on_one_cpu(kernel, cell))
+    mass = mass_benchmark(cell.benchmark)
+    if mass is not None:
+        return ProbeSetup("", 0, mass.template, {}, on_one_cpu(kernel, cell))
+    kind = probe_kind(cell.probe)
+    symbol, offset = _place(kernel, cell, kind)
+    values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
+    if not is_wrapper(symbol):
+        values["wrapper"] = 0
+    template, notes = kind.template, []
+    own_booster = _breakpoints(kind) == 1 and not has_booster(kernel)
+    if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
+        template = "kretprobe_rethook"
+        why = "takes no booster of a module's" if own_booster else "refuses a place behind the function tracer's nop"
+        notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
+    if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
+        values["single_step"] = 1
+        why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
+        notes.append(f"single-stepped because of a post-handler; without one {why}")
+    if own_booster:
+        values["own_booster"] = 1
+        notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
+    if kind.ability is not None:
+        values["ability"] = kind.ability.replace("-", "_")
+        note = ability_list().abilities[kind.ability].probes[kind.name.partition(".")[0]].note
+        notes += [note] if note else []
+    if kind.mechanism == "detour":
+        values["hold_optimiser"] = 1
+        notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
+    notes += on_one_cpu(kernel, cell)
+    return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file)
+
+
+def on_one_cpu(kernel: Kernel, cell: Cell) -> tuple[str, ...]:
+    """What a reader has to know of an SMP kernel on one virtual CPU; nothing of any other."""
+    if not kernel.smp or cell.smp != 1:
+        return ()
+    return ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)
+
+
+def call_number(kernel: Kernel, cell: Cell) -> int | None:
+    """The number of the system call that the cell makes; None where it makes none, or this kernel has not got it."""
+    return None if cell.call is None else system_calls()[cell.call].number(kernel.spec.arch, cell.entry)
+
+
+def is_wrapper(symbol: str) -> bool:
+    """Whether a function is a system call's wrapper, which takes the user's registers (SYSCALL_DEFINEx on x86)."""
+    return re.match(r"__(x64|ia32)_(compat_)?sys_", symbol) is not None
+
+
+def _calls_unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
+    """Why this kernel cannot run what the cell runs."""
+    arch = kernel.spec.arch
+    if cell.file is not None:
+        return find_workload(cell.file).unsupported_reason(arch)
+    if cell.entry not in ENTRIES[arch]:
+        return f"programs of {arch} have no system call entry {cell.entry}"
+    if cell.call is not None and call_number(kernel, cell) is None:
+        return f"{arch} has no system call {cell.call}"
+    if arch == "x86_64" and cell.entry == "int80" and cell.point is None and not benchmarks()[cell.benchmark].symbols:
+        return "which function an int80 enters on x86_64 is not known by the call's name: name it, with points: [...]"
+    return None
+
+
+def _marker_unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
+    row = marker_row(cell.probe)
+    if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
+        return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"
+    if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":
+        return f"this kernel has no preemption to disable; take a preemptible one, such as {_preemptible(kernel)}"
+    return None
+
+
+def _mass_unsupported_reason(kernel: Kernel) -> str | None:
+    """Why this kernel cannot have so many kprobes."""
+    for option in ("CONFIG_KPROBES", "CONFIG_DEBUG_FS", "CONFIG_KALLSYMS"):
+        if kernel.config.get(option) != "y":
+            return f"this kernel was built without {option}"
+    return None
+
+
+def _place_unsupported_reason(cell: Cell, kind: ProbeKind) -> str | None:
+    """Why a probe of this kind cannot be at the cell's point."""
+    if kind.site in ("hook", "tracepoint"):
+        if cell.point is not None:
+            return "it is at every system call, and nowhere else"
+        if cell.call is None:
+            return "it is at every system call, and which ones the workload makes is not known"
+    if kind.ability is not None and (cell.point is not None or cell.call is None):
+        return "what its handler must see is known at the function of a system call that is made"
+    if cell.point is not None and "+" in cell.point and kind.at == "entry":
+        return "the function tracer is at a function's first bytes only: name the function without an offset"
+    return None
+
+
+def _place(kernel: Kernel, cell: Cell, kind: ProbeKind) -> tuple[str, int]:
+    if cell.point is not None:
+        symbol, plus, offset = cell.point.partition("+")
+        if plus:
+            return symbol, int(offset, 0)
+    else:
+        assert cell.call is not None
+        arch = kernel.spec.arch
+        symbols = benchmarks()[cell.benchmark].symbols
+        symbol = symbols[arch][cell.entry] if symbols else system_calls()[cell.call].symbol(arch)
+    return symbol, kernel.entry_offset(symbol) if kind.at == "after-ftrace-nop" else kernel.tracer_offset(symbol)
+
+
+def has_booster(kernel: Kernel) -> bool:
+    """Whether the kernel's kprobes are boosted where the instruction allows it.
+
+    can_boost() of arch/x86/kernel/kprobes/core.c is compiled in without CONFIG_PREEMPTION only.
+    """
+    return kernel.config.get("CONFIG_PREEMPTION") != "y"
+
+
+def _needs(kind: ProbeKind) -> tuple[str, ...]:
+    if kind.site == "ftrace":
+        return ("CONFIG_DYNAMIC_FTRACE",)
+    if kind.site == "hook":
+        return ("CONFIG_LAB_SYSCALL_HOOK",)
+    if kind.site == "tracepoint":
+        return ("CONFIG_TRACEPOINTS", "CONFIG_JUMP_LABEL")
+    if kind.mechanism == "ftrace":
+        return ("CONFIG_KPROBES_ON_FTRACE",)
+    if kind.mechanism == "detour":
+        return ("CONFIG_OPTPROBES", "CONFIG_KALLSYMS_ALL")  # the optimiser's work is data, found by its name
+    return ("CONFIG_OPTPROBES",) if kind.optimisation else ()
+
+
+def _breakpoints(kind: ProbeKind) -> int:
+    """Of a kprobe or kretprobe that an int3 arms: one int3 a hit when it is boosted, two when it is single-stepped."""
+    return kind.int3_per_hit or 0 if kind.template in ("kprobe", "kretprobe") and kind.mechanism == "int3" else 0
+
+
+def _behind_nop(kernel: Kernel, kind: ProbeKind) -> bool:
+    return kind.at == "after-ftrace-nop" and kernel.config.get("CONFIG_DYNAMIC_FTRACE") == "y"
+
+
+def _preemptible(kernel: Kernel) -> str:
+    return "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"

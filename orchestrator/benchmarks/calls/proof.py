@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The counting pass of a cell: every call a hit, every hit by the traps of its mechanism, every event read back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.benchmarks.calls.workload import Workload
+from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.interrupts import INT3
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.events import check_events, read_events, write_csv
+from orchestrator.probes.evidence import Observation, check_traps
+from orchestrator.probes.point import ProbePoint
+from orchestrator.run.ready_guest import ReadyGuest
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Hits of the calls, and hits by others meanwhile; ``int3`` is None where nobody could count the traps."""
+
+    hits: int
+    others: int | None
+    int3: int | None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was seen at the probe point while it counted and was timed.
+
+    ``int3`` is None where nobody could count the traps, ``recorded`` where nothing was to be read back, ``others``
+    where nobody counted the hits of other processes.
+    """
+
+    point: ProbePoint
+    seen: Observation
+    calls: int
+    hits: int = 0
+    others: int | None = None
+    int3: int | None = 0
+    recorded: int | None = None
+    detour: str | None = None
+    memory: tuple[int, int] | None = None
+    places: Mapping[str, int] = field(default_factory=dict)
+
+
+def count_hits(
+    ready: ReadyGuest,
+    workload: Workload,
+    kind: ProbeKind,
+    attachment: Attachment,
+    handler: Handler,
+    events: Path | None,
+    time_limit: float,
+) -> Counted:
+    """Make the counting pass's calls and account for each hit of the process that makes them.
+
+    The registration stays the timed one's; where its ``handler`` neither counts nor records, a counting one takes its
+    place meanwhile. What was recorded is written to the file ``events``, if one is given. Raises EvidenceError.
+    """
+    # A pass of no calls tells what the program does besides: telling its number and taking it back is a write as well.
+    besides = _pass(ready, workload, attachment, handler, 0, time_limit, kind, None).hits if workload.exact else 0
+    counted = _pass(ready, workload, attachment, handler, workload.counted, time_limit, kind, events)
+    hits = counted.hits - besides
+    expected = workload.counted * workload.hits
+    if hits != expected:
+        each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
+        hint = f"if each call enters it {hits // workload.counted} times, say hits: {hits // workload.counted}"
+        raise EvidenceError(
+            f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
+            hint=hint if hits and hits % workload.counted == 0 else "",
+        )
+    attachment.handle(handler)
+    int3 = counted.int3
+    if int3 is not None:
+        check_traps(kind, counted.hits, counted.others or 0, int3)
+    # Which hits the traps were of is known where they are as many as these hits take.
+    sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
+    return Counted(hits, counted.others, int3 if sure else None)
+
+
+def _pass(
+    ready: ReadyGuest,
+    workload: Workload,
+    attachment: Attachment,
+    handler: Handler,
+    calls: int,
+    time_limit: float,
+    kind: ProbeKind,
+    events: Path | None,
+) -> Counted:
+    recording = handler == "record"
+    with attachment.one_caller() as caller:
+        attachment.handle("record" if recording else "count")
+        with _counted_traps(ready) as traps:
+            called = workload.call(ready.guest, calls, caller=caller, time_limit=time_limit)
+        attachment.handle("noop")
+    int3 = None if traps is None else traps[INT3]
+    if not recording:
+        return Counted(attachment.hits(), attachment.others(), int3)
+    written = read_events(ready.guest, attachment.module_name)
+    if events is not None:
+        events.parent.mkdir(exist_ok=True)
+        write_csv(written, events)
+    hits = check_events(written, kind, called, attachment.point, ready.symbols)
+    return Counted(hits, written.written - hits, int3)
+
+
+@contextmanager
+def _counted_traps(ready: ReadyGuest) -> Iterator[Counter[int] | None]:
+    """QEMU's count of traps; nobody's where the host's CPU runs the guest."""
+    if ready.artifacts.machine.timing == "kvm":
+        yield None
+        return
+    with ready.guest.counted_interrupts() as counts:
+        yield counts

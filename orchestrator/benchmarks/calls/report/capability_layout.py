@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""List 15 of the djprobe document: what each probe can do, the document's words above what was seen."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+
+from orchestrator.benchmarks.calls.capabilities import SHOWN_FOR, ListRow, ability_list, ability_names
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.evidence import proof_lists
+from orchestrator.report.figures import NOTHING
+from orchestrator.report.footnotes import Footnotes
+from orchestrator.report.grid import Grid, Row
+from orchestrator.report.panels import Panel
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.wording import processors
+from orchestrator.results.contract import CellRecord
+
+TITLE = "List 15 Probes' function"
+_WIDTH = 16
+
+
+def fits_abilities(panel: Panel) -> bool:
+    """Whether all that the panel has is what List 15 is of."""
+    probed = [cell.probe for cell in panel.cells if cell.probe != BASELINE]
+    return bool(probed) and all(probe in ability_names() for probe in probed)
+
+
+def ability_sheet(panel: Panel) -> Sheet:
+    """Return a panel that fits as List 15."""
+    cells = [cell for cell in panel.cells if cell.probe != BASELINE]
+    footnotes = Footnotes(cells, _name, lambda _: None)
+    first = panel.first
+    return Sheet(
+        title=TITLE,
+        facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}"],
+        grid=Grid(SHOWN_FOR, list(_blocks({cell.probe: cell for cell in cells}, footnotes)), together=len(SHOWN_FOR)),
+        sentences=[
+            ability_list().footnote,
+            "yes 1000/1000: of 1000 calls so many were hits in which the handler saw what it must see; "
+            "no 1000/1000: in which it saw that nobody has saved them.",
+            *_places(cells),
+            "Published: djprobe-2005, section 7.",
+            *_deviations(cells),
+        ],
+        footnotes=footnotes.all(),
+        proofs=proof_lists(cells, _name),
+    )
+
+
+def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    for key, row in ability_list().rows.items():
+        block = [*_words(row)]
+        for name, ability in ability_list().abilities.items():
+            if ability.row == key:
+                shown = [_shown(cells.get(f"{probe}.{name}"), footnotes) for probe in SHOWN_FOR]
+                block.append(Row(f"  {ability.title}", shown))
+        yield block
+
+
+def _words(row: ListRow) -> Iterator[Row]:
+    """The document's own words, in as many lines as they take."""
+    columns = [textwrap.wrap(row.published.get(probe, NOTHING), _WIDTH) for probe in SHOWN_FOR]
+    labels = textwrap.wrap(row.title, _WIDTH)
+    for label, *words in zip_longest(labels, *columns, fillvalue=""):
+        yield Row(label, words, style="bold")
+
+
+def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
+    """What was seen of an ability, in a word or two."""
+    if cell is None:
+        return NOTHING
+    marks = footnotes.marks(cell)
+    has = _has(cell)
+    if has is None:
+        return f"{cell.status}{marks}"
+    if cell.evidence is None:
+        return f"no{marks}"
+    return f"{'yes' if has else 'no'} {cell.evidence.hits}/{cell.evidence.calls}{marks}"
+
+
+def _has(cell: CellRecord) -> bool | None:
+    """Whether the probe was seen to have the ability; None where that was not found out."""
+    probe, name = ability_names()[cell.probe]
+    grant = ability_list().abilities[name].probes[probe]
+    if cell.status == "ok":
+        # Where the document grants nothing, a hit is one in which the handler saw that there is nothing.
+        return grant.grants or grant.shown == "refusal"
+    return False if cell.status == "unsupported" and grant.shown == "refusal" else None
+
+
+def _deviations(cells: Sequence[CellRecord]) -> list[str]:
+    """What is not as the document says."""
+    wrong = []
+    for cell in cells:
+        probe, name = ability_names()[cell.probe]
+        ability = ability_list().abilities[name]
+        has = _has(cell)
+        if has is not None and has != ability.probes[probe].grants:
+            wrong.append(f"{probe}: {ability.title}")
+    if wrong:
+        return [f"Not as the document says: {', '.join(wrong)}."]
+    complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(ability_names())
+    return ["All of it is as the document says."] if complete else []
+
+
+def _places(cells: Sequence[CellRecord]) -> list[str]:
+    """How much "almost" leaves out: of the probed function, and of a sample of others."""
+    sentences = []
+    for cell in cells:
+        told = cell.parameters
+        if "places" in told:
+            sentences.append(
+                f"{cell.probe}: probes at {told['places_taken']} of the function's {told['places']} instructions "
+                "at once."
+            )
+        if "sampled" in told:
+            sentences.append(
+                f"{cell.probe}: {told['sampled_taken']} of the {told['sampled']} instructions of "
+                f"{told['sampled_functions']} functions from all over the kernel took a probe; kprobes refuse the rest."
+            )
+    return sentences
+
+
+def _name(cell: CellRecord) -> str:
+    """As the experiment says it: the titles are for the table's rows."""
+    return cell.probe

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one run of a user's static program costs, from its start to its end.
+
+A run is longer than the time between two timer ticks, so ticks are part of it and samples scatter a little, on the
+exact clock too: they are compared as those of the wall clock are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.benchmarks.calls.call_programs import MOST_HITS
+from orchestrator.benchmarks.calls.workload import Called, Measurement
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+
+COUNTED_RUNS = 3
+"""Runs of a counting pass, at most."""
+
+_PROGRAM = "/tmp/program"  # noqa: S108 - in the guest
+_RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class WholeProgram:
+    """A user's static program, run again and again; ``hits`` is how often one run enters the probe point."""
+
+    file: Path
+    arguments: Sequence[str]
+    hits: int
+
+    exact = False
+    metric = "cost per run"
+
+    @property
+    def counted(self) -> int:
+        """Runs of a counting pass: no more than leave events that a ring has room for."""
+        return max(1, min(COUNTED_RUNS, MOST_HITS // self.hits))
+
+    def prepare(self, guest: Guest) -> None:
+        """Bring the program into the guest, and run it once: the first run reads what the others find in memory."""
+        guest.put(self.file, _PROGRAM)
+        guest.succeed(["chmod", "755", _PROGRAM])
+
+    def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Not to be had: see ``exact``."""
+        raise NotImplementedError
+
+    def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure one run, after one that nobody looks at."""
+        _, (tsc, nanoseconds, _) = self._run(guest, 2, None, time_limit)
+        return Measurement((float(tsc),), (float(nanoseconds),), "program", 1, 1, 0)
+
+    def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
+        """Make so many runs, untimed."""
+        runs = self._run(guest, calls, caller, time_limit) if calls else []
+        return Called("program", calls, frozenset(pid for _, _, pid in runs))
+
+    def _run(self, guest: Guest, runs: int, caller: str | None, time_limit: float) -> list[tuple[int, int, int]]:
+        told = () if caller is None else ("-P", caller)
+        argv = ["runbench", *told, str(runs), _PROGRAM, *self.arguments]
+        result = guest.run(argv, time_limit=time_limit)
+        if result.status != 0:
+            said = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]
+            raise EvidenceError(f"{self.file.name} did not run to its end", detail=said)
+        return parse_runs(result.text, runs)
+
+
+def parse_runs(output: str, runs: int) -> list[tuple[int, int, int]]:
+    """Each run's TSC units, nanoseconds and process; raises EvidenceError for anything but so many whole lines."""
+    lines = output.splitlines()
+    found = [_RUN.fullmatch(line) for line in lines]
+    whole = [tuple(int(group) for group in match.groups()) for match in found if match]
+    if [run[0] for run in whole] != list(range(runs)) or len(whole) != len(lines):
+        raise EvidenceError("the program's runner did not say what was expected", detail=lines[:10])
+    return [(tsc, nanoseconds, pid) for _, tsc, nanoseconds, pid in whole]

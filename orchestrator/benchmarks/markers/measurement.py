@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One loop with a marker in a running guest: proved, timed, counted, disconnected, proved again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.markers.loops import COUNTED_ROUNDS, MarkerLoops
+from orchestrator.benchmarks.markers.rows import MarkerRow, marker_row
+from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.experiment.cell import Cell
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.interrupts import INT3
+from orchestrator.probes.loading import load
+from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.results.statistics import mean
+from orchestrator.run.deadline import Deadline
+from orchestrator.run.outcome import identity
+from orchestrator.run.postconditions import check_clocksource, read_taint, valid_result
+from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
+
+_SIZES = {"immediate": 2, "flag": 1}
+_LOOKED_AT = 5
+"""Bytes of the other places: as long as a jump."""
+_UNCONNECTED = {"immediate": b"\xb0\x00", "flag": b"\x00"}
+_CONNECTED = {"immediate": b"\xb0\x01", "flag": b"\x01"}
+_JUMPS = (0xE9, 0xEB)
+_NOP = (0x0F, 0x66, 0x3E)
+_FEWEST_SAMPLES = 2
+"""One alone could not differ from another."""
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """What was seen of a marker; bytes of its place without a probe, while it was timed, while it was counted."""
+
+    place: int
+    original: bytes
+    timed: bytes
+    counted: bytes
+    hits: int
+    int3: int
+
+
+def measure_marker(
+    ready: ReadyGuest, cell: Cell, module: Module, baseline: float | None, notes: Sequence[str]
+) -> CellRecord:
+    """Measure a loop and prove it. ``baseline`` is what a round of the empty loop costs, if it is known.
+
+    Raises EvidenceError when a proof fails, GuestError when the guest is in trouble or the cell's time is over.
+    """
+    row = marker_row(cell.probe)
+    assert row is not None
+    guest = ready.guest
+    mark = guest.console.length()
+    with _loaded(guest, module, Deadline(cell.time_limit)) as loops:
+        place = loops.address(row.loop, row.place)
+        original = _look(guest, row, place)
+        _check_disconnected(row, original, "after loading")
+        with _connected(loops, row, row.probe):
+            timed = _look(guest, row, place)
+            _check(row, row.probe, timed, original, "before the rounds")
+            samples = _samples(loops, row, cell.repeats)
+            _check_same(_look(guest, row, place), timed, "while the rounds ran")
+        _check_same(_look(guest, row, place), original, "after disconnecting")
+        with _connected(loops, row, row.counting):
+            counted = _look(guest, row, place)
+            _check(row, row.counting, counted, original, "before the counted rounds")
+            hits, int3 = _count(guest, loops, row)
+            _check_same(_look(guest, row, place), counted, "while the rounds were counted")
+        _check_same(_look(guest, row, place), original, "after disconnecting")
+    guest.check_console(mark)
+    check_clocksource(guest)
+    proof = _Proof(place, original, timed, counted, hits, int3)
+    return _record(ready, cell, samples, proof, baseline, f"{module.name}.{row.loop}", notes)
+
+
+def _samples(loops: MarkerLoops, row: MarkerRow, repeats: int) -> tuple[float, ...]:
+    """Samples that are all the same whole number, at least two."""
+    samples = [loops.per_round(row.loop, row.rounds, copies=row.copies) for _ in range(max(_FEWEST_SAMPLES, repeats))]
+    if len(set(samples)) != 1:
+        raise EvidenceError(f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in samples)}")
+    if not samples[0].is_integer():
+        raise EvidenceError(f"a round of {row.loop} took {samples[0]:.10g} instructions, which is no whole number")
+    return tuple(samples)
+
+
+def _count(guest: Guest, loops: MarkerLoops, row: MarkerRow) -> tuple[int, int]:
+    """Hits and breakpoint traps of the counting pass, as many as there must be."""
+    with guest.counted_interrupts() as traps:
+        hits, wrong = loops.count(row.loop)
+    expected = COUNTED_ROUNDS if row.counting else 0
+    if (hits, wrong) != (expected, 0):
+        raise EvidenceError(
+            f"in {COUNTED_ROUNDS} rounds the probe was called {hits} times, not {expected}, "
+            f"and {wrong} times with other arguments than were passed"
+        )
+    if traps[INT3] != hits * row.int3:
+        raise EvidenceError(f"{hits} hits took {traps[INT3]} breakpoint traps, not {row.int3} each")
+    return hits, traps[INT3]
+
+
+def _record(
+    ready: ReadyGuest,
+    cell: Cell,
+    samples: tuple[float, ...],
+    proof: _Proof,
+    baseline: float | None,
+    symbol: str,
+    notes: Sequence[str],
+) -> CellRecord:
+    row = marker_row(cell.probe)
+    assert row is not None
+    value = mean(samples)
+    overhead = 0.0 if cell.probe == "none" else None if baseline is None else value - baseline
+    taint = read_taint(ready.guest)
+    parameters = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds}
+    if row.probe is None and row.counting is not None:
+        parameters["armed_bytes"] = proof.counted.hex()
+    with valid_result():
+        return CellRecord(
+            **identity(ready.artifacts, cell) | {"parameters": parameters},
+            status="ok",
+            notes=tuple(notes),
+            samples=samples,
+            value=value,
+            overhead=overhead,
+            interval=None if overhead is None else (overhead, overhead),
+            evidence=Evidence(
+                mechanism="none" if cell.probe == "none" else row.place.replace("_", "-"),
+                probe_bytes=proof.timed.hex(),
+                hits=proof.hits,
+                int3=proof.int3,
+                calls=COUNTED_ROUNDS,
+                hits_per_call=1 if row.counting else 0,
+                restored=True,
+                clocksource=CLOCKSOURCE,
+                original_bytes=proof.original.hex(),
+                address=f"{proof.place:#x}",
+                symbol=symbol,
+                flag="",
+                taint=taint,
+                batches=2 * len(samples),
+                disturbed=0,
+            ),
+        )
+
+
+@contextmanager
+def _loaded(guest: Guest, module: Module, deadline: Deadline) -> Iterator[MarkerLoops]:
+    load(guest, module.name, module.file)
+    try:
+        yield MarkerLoops(guest, module.name, deadline.left)
+    except GuestError:
+        raise  # a guest in trouble is not asked
+    except BaseException:
+        guest.run(["rmmod", module.name])
+        raise
+    guest.succeed(["rmmod", module.name])
+
+
+@contextmanager
+def _connected(loops: MarkerLoops, row: MarkerRow, probe: str | None) -> Iterator[None]:
+    if probe is not None:
+        loops.connect(row.loop, probe)
+    yield
+    loops.disconnect()
+
+
+def _look(guest: Guest, row: MarkerRow, place: int) -> bytes:
+    return guest.read_memory(place, _SIZES.get(row.place, _LOOKED_AT))
+
+
+def _check_disconnected(row: MarkerRow, live: bytes, when: str) -> None:
+    right = live == _UNCONNECTED[row.place] if row.place in _UNCONNECTED else True
+    if row.place in ("static_key", "tracepoint"):
+        right = live[0] in _NOP
+    if not right:
+        raise EvidenceError(f"{when}, {row.loop} is not as it is without a probe: its bytes are {live.hex(' ')}")
+
+
+def _check(row: MarkerRow, probe: str | None, live: bytes, original: bytes, when: str) -> None:
+    """Whether the place looks as it must: patched where a probe is connected, and else as it was."""
+    if probe is None:
+        _check_same(live, original, when)
+        return
+    right = {
+        "immediate": live == _CONNECTED["immediate"],
+        "flag": live == _CONNECTED["flag"],
+        "static_key": live[0] in _JUMPS,
+        "tracepoint": live[0] in _JUMPS,
+        "int3": live[0] == 0xCC,
+        "loop": False,
+    }[row.place]
+    if not right:
+        raise EvidenceError(f"{when}, nothing is connected to {row.loop}: its bytes are {live.hex(' ')}")
+
+
+def _check_same(live: bytes, original: bytes, when: str) -> None:
+    if live != original:
+        raise EvidenceError(f"{when}, the marker's bytes changed from {original.hex(' ')} to {live.hex(' ')}")

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Thousands of kprobes: what the steps of ``images/unattended/kpcache_driver.sh`` come to, and whether they were done.
+
+A sample of registering, enabling and their like is one of ten steps; timer ticks that fell into it are part of it.
+Hits are of functions that only the module calls, with interrupts off, spread evenly among the other probes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from orchestrator.benchmarks.scaling.figures import MassFigures, MassProof, mechanism_of
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.errors import EvidenceError
+from orchestrator.run.unattended_output import Step, of_command, parse_steps
+
+STEPS = 10
+_PAGE_BYTES = 4096
+TARGETS = 64
+_ENOUGH_FOR_PAGES = 1000
+"""Probes in a step that take so many pages that the kernel's own reserve for each CPU does not matter."""
+_CALLS = 9
+
+
+def read_driver(text: str, probes: int) -> MassFigures:
+    """The figures of so many probes, all proofs checked. Raises EvidenceError."""
+    steps = parse_steps(text)
+    registering, enabling, disabling, unregistering = (
+        of_command(steps, command, STEPS) for command in ("register", "enable", "disable", "unregister")
+    )
+    _, (check,), (restored,), (total,) = (
+        of_command(steps, command, 1) for command in ("sieve", "check", "restored", "total")
+    )
+    alone, removed = of_command(steps, "alone", 2)
+    bare_first, bare, alone_first, alone_warm, alone_again, disabled, first, warm, again = of_command(
+        steps, "call", _CALLS
+    )
+    for step in (bare_first, bare, disabled):
+        _check_hits(step, 0)
+    for step in (alone_first, alone_warm, alone_again, first, warm, again):
+        _check_hits(step, step.number("calls"))
+    if registering[-1].number("registered") != probes or unregistering[-1].number("registered") != 0:
+        raise EvidenceError(f"{registering[-1].number('registered')} kprobes were registered, not {probes}")
+    live, original = check.hexadecimal("bytes"), removed.hexadecimal("bytes")
+    mechanism = _mechanism(check, live, original, probes // 2)
+    if restored.number("changed") or restored.hexadecimal("bytes") != original:
+        raise EvidenceError(f"after unregistering, {restored.number('changed')} places have other bytes than before")
+    each, halves = probes // STEPS, probes // 2 // STEPS
+    samples = {
+        BASELINE: (_per_call(bare), _per_call(disabled)),
+        "register": _per_probe(registering, each),
+        # Where one is left out on the way, another was enabled in its place.
+        "enable": tuple(step.number("taken") / step.positive("timed") for step in enabling),
+        "disable": _per_probe(disabling, halves),
+        "unregister": _per_probe(unregistering, each),
+        "hit-alone": (_per_call(alone_warm), _per_call(alone_again)),
+        "hit-first": (_per_call(first),),
+        "hit": (_per_call(warm), _per_call(again)),
+    }
+    for row in (BASELINE, "hit-alone", "hit"):
+        if len(set(samples[row])) != 1:
+            raise EvidenceError(f"samples of one boot differ: {row}: {samples[row]}")
+    facts = {
+        "refused": registering[-1].number("refused"),
+        "left_out": enabling[-1].number("left_out"),
+        "breakpoints": check.number("int3"),
+    }
+    if mechanism == "int3":  # through the function tracer, an instruction is neither copied nor optimized
+        facts["probe_bytes_plain"] = total.number("probe_bytes")
+        facts["probe_bytes_extra"] = total.number("optimiser_bytes")
+    if each >= _ENOUGH_FOR_PAGES:
+        # What else goes on frees pages now and then: the steps' middle one tells what registering takes.
+        facts["probe_bytes_taken"] = round(
+            statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
+        )
+    row_facts = {row: {"step": each if row in ("register", "unregister") else halves} for row in _CURVES}
+    return MassFigures(
+        samples=samples,
+        proof=MassProof(
+            mechanism=mechanism,
+            live=live,
+            original=original,
+            address=int(alone.hexadecimal("target"), 16),
+            symbol="lab_kpcache_driver.target_00",
+            hits=warm.number("hits"),
+            calls=warm.number("calls"),
+            others=sum(step.number("others") for step in (*enabling, *disabling)),
+        ),
+        facts=facts,
+        compared=frozenset(samples) - {*_CURVES, BASELINE},
+        row_facts=row_facts,
+    )
+
+
+_CURVES = ("register", "enable", "disable", "unregister")
+
+
+def _per_probe(steps: Sequence[Step], count: int) -> tuple[float, ...]:
+    return tuple(step.number("taken") / count for step in steps)
+
+
+def _per_call(step: Step) -> float:
+    return step.number("taken") / step.positive("calls")
+
+
+def _check_hits(step: Step, expected: int) -> None:
+    if not step.number("calls") or step.number("hits") != expected:
+        raise EvidenceError(f"of {step.number('calls')} calls {step.number('hits')} were hits, not {expected}")
+
+
+def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
+    armed, int3, targets = (check.number(name) for name in ("armed", "int3", "targets"))
+    if (armed, targets) != (enabled, TARGETS) or live == original:
+        raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {TARGETS} targets are armed")
+    mechanism = mechanism_of(live)
+    # Functions that the tracer must not see have a breakpoint where the others are traced.
+    if mechanism == "int3" and int3 != armed:
+        raise EvidenceError(f"{int3} of {armed} kprobes are breakpoints, and the targets are {mechanism}")
+    return mechanism

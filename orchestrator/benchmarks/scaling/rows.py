@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The benchmarks of the kprobe cache patch of 2014, and what it published."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+from orchestrator.catalog.data import Fact, read
+
+
+class MassRow(Fact):
+    """One figure of a mass-probe benchmark.
+
+    ``each`` and ``curve`` are of the kernel's rows, ``bits``, ``walk`` and ``hot`` (per cent) of the model's.
+    """
+
+    title: str
+    each: Literal["probe", "event", "hit", "call", "lookup"] = "lookup"
+    curve: bool = False
+    bits: int = 0
+    walk: Literal["", "list", "cache"] = ""
+    hot: int = 0
+
+
+class MassBenchmark(Fact):
+    """A benchmark of many probes: its module, its script, its rows, and how many probes where nothing else is said."""
+
+    template: str
+    script: str
+    sizes: list[int]
+    baseline: MassRow
+    rows: dict[str, MassRow]
+
+
+class PublishedCache(Fact):
+    """What the document says of the cache; ``seconds`` have the pauses in them."""
+
+    enabled: int
+    registered: int
+    seconds: dict[Literal["without", "with"], int]
+    pauses: int
+    pause_seconds: int
+    cache_kib_per_cpu: int
+
+    def net_seconds(self, which: Literal["without", "with"]) -> int:
+        """Seconds of enabling without the pauses."""
+        return self.seconds[which] - self.pauses * self.pause_seconds
+
+
+class KprobeCache(Fact):
+    """The document and its benchmarks by name."""
+
+    source: str
+    published: PublishedCache
+    benchmarks: dict[str, MassBenchmark]
+
+
+@lru_cache(maxsize=1)
+def kprobe_cache() -> KprobeCache:
+    """Return the document's benchmarks."""
+    return KprobeCache.model_validate(read("rows.yaml", __package__))
+
+
+def mass_benchmark(benchmark: str) -> MassBenchmark | None:
+    """Return the benchmark of many probes that has this name; None where it is another one."""
+    return kprobe_cache().benchmarks.get(benchmark)
+
+
+def mass_row(probe: str) -> MassRow | None:
+    """Return the row that a probe's name means, such as ``kpcache.enable``; None where it means none."""
+    benchmark, dot, row = probe.partition(".")
+    found = mass_benchmark(benchmark) if dot else None
+    return found.rows.get(row) if found else None

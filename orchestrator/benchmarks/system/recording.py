@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is beside a whole-system workload: the lab's recorder of the standard events, or a module of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls.probe_setup import ProbeSetup, on_one_cpu
+from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, MacroRequest, warm_reports
+from orchestrator.catalog.kernels import Arch, kernels
+from orchestrator.catalog.probes import BASELINE, probe_kind
+from orchestrator.catalog.recorders import RecorderKind, recorder_kinds
+from orchestrator.errors import EvidenceError
+from orchestrator.experiment.cell import Cell
+from orchestrator.guest.guest import Guest
+from orchestrator.probes import recorder
+from orchestrator.probes.recorder_report import RecorderReport, parse_report
+from orchestrator.results.statistics import median
+
+_WITH_MARKERS: Mapping[Arch, str] = {"i386": "lab-i386-up-markers", "x86_64": "lab-x86_64-smp-markers"}
+_PHASE_US = 3700
+"""Microseconds by which the work begins later in each further boot of the baseline: no part of a timer's tick."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a recorder recorded: at so many ``places``, of all runs by event, and in a warm run.
+
+    ``lost`` are hits whose handler was left out, ``overwritten`` events that newer ones took the place of in a CPU's
+    ring, which has ``slots``.
+    """
+
+    places: int
+    by_event: Mapping[str, int]
+    lost: int
+    overwritten: int
+    slots: int
+    in_a_run: float
+
+    @property
+    def events(self) -> int:
+        """Events recorded, of all kinds."""
+        return sum(self.by_event.values())
+
+
+def recorder_of(cell: Cell) -> RecorderKind | None:
+    """How the cell's events are recorded; None where none are."""
+    return recorder_kinds().get(cell.probe) if cell.macro is not None else None
+
+
+def unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
+    """Why this kernel cannot have what is beside the cell's workload; None when it can."""
+    kind = recorder_of(cell)
+    if cell.smp > 1 and not kernel.smp:
+        return f"this kernel is for one CPU, and the machine has {cell.smp}"
+    sentence = None if kind is None else recorder.unsupported_reason(kernel, kind.module)
+    if sentence is None or kind is None or kind.module != "marker":
+        return sentence
+    own = f"{kernel.spec.name}-markers"
+    other = own if own in kernels() else _WITH_MARKERS[kernel.spec.arch]
+    return f"{sentence}: hooks are in kernels that have markers, such as {other}"
+
+
+def set_up(kernel: Kernel, cell: Cell) -> ProbeSetup:
+    """The module that is loaded beside the cell's workload, if any. Only for a cell without a reason."""
+    kind, notes = recorder_of(cell), on_one_cpu(kernel, cell)
+    assert cell.macro is not None
+    if kind is not None:
+        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.macro.events or None)
+        return ProbeSetup("", 0, recorder.TEMPLATE, values, notes)
+    own = None if cell.probe == BASELINE else probe_kind(cell.probe).file
+    return ProbeSetup("", 0, None, {}, notes, own)
+
+
+def request_of(cell: Cell, module: Module | None) -> MacroRequest:
+    """What the cell's guest is to do, with a module loaded or, to fetch what it needs, without."""
+    task, kind = cell.macro, recorder_of(cell)
+    assert task is not None
+    return MacroRequest(
+        benchmark=task.name,
+        scope=task.scope or "",
+        packets=task.packets or 0,
+        command=task.command,
+        image=task.image,
+        warm=cell.repeats,
+        seed=(cell.seed + task.again) % 2**32,
+        phase_us=task.again * _PHASE_US,
+        module=module.file if module else None,
+        module_name=module.name if module else "",
+        report=recorder.REPORT if kind else None,
+        stop=recorder.STOP if kind else None,
+        optimisation=kind.optimisation if kind else None,
+    )
+
+
+def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
+    """What the recorder of a guest that has worked tells of all its runs, of which so many were warm.
+
+    Raises EvidenceError where it was not what it should be, or did not leave the kernel as it was.
+    """
+    meanwhile, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
+    check_armed(kind, meanwhile)
+    if after.recording or not after.restored:
+        wrong = [f"{site.symbol} at {site.address:#x}" for site in after.sites if site.live != site.original]
+        raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
+    runs = [_in_a_run(kind, guest, start, end) for start, end in warm_reports(warm)]
+    return Recorded(
+        places=len(after.sites),
+        by_event={event.event: event.recorded for event in after.events},
+        lost=after.missed,
+        overwritten=after.overwritten,
+        slots=after.slots,
+        in_a_run=median([float(count) for count in runs]),
+    )
+
+
+def check_armed(kind: RecorderKind, report: RecorderReport) -> None:
+    """Raise EvidenceError unless a report is of a recorder of this kind at work, with all of its places armed."""
+    if report.mechanism != kind.module or not report.recording:
+        state = "recording" if report.recording else "stopped"
+        raise EvidenceError(f"the recorder was a {report.mechanism}, {state}, and not a {kind.module} that records")
+    wrong = [
+        f"{site.symbol} at {site.address:#x}: {site.live.hex()}"
+        for site in report.sites
+        if not site.live.hex().startswith(kind.live)
+    ]
+    if wrong:
+        raise EvidenceError(f"places were not armed as {kind.mechanism} ({kind.live}) while it recorded", detail=wrong)
+
+
+def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
+    """Events recorded between two reports, each of a recorder at work."""
+    before, behind = parse_report(guest.get(start)), parse_report(guest.get(end))
+    for report in (before, behind):
+        check_armed(kind, report)
+    counts = {event.event: event.recorded for event in behind.events}
+    fewer = [event.event for event in before.events if counts.get(event.event, -1) < event.recorded]
+    if fewer or len(counts) != len(before.events):
+        raise EvidenceError("the recorder's counts went back during a run", detail=fewer)
+    return _recorded(behind) - _recorded(before)
+
+
+def _recorded(report: RecorderReport) -> int:
+    return sum(event.recorded for event in report.events)

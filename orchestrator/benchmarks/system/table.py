@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A table of whole-system workloads: what is run with and without what, as an experiment file says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+
+from orchestrator.benchmarks.system.published import published_systems
+from orchestrator.benchmarks.system.workloads import MacroBenchmark, MacroName, macro_benchmarks
+from orchestrator.catalog import user_probe
+from orchestrator.catalog.events import standard_events
+from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.recorders import recorder_kinds
+from orchestrator.catalog.spelling import choices_sentence
+from orchestrator.catalog.user_disk import is_user_disk
+from orchestrator.experiment.file import fields
+from orchestrator.experiment.file.fields import Entries, one_of, whole
+from orchestrator.experiment.file.problems import Problem, conflict, mismatch, wrong
+from orchestrator.experiment.file.strict import Strict
+from orchestrator.experiment.table import (
+    FEWEST_WALL_REPEATS,
+    Kernel,
+    Machine,
+    Probe,
+    machine_conflicts,
+    mapping_of_kernels,
+    unsupported_reasons,
+)
+from orchestrator.results.contract import Clock
+
+_MOST_ARGUMENTS = 64
+_LONGEST_ARGUMENT = 1000
+
+
+def _command(value: object) -> object:
+    good = isinstance(value, list | tuple) and 1 <= len(value) <= _MOST_ARGUMENTS
+    texts = value if isinstance(value, list | tuple) else ()
+    if not good or not all(isinstance(text, str) and text.isascii() and text.isprintable() for text in texts):
+        raise mismatch(value, "expected a program of the image and its arguments, as [/usr/bin/gzip, -k, file]")
+    if any(len(text) > _LONGEST_ARGUMENT for text in texts):
+        raise wrong(f"an argument has at most {_LONGEST_ARGUMENT} characters")
+    if not str(texts[0]).startswith("/"):
+        raise wrong(f"found {texts[0]!r}; a program of the image is named by its absolute path, as /usr/bin/gzip")
+    return tuple(texts)
+
+
+class Macro(Strict):
+    """What is run: ``repeats`` warm runs of a workload, after a cold one, in each boot.
+
+    A kernel build has a ``scope``, a ping flood ``packets``, anything else of the image a ``command``. Random numbers
+    come from ``seed``. The baseline is booted ``again`` so many times in other circumstances, which tells how small a
+    difference means something. Probes record the ``events``.
+    """
+
+    name: Annotated[MacroName, one_of(lambda: macro_benchmarks().benchmarks)]
+    scope: Annotated[str, one_of(lambda: macro_benchmarks().scopes)] | None = None
+    packets: Annotated[int, whole(1, 10_000_000)] | None = None
+    command: Annotated[tuple[str, ...], BeforeValidator(_command)] | None = None
+    repeats: Annotated[int, whole(1, 50)] | None = None
+    seed: Annotated[int, whole(0, 2**32 - 1)] = 2005
+    again: Annotated[int, whole(1, 9)] = 1
+    events: Entries[Annotated[str, one_of(standard_events)]] | None = None
+
+    @property
+    def spec(self) -> MacroBenchmark:
+        """What is known of the workload."""
+        return macro_benchmarks().benchmarks[self.name]
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        problems = list(self._problems())
+        if problems:
+            raise conflict(problems)
+        return self
+
+    def _problems(self) -> Iterator[Problem]:
+        owner = {"scope": "kernel-build", "packets": "ping-flood", "command": "command"}
+        for key, name in owner.items():
+            if getattr(self, key) is not None and self.name != name:
+                yield Problem((key,), f"'{self.name}' has no such key; leave it out")
+        if self.name == "command" and self.command is None:
+            yield Problem(("command",), "missing; say which program of the image to run, as [/usr/bin/gzip, -k, file]")
+
+
+def _with_defaults(macro: Macro, info: ValidationInfo) -> Macro:
+    usual = macro_benchmarks()
+    runs = FEWEST_WALL_REPEATS if info.data.get("clock") == "wall" else usual.runs
+    update: dict[str, Any] = {"repeats": macro.repeats or runs}
+    if macro.name == "kernel-build":
+        update["scope"] = macro.scope or usual.scope
+    if macro.name == "ping-flood":
+        update["packets"] = macro.packets or usual.packets
+    return macro.model_copy(update=update)
+
+
+def _probe(value: object) -> object:
+    name = fields.probe(value)
+    if isinstance(name, str) and not user_probe.is_path(name) and name not in (BASELINE, *recorder_kinds()):
+        allowed = choices_sentence(name, [BASELINE, *recorder_kinds()])
+        raise mismatch(value, f"{allowed}; or a path: ./mine.c, a module of your own")
+    return name
+
+
+def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Machine, ...]:
+    """Give machines of which no memory is said as much as the workload needs."""
+    macro = info.data.get("macro")  # none where it is wrong itself
+    if macro is None:
+        return machines
+    return tuple(
+        one if "memory" in one.model_fields_set else one.model_copy(update={"memory": f"{macro.spec.memory_mib}M"})
+        for one in machines
+    )
+
+
+class MacroMatrix(Strict):
+    """Machines, kernels and probes or modules, of which every combination runs a whole-system workload.
+
+    All are compared with the first kernel without a probe. Probes record standard kernel events meanwhile; a module of
+    the user's own is just there. ``kernel_for`` names another kernel for single probes. ``time_limit`` is in seconds of
+    the host's time between two signs of progress.
+    """
+
+    clock: Annotated[Clock, one_of(lambda: get_args(Clock))] = "instructions"
+    macro: Annotated[Macro, AfterValidator(_with_defaults)]
+    reference: Annotated[str, one_of(published_systems)] | None = None
+    image: Annotated[str, BeforeValidator(fields.image)] | None = None
+    kernels: Entries[Kernel]
+    machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
+    probes: Entries[Annotated[Probe, BeforeValidator(_probe)]] = (BASELINE,)
+    kernel_for: Annotated[dict[Probe, Kernel], BeforeValidator(mapping_of_kernels)] = Field(default_factory=dict)
+    time_limit: Annotated[int, whole(1, 86_400)] | None = None
+
+    def resolved(self) -> dict[str, Any]:
+        """The table as plain values, every default written out."""
+        return self.model_dump(mode="json", include=set(MacroMatrix.model_fields))
+
+    @model_validator(mode="after")
+    def _check_combinations(self) -> Self:
+        problems = list(self._conflicts())
+        if problems:
+            raise conflict(problems)
+        return self
+
+    def _conflicts(self) -> Iterator[Problem]:
+        yield from machine_conflicts(self.machines, self.kernels, self.clock)
+        for index, machine in enumerate(self.machines):
+            if machine.memory_mib < self.macro.spec.memory_mib:
+                why = f"'{self.macro.name}' works in memory alone and needs {self.macro.spec.memory_mib}M"
+                yield Problem(("machines", index, "memory"), f"found {machine.memory}; {why}")
+            for probe, kernel in self.kernel_for.items():
+                yield from unsupported_reasons(kernel, machine, ("kernel_for", probe), ("machines",))
+        repeats = self.macro.repeats or 0
+        if self.clock == "wall" and repeats < FEWEST_WALL_REPEATS:
+            why = f"nothing tells with fewer than {FEWEST_WALL_REPEATS} runs how they scatter"
+            yield Problem(("macro", "repeats"), f"found {repeats}; clock 'wall' needs more: {why}")
+        archs = {kernel_spec(kernel).arch for kernel in (*self.kernels, *self.kernel_for.values())}
+        if len(archs) > 1:
+            what = f"found kernels for {' and '.join(sorted(archs))}: they run other programs, and are no comparison"
+            yield Problem(("kernels",), f"{what}; give each a table of its own")
+        for probe in self.kernel_for:
+            if probe == BASELINE or probe not in self.probes:
+                yield Problem(("kernel_for", probe), "it is not among the probes that record")
+        if self.reference is not None and published_systems()[self.reference].benchmark != self.macro.name:
+            other = published_systems()[self.reference].benchmark
+            yield Problem(
+                ("reference",), f"found '{self.reference}', which is of '{other}', not of '{self.macro.name}'"
+            )
+        yield from self._image_conflicts()
+
+    def _image_conflicts(self) -> Iterator[Problem]:
+        if self.image is None:
+            return
+        if is_user_disk(self.image):
+            yield Problem(("image",), "a workload works in memory, where a disk of your own cannot be: name a recipe")
+            return
+        arch = image_recipe(self.image).arch
+        for kernel in dict.fromkeys([*self.kernels, *self.kernel_for.values()]):
+            spec = kernel_spec(kernel)
+            if spec.arch != arch:
+                yield Problem(
+                    ("image",), f"image '{self.image}' is for {arch}, and kernel '{spec.name}' for {spec.arch}"
+                )

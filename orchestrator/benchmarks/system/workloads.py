@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The benchmarks of whole programs: what each runs, in which image, and how much of it there is to choose."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+from orchestrator.catalog.data import Fact, read
+from orchestrator.catalog.kernels import Arch
+
+MacroName = Literal["kernel-build", "ping-flood", "command"]
+
+
+class MacroBenchmark(Fact):
+    """One benchmark: its script in ``images/unattended``, its image by architecture, the least memory in MiB."""
+
+    title: str
+    done: Literal["object", "packet", "run"]
+    script: str
+    images: dict[Arch, str]
+    memory_mib: int
+
+
+class BuildScope(Fact):
+    """How much of a kernel is built; ``seconds`` of guest time that a warm run takes, about."""
+
+    title: str
+    targets: list[str]
+    seconds: int
+
+
+class MacroBenchmarks(Fact):
+    """All of them by name; ``runs`` (warm ones), ``packets`` and ``scope`` are what is taken where nothing is said."""
+
+    runs: int
+    packets: int
+    benchmarks: dict[MacroName, MacroBenchmark]
+    scope: str
+    scopes: dict[str, BuildScope]
+
+
+@lru_cache(maxsize=1)
+def macro_benchmarks() -> MacroBenchmarks:
+    """Return the catalogue's benchmarks of whole programs."""
+    return MacroBenchmarks.model_validate(read("workloads.yaml", __package__))
+
+
+def macro_benchmark(name: str) -> MacroBenchmark | None:
+    """Return the benchmark of whole programs that has this name; None where it is another one."""
+    return {str(key): value for key, value in macro_benchmarks().benchmarks.items()}.get(name)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel of the user's own, named by the path of its build tree or of an image in it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.catalog.kconfig import read_config
+from orchestrator.catalog.user_path import user_path
+from orchestrator.errors import ConfigError
+from orchestrator.paths import kbuild_takes
+
+IMAGE = Path("arch/x86/boot/bzImage")
+RELEASE = Path("include/config/kernel.release")
+
+_NEEDED = {
+    "CONFIG_MODULES": "probes are modules",
+    "CONFIG_MODULE_UNLOAD": "they are taken out again",
+    "CONFIG_KALLSYMS": "probe points are found by their symbols",
+    "CONFIG_DEBUG_FS": "the kernel's list of kprobes is there",
+    "CONFIG_KPROBES": "probes are kprobes, or find their way by one",
+    "CONFIG_SERIAL_8250_CONSOLE": "the console is a serial port",
+    "CONFIG_BLK_DEV_INITRD": "all programs come in an initramfs",
+}
+
+
+def is_path(name: str) -> bool:
+    """Whether a kernel's name is a path: it has a slash in it, which no name of the catalogue has."""
+    return "/" in name
+
+
+def find_tree(name: str) -> tuple[Path, Path]:
+    """The build tree and the image that a path means. Raises ConfigError with what is missing, and OSError."""
+    path = user_path(name)
+    if path.is_dir():
+        tree, image = path, path / IMAGE
+    elif path.is_file():
+        tree = next((folder for folder in path.parents if (folder / ".config").is_file()), path.parent)
+        image = path
+    else:
+        raise ConfigError(f"found {name!r}; there is no such kernel image or build tree")
+    if not kbuild_takes(tree):
+        raise ConfigError(
+            f"found {name!r}; modules cannot be built for it: the path of {tree} has a space or one of :#$"
+        )
+    for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
+        if not file.is_file():
+            raise ConfigError(
+                f"found {name!r}; its build tree {tree} is not whole: {what} ({file.relative_to(tree)}) is not there",
+                hint="build it first: make bzImage modules",
+            )
+    return tree, image
+
+
+def describe(name: str) -> dict[str, object]:
+    """A KernelSpec's fields for the kernel at a path. Raises ConfigError where it cannot be a guest's."""
+    try:
+        tree, image = find_tree(name)
+        config = read_config(tree / ".config")
+        image = bootable(tree, image, config)
+    except OSError as error:
+        raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
+    lacking = [f"{option} ({why})" for option, why in _NEEDED.items() if config.get(option) != "y"]
+    if "CONFIG_X86" not in config:
+        raise ConfigError(f"found {name!r}; it is not a kernel for x86")
+    if lacking:
+        raise ConfigError(f"found {name!r}; it was built without {', '.join(lacking)}")
+    long_mode = config.get("CONFIG_X86_64") == "y"
+    stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", tree.name).strip("-.+_") or "kernel"
+    return {
+        "name": f"own-{stem[:40]}-{hashlib.sha256(str(tree).encode()).hexdigest()[:6]}",
+        "title": f"the kernel built in {tree}",
+        "arch": "x86_64" if long_mode else "i386",
+        "tree": tree,
+        "image": image,
+        "needs_pae": long_mode or config.get("CONFIG_X86_PAE") == "y",
+        "entry_offset": entry_offset(config),
+    }
+
+
+def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
+    """What QEMU can load of ``image``: it starts a vmlinux by its PVH entry only, which few kernels have.
+
+    Without one its compressed form is taken, where that was made after it. Raises ConfigError, OSError.
+    """
+    if image.name != "vmlinux" or config.get("CONFIG_PVH") == "y":
+        return image
+    compressed = tree / IMAGE
+    if not compressed.is_file() or compressed.stat().st_mtime < image.stat().st_mtime:
+        raise ConfigError(
+            f"found {str(image)!r}; it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} "
+            "is older or not there",
+            hint="build it first: make bzImage modules",
+        )
+    return compressed
+
+
+def entry_offset(config: Mapping[str, str]) -> int:
+    """Bytes before the first own instruction of most functions: an endbr, and the nop of the function tracer."""
+    endbr = 4 if config.get("CONFIG_X86_KERNEL_IBT") == "y" else 0
+    return endbr + (5 if config.get("CONFIG_DYNAMIC_FTRACE") == "y" else 0)

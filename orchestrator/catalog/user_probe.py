@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A probe module of the user's own, named by the path of its template, its C file or its .ko."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from orchestrator.catalog.user_path import user_path
+from orchestrator.errors import ConfigError
+
+SUFFIXES = (".c.j2", ".c", ".ko")
+
+
+def is_path(name: str) -> bool:
+    """Whether a probe's name is a path: it has a slash in it, which no kind of the catalogue has."""
+    return "/" in name
+
+
+def find_module(name: str) -> Path:
+    """Return the file that a path means. Raises ConfigError for one that is not there or is no module."""
+    path = user_path(name)
+    if not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"found {name!r}; a module of your own is a template (.c.j2), a C file (.c) or a .ko")
+    if not path.is_file():
+        raise ConfigError(f"found {name!r}; there is no such file")
+    return path
+
+
+def shown_name(path: Path) -> str:
+    """Return what results call the module: its file's name, without what is not safe to print or to select by."""
+    return re.sub(r"[^A-Za-z0-9._+-]", "_", path.name).lstrip("._+-") or "module"

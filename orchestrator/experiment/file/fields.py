@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a single value of an experiment file may be, and what is said of one that it may not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+
+from orchestrator.benchmarks.calls.capabilities import ability_names
+from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks, marker_row
+from orchestrator.benchmarks.scaling.rows import mass_benchmark, mass_row
+from orchestrator.catalog import user_probe
+from orchestrator.catalog.benchmarks import Buffer
+from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.images import image as image_recipe
+from orchestrator.catalog.images import images
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.probes import probes
+from orchestrator.catalog.spelling import choices_sentence, nearest
+from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.user_disk import find_disk, is_user_disk
+from orchestrator.catalog.user_kernel import is_path
+from orchestrator.catalog.user_path import user_path
+from orchestrator.catalog.user_workload import find_workload
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.problems import Problem, conflict, mismatch, shown, wrong
+
+QemuCpuNames = Callable[[], Collection[str]]
+
+MAX_ENTRIES = 1000
+MOST_PROBES = 50_000
+
+_MIB = {"M": 1, "G": 1024}
+_MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
+_MEMORY_BOUNDS = (64, 4096)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_POINT = re.compile(r"([A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?")
+_LONGEST_TEXT = 200
+_LARGEST_BUFFER = 65536
+_MOST_SIZES = 20
+_QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What values are checked against besides the catalogue; a pydantic validation's context.
+
+    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named.
+    """
+
+    qemu_cpu_names: QemuCpuNames | None = None
+
+
+def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
+    """One of these words."""
+
+    def check(value: object) -> object:
+        allowed = list(choices())
+        if value not in allowed:
+            raise mismatch(value, choices_sentence(str(value), allowed))
+        return value
+
+    return BeforeValidator(check)
+
+
+def whole(low: int, high: int) -> BeforeValidator:
+    """A whole number between these."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise mismatch(value, f"expected a whole number from {low} to {high}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def truth(value: object) -> object:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise mismatch(value, "expected true or false")
+    return value
+
+
+def name(value: object) -> object:
+    """An experiment's or a table's name."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise mismatch(value, "expected at most 64 small letters, digits and hyphens, as text")
+    return value
+
+
+def sizes(value: object) -> object:
+    """Numbers of probes, each once. In steps of hundreds: they are registered and enabled in equal steps."""
+    known = value if isinstance(value, list | tuple) else ()
+    good = all(isinstance(one, int) and not isinstance(one, bool) for one in known) and 1 <= len(known) <= _MOST_SIZES
+    if not good or any(not 100 <= one <= MOST_PROBES or one % 100 for one in known) or len(set(known)) != len(known):
+        raise mismatch(
+            value,
+            f"expected a list of up to {_MOST_SIZES} different hundreds from 100 to {MOST_PROBES}, as [1000, 5000]",
+        )
+    return tuple(known)
+
+
+def description(value: object) -> object:
+    """Some lines of text, or nothing."""
+    if value is not None and not (isinstance(value, str) and len(value) <= 1000):
+        raise mismatch(value, "expected text of at most 1000 characters")
+    if isinstance(value, str) and not value.replace("\n", "").isprintable():
+        raise mismatch(value, "expected text without control characters")
+    return value
+
+
+def memory(value: object) -> object:
+    """A guest's memory."""
+    parts = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    mib = int(parts[1]) * _MIB[parts[2]] if parts else 0
+    if not _MEMORY_BOUNDS[0] <= mib <= _MEMORY_BOUNDS[1]:
+        raise mismatch(value, "expected a size from 64M to 4G, such as 256M or 1G")
+    return f"{mib}M"  # one spelling, so that 1G and 1024M are the same machine
+
+
+def cpu(value: object, info: ValidationInfo) -> object:
+    """A CPU model, of the catalogue's or QEMU's own."""
+    if not isinstance(value, str):
+        raise mismatch(value, "expected a CPU's name; put one that is a number in quotes")
+    if value in cpus():
+        return value
+    ask_qemu = info.context.qemu_cpu_names if isinstance(info.context, Surroundings) else None
+    qemu_names = ask_qemu() if ask_qemu else ()
+    if value in qemu_names and _QEMU_CPU.fullmatch(value):
+        return value
+    guess = nearest(value, cpus()) or nearest(value, qemu_names)
+    question = f"; did you mean '{guess}'?" if guess else ""
+    raise mismatch(value, f"allowed: {', '.join(cpus())}, or a CPU model of QEMU's own{question}")
+
+
+def kernel(value: object) -> object:
+    """A kernel of the catalogue, or the path (with a slash in it) of the user's own; paths become absolute."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a kernel's name")
+    if not is_path(value):
+        if value not in kernels():
+            raise mismatch(value, f"{choices_sentence(value, kernels())}; or a path: {_PATHS}")
+        return value
+    try:
+        path = str(user_path(value))
+        kernel_spec(path)
+    except ConfigError as error:
+        raise wrong(error.what if not error.hint else f"{error.what} ({error.hint})") from None
+    return path
+
+
+_PATHS = "./linux/build, a build tree of your own or an image in it"
+
+
+def image(value: object) -> object:
+    """An image by its recipe's name, or the path (with a slash in it) of a recipe or a disk of the user's own."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected an image's name")
+    if "/" not in value and value not in images():
+        raise mismatch(value, f"{choices_sentence(value, images())}; or a path: ./mine.yaml, a recipe, or ./mine.qcow2")
+    if "/" not in value:
+        return value
+    try:
+        if is_user_disk(value):
+            return str(find_disk(value).file)
+        image_recipe(value)
+        return str(user_path(value))
+    except ConfigError as error:
+        raise wrong(f"{error.what} ({error.hint})" if error.hint else error.what) from None
+
+
+def probe(value: object) -> object:
+    """A probe kind, or the path (with a slash in it) of the user's own module; paths become absolute."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a probe's name")
+    if not user_probe.is_path(value):
+        if value not in probes() and value not in ability_names() and not is_row(value):
+            sentence = choices_sentence(value, [*probes(), *_rows_like(value)])
+            raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
+        return value
+    try:
+        return str(user_probe.find_module(value))
+    except ConfigError as error:
+        raise wrong(error.what) from None
+
+
+def is_row(probe: str) -> bool:
+    """Whether a probe's name means a row of a benchmark that has rows of its own."""
+    return marker_row(probe) is not None or mass_row(probe) is not None
+
+
+def _rows_like(value: str) -> list[str]:
+    """The rows of the benchmark that a misspelled one begins like."""
+    benchmark = value.partition(".")[0]
+    mass = mass_benchmark(benchmark)
+    if mass is not None:
+        return [f"{benchmark}.{row}" for row in mass.rows]
+    return [f"{PREFIX}{row}" for row in marker_benchmarks().rows] if value.startswith(PREFIX) else []
+
+
+def point(value: object) -> object:
+    """A place in the guest's kernel: a function, or a number of bytes behind its beginning."""
+    found = _POINT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise mismatch(value, "expected a kernel function, with or without an offset, such as do_nanosleep+0x5")
+    if found[2] is None:
+        return value
+    return f"{found[1]}+{int(found[2], 0):#x}"  # one spelling
+
+
+def call(value: object) -> object:
+    """A system call's name."""
+    if not isinstance(value, str) or value not in system_calls():
+        guess = nearest(value, system_calls()) if isinstance(value, str) else None
+        question = f"; did you mean '{guess}'?" if guess else ""
+        raise mismatch(value, f"expected the name of a system call, such as getppid{question}")
+    return value
+
+
+def argument(value: object) -> object:
+    """A system call's argument: a number, a text to point to, or a buffer to point to."""
+    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64:
+        return value
+    if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
+        return value
+    if isinstance(value, dict) and list(value) == ["buffer"]:
+        size = value["buffer"]
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
+            return Buffer(buffer=size)
+    raise mismatch(
+        value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
+    )
+
+
+def file(value: object) -> object:
+    """The path of a workload of the user's own; it becomes absolute."""
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise mismatch(value, "expected the path of a C file or of a static program")
+    try:
+        return str(find_workload(value).file)
+    except ConfigError as error:
+        raise wrong(error.what) from None
+
+
+def _entries(value: object) -> object:
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
+        found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
+        raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries")
+    return tuple(value)  # YAML gives lists, a frozen model keeps tuples
+
+
+def _distinct(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
+    first = {item: index for index, item in reversed(list(enumerate(items)))}
+    twice = [index for index, item in enumerate(items) if first[item] != index]
+    if twice:
+        raise conflict([Problem((index,), "the same entry is here twice") for index in twice])
+    return items
+
+
+Entries = Annotated[tuple[ItemT, ...], BeforeValidator(_entries), AfterValidator(_distinct)]

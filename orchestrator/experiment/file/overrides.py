@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How ``--set KEY=VALUE`` changes an experiment file's data, and where each value then came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
+
+_STEP = re.compile(r"[A-Za-z0-9_-]+")
+_INDEX = re.compile(r"[0-9]{1,9}")
+
+
+class Origins:
+    """The place (``file:line`` or the ``--set`` text) that every part of the data came from."""
+
+    def __init__(self, places: Mapping[KeyPath, str]) -> None:
+        self._places = dict(places)
+        self._overridden: set[str] = set()
+
+    def override(self, path: KeyPath, place: str) -> None:
+        """Let ``place`` (a ``--set`` text) be the origin of ``path`` and of all below it."""
+        self._overridden.add(place)
+        self._places = {key: value for key, value in self._places.items() if key[: len(path)] != path}
+        self._places[path] = place
+
+    def where(self, path: KeyPath) -> str:
+        """Return the origin of ``path``, or of the nearest thing that holds it."""
+        return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
+
+    def overridden(self, path: KeyPath) -> bool:
+        """Tell whether ``path`` comes from an override."""
+        return self.where(path) in self._overridden
+
+
+def apply_overrides(data: Data, overrides: Sequence[str], origins: Origins) -> Data:
+    """Apply each ``KEY=VALUE`` in turn and return the changed data; ``data`` and ``origins`` are changed in place.
+
+    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. A mapping on the way
+    that is missing is made. Raises ConfigError that begins with the ``--set`` text.
+    """
+    for text in overrides:
+        data = _apply(data, text, origins)
+    return data
+
+
+def _apply(data: Data, text: str, origins: Origins) -> Data:
+    place = "--set " + _shown(text)
+    key, equals, value_text = text.partition("=")
+    steps = key.strip().split(".")
+    if not equals or not all(_STEP.fullmatch(step) for step in steps):
+        raise ConfigError("expected KEY=VALUE", where=place, hint="for example --set benchmark.calls=1000")
+    if len(steps) > MAX_DEPTH:
+        raise ConfigError(f"nested more than {MAX_DEPTH} deep", where=place)
+    if len(value_text) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=place)
+    value = parse(value_text, lambda _: place).data
+    if data is None:
+        data = {}
+    holder: Data = data
+    path: KeyPath = ()
+    for position, step in enumerate(steps):
+        last = position == len(steps) - 1
+        inside: Data
+        if isinstance(holder, list):
+            index = _index(holder, step, path, place)
+            path = (*path, index)
+            if last:
+                holder[index] = value
+            inside = holder[index]
+        elif isinstance(holder, dict):
+            path = (*path, step)
+            if last:
+                holder[step] = value
+            elif holder.get(step) is None:
+                holder[step] = {}
+                origins.override(path, place)
+            inside = holder[step]
+        else:
+            raise ConfigError(f"{_dotted(path)} is neither a mapping nor a list", where=place)
+        holder = inside
+    origins.override(path, place)
+    return data
+
+
+def _index(items: list[Data], step: str, path: KeyPath, place: str) -> int:
+    if not _INDEX.fullmatch(step) or int(step) >= len(items):
+        entries = f"entries 0 to {len(items) - 1}" if items else "no entries"
+        raise ConfigError(f"{_dotted(path)} is a list with {entries}; it has no '{step}'", where=place)
+    return int(step)
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(str(step) for step in path) or "the file"
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 80 else text[:77] + "..."
+    return short if short.isprintable() else ascii(short)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How everything wrong with an experiment is said at once: place, key, what was found, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from orchestrator.catalog.spelling import choices_sentence
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.overrides import Origins
+from orchestrator.experiment.file.source import KeyPath
+
+_SHOWN = 20
+
+_KeysAt = Callable[[KeyPath], Sequence[str]]
+_InFile = Callable[[KeyPath], KeyPath]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong: a sentence about the key at ``path``, or as much about the one at ``other``."""
+
+    path: KeyPath
+    sentence: str
+    other: KeyPath | None = None
+
+
+def conflict(problems: Sequence[Problem]) -> PydanticCustomError:
+    """Return the error a validator raises for what is wrong between values; paths are relative to its own."""
+    return PydanticCustomError("conflict", "values that do not go together", {"problems": tuple(problems)})
+
+
+def mismatch(value: object, expected: str) -> PydanticCustomError:
+    """Return the error a validator raises for one value: what was found, and what was expected."""
+    return wrong(f"found {shown(value)}; {expected}")
+
+
+def wrong(sentence: str) -> PydanticCustomError:
+    """Return the error a validator raises when it has a whole sentence of its own."""
+    return PydanticCustomError("wrong", "{sentence}", {"sentence": sentence})
+
+
+def shown(value: object) -> str:
+    """Return a value as an error quotes it: short, and safe to print on a terminal."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    quoted = repr(value)
+    return quoted if len(quoted) <= 80 else quoted[:77] + "..."
+
+
+def problems_of(
+    error: ValidationError,
+    keys_at: _KeysAt,
+    in_file: _InFile = lambda path: path,
+) -> list[Problem]:
+    """Return what a pydantic error says as problems. ``keys_at`` gives the keys allowed in the mapping at a path.
+
+    ``in_file`` gives the path in the file for one of pydantic's.
+    """
+    return [problem for details in error.errors(include_url=False) for problem in _problems(details, keys_at, in_file)]
+
+
+def _problems(details: ErrorDetails, keys_at: _KeysAt, in_file: _InFile) -> list[Problem]:
+    path = in_file(details["loc"])
+    if path[-1:] == ("[key]",):  # how pydantic says that it is a mapping's key that is wrong, not its value
+        path = path[:-1]
+    kind = details["type"]
+    if kind == "conflict":
+        return [_below(path, problem) for problem in details["ctx"]["problems"]]
+    if kind == "wrong":
+        return [Problem(path, details["msg"])]
+    if kind == "missing":
+        return [Problem(path, "missing; this key is required")]
+    if kind == "extra_forbidden":
+        return [Problem(path, f"unknown key; {choices_sentence(str(path[-1]), keys_at(path[:-1]))}")]
+    expected = "expected a mapping" if kind == "model_type" else details["msg"]
+    return [Problem(path, f"found {shown(details['input'])}; {expected}")]
+
+
+def _below(path: KeyPath, problem: Problem) -> Problem:
+    other = None if problem.other is None else (*path, *problem.other)
+    return Problem((*path, *problem.path), problem.sentence, other)
+
+
+def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
+    """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
+    lines = [_located(problem, origins) for problem in problems]
+    if len(lines) == 1:
+        return ConfigError(lines[0][1], where=lines[0][0])
+    detail = [f"{place}: {sentence}" for place, sentence in lines[:_SHOWN]]
+    if len(lines) > _SHOWN:
+        detail.append(f"and {len(lines) - _SHOWN} more")
+    return ConfigError(f"{len(lines)} problems", where=name, detail=detail)
+
+
+def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
+    path = problem.path
+    if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
+        path = problem.other  # of two values that clash, the one just given on the command line
+    return origins.where(path), f"{_key(path)}: {problem.sentence}"
+
+
+def _key(path: KeyPath) -> str:
+    dotted = ".".join(str(step) for step in path) or "the file"
+    if not dotted.isprintable():
+        dotted = ascii(dotted)
+    return dotted if len(dotted) <= 120 else dotted[:117] + "..."

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a guest with disks has for itself: an overlay over its image, a name, keys, the initramfs that brings them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cpio import Entry, archive
+from orchestrator.errors import HostError
+from orchestrator.guest.machine import Machine, RootImage
+from orchestrator.guest.ssh_keys import client_key, new_private_key, public_line, read_private_key
+from orchestrator.paths import lab_dir
+from orchestrator.process import run
+
+if TYPE_CHECKING:
+    from paramiko import ECDSAKey
+
+_OVERLAY_LIMIT = 60.0
+_SEED_BYTES = 64
+_FIXED_SEED = bytes(_SEED_BYTES)
+_FOLDER = "image"
+
+
+@dataclass(frozen=True)
+class SshKeys:
+    """The key by which a guest is known, and the one by which it knows us."""
+
+    host: ECDSAKey
+    client: ECDSAKey
+
+
+@dataclass(frozen=True)
+class GuestFiles:
+    """The files of one guest, private to the user. ``keys`` where its sshd is to be reached.
+
+    Nobody needs the files any more once QEMU has opened them.
+    """
+
+    initramfs: Path
+    overlay: Path | None
+    keys: SshKeys | None
+
+    def remove(self) -> None:
+        """Remove the files, if they are still there."""
+        self.initramfs.unlink(missing_ok=True)
+        if self.overlay is not None:
+            self.overlay.unlink(missing_ok=True)
+
+
+def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles:
+    """Make the files of a guest with disks in ``directory``, under names of their own: another guest may be there.
+
+    On failure none is left. Raises HostError, LabError.
+    """
+    try:
+        with contextlib.ExitStack() as unfinished:
+            guest_files = _make(machine, directory, name, unfinished)
+            unfinished.pop_all()
+            return guest_files
+    except OSError as error:
+        raise HostError(f"cannot make a guest's files in {directory}: {error.strerror}") from None
+
+
+def _make(machine: Machine, directory: Path, name: str, unfinished: contextlib.ExitStack) -> GuestFiles:
+    assert machine.disk_drivers is not None
+
+    def private_file(suffix: str) -> Path:
+        descriptor, path = tempfile.mkstemp(suffix, f"{name}.", directory)
+        os.close(descriptor)
+        unfinished.callback(os.unlink, path)
+        return Path(path)
+
+    content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
+    overlay, keys = None, None
+    if machine.root is not None:
+        overlay = private_file(".overlay")
+        _fill_overlay(machine.root, overlay)
+        identity = _identity(machine, name)
+        if machine.channel == "ssh":
+            host, client = new_private_key(), client_key(lab_dir() / "ssh")
+            keys = SshKeys(read_private_key(host), client)
+            identity |= {"host_key": host, "authorized_keys": public_line(client)}
+        content += _archive(machine, machine.root, identity)
+    initramfs = private_file(".initramfs")
+    initramfs.write_bytes(content)
+    return GuestFiles(initramfs, overlay, keys)
+
+
+def _identity(machine: Machine, name: str) -> dict[str, bytes]:
+    return {
+        "hostname": f"{_host_name(name)}\n".encode(),
+        "machine-id": f"{secrets.token_hex(16)}\n".encode(),
+        # On the exact clock two guests are to do the same, whatever they ask the random pool for.
+        "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
+    }
+
+
+def _host_name(name: str) -> str:
+    """A guest's name as the name of a host: letters, digits and dashes, 63 at most."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
+    return plain.strip("-")[:63].rstrip("-") or "guest"
+
+
+def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> bytes:
+    settings = {
+        "start": root.start,
+        "network": "yes" if machine.channel == "ssh" else "no",
+        "login": "yes" if machine.channel == "serial" else "no",
+    }
+    text = "".join(f"{key}={value}\n" for key, value in settings.items())
+    folder = f"{_FOLDER}/identity"
+    return archive(
+        [
+            Entry.folder(_FOLDER),
+            Entry.file(f"{_FOLDER}/settings", text.encode(), 0o644),
+            Entry.folder(folder),
+            *(Entry.file(f"{folder}/{name}", data, 0o600) for name, data in identity.items()),
+        ]
+    )
+
+
+def _fill_overlay(root: RootImage, file: Path) -> None:
+    """Make a file a disk that reads from the image and keeps what is written for itself."""
+    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
+    finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
+    if finished.status != 0:
+        raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())

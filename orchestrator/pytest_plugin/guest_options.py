@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which machine does a test ask for? Its ``guest`` markers, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import ValidationError
+
+from orchestrator.catalog.cpus import CpuModel, cpu
+from orchestrator.catalog.kernels import KernelSpec
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.spelling import unknown
+from orchestrator.errors import UsageError
+from orchestrator.experiment import table
+from orchestrator.experiment.file.fields import Surroundings
+from orchestrator.experiment.file.problems import problems_of
+from orchestrator.guest.accelerator import choose_accelerator
+from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.guest.machine import ChannelKind, Machine, Timing
+from orchestrator.run import guest_disks
+from orchestrator.run.machines import machine_for
+
+if TYPE_CHECKING:
+    import pytest
+
+    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.kernels import Kernel
+
+_TIMINGS = ("auto", *get_args(Timing))
+
+
+@dataclass(frozen=True)
+class GuestOptions:
+    """A guest that a test asks for. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB.
+
+    ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host.
+    """
+
+    kernel: KernelSpec
+    cpu: CpuModel
+    smp: int
+    memory: int
+    timing: str
+    fresh: bool
+    image: str | None
+    channel: ChannelKind
+    data: tuple[Path, ...]
+
+    def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
+        """The machine to boot, its parts fetched and built. Raises HostError where that cannot be."""
+        timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
+        return machine_for(
+            context,
+            kernel,
+            self.cpu,
+            smp=self.smp,
+            memory_mib=self.memory,
+            timing=timing,
+            wanted=guest_disks.GuestDisks(self.image, self.channel, self.data),
+        )
+
+
+def read_markers(markers: Sequence[pytest.Mark]) -> GuestOptions:
+    """What a test's ``guest`` markers say together, the nearest first. Raises UsageError for anything unknown."""
+    arguments: dict[str, Any] = {}
+    for marker in reversed(markers):
+        if marker.args:
+            raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
+        arguments.update(marker.kwargs)
+    return _wanted(arguments)
+
+
+def _wanted(arguments: Mapping[str, Any]) -> GuestOptions:
+    allowed = [field.name for field in fields(GuestOptions)]
+    for name in arguments:
+        if name not in allowed:
+            raise UsageError(unknown("argument", name, allowed))
+    kernel, timing = str(arguments.get("kernel", "debian-686")), str(arguments.get("timing", "auto"))
+    channel = arguments.get("channel", "framed")
+    fresh = arguments.get("fresh", False)
+    spec = kernel_spec(kernel)
+    if timing not in _TIMINGS:
+        raise UsageError(unknown("timing", timing, _TIMINGS))
+    if not isinstance(fresh, bool):
+        raise UsageError(f"fresh: found {fresh!r}; expected True or False")
+    machine = _machine(arguments, spec)
+    if timing == "instructions" and machine.smp != 1:
+        raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
+    if channel not in get_args(ChannelKind):
+        raise UsageError(unknown("channel", str(channel), get_args(ChannelKind)))
+    image = arguments.get("image")
+    if image is not None and not isinstance(image, str):
+        raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
+    data = arguments.get("data", ())
+    if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
+        raise UsageError(f"data: found {data!r}; expected a list of folders")
+    why_not = spec.unsupported_reason(cpu(machine.cpu)) or guest_disks.unsupported_reason(
+        guest_disks.GuestDisks(image, channel), spec
+    )
+    if why_not is not None:
+        raise UsageError(why_not)
+    folders = tuple(Path(folder) for folder in data)
+    return GuestOptions(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh, image, channel, folders)
+
+
+def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> table.Machine:
+    """CPU, number and memory, by the same rules as in an experiment file."""
+    described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
+    described.setdefault("cpu", "xeon-e5410" if kernel.needs_long_mode else "pentium4")
+    try:
+        return table.Machine.model_validate(described, context=Surroundings(qemu_cpu_names))
+    except ValidationError as error:
+        problems = problems_of(error, lambda path: [])
+        raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The guests of a test session: booted when first asked for, shared while they are sound, gone with the session."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from orchestrator.errors import GuestError
+from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.machine import Machine
+
+_SHARED_MAX = 4
+"""Guests kept for further tests; each holds its memory on the host while it idles."""
+
+_ANSWER_LIMIT = 5.0
+"""Host seconds for a shared guest's sign of life, which takes some milliseconds."""
+
+
+class GuestPool:
+    """Boots guests from the calling thread. Their logs go into ``directory``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._shared: dict[Machine, Guest] = {}  # the one used last is the last
+        self._fresh: list[Guest] = []
+        self._booted = 0
+
+    def shared(self, machine: Machine) -> Guest:
+        """A guest of this machine that others have used or will use. Raises GuestError when a new one does not boot."""
+        guest = self._shared.pop(machine, None)
+        if guest is not None and not _wakes_up_sound(guest):
+            guest.kill()
+            guest = None
+        if guest is None:
+            while len(self._shared) >= _SHARED_MAX:
+                self._shared.pop(next(iter(self._shared))).kill()
+            guest = self._boot(machine)
+        self._shared[machine] = guest
+        return guest
+
+    def fresh(self, machine: Machine) -> Guest:
+        """A guest of this machine that nobody has used. Raises GuestError when it does not boot."""
+        guest = self._boot(machine)
+        self._fresh.append(guest)
+        return guest
+
+    def rest(self, guest: Guest) -> None:
+        """Pause a shared guest until it is asked for again: on the exact clock an idle one keeps a core busy."""
+        # One that cannot even be paused is found out when the next test asks for it.
+        with contextlib.suppress(GuestError):
+            guest.pause()
+
+    def retire(self, guest: Guest) -> None:
+        """End a guest; nobody gets it again."""
+        guest.kill()
+        self._shared = {machine: other for machine, other in self._shared.items() if other is not guest}
+        self._fresh = [other for other in self._fresh if other is not guest]
+
+    def close(self) -> None:
+        """End all guests."""
+        for guest in (*self._shared.values(), *self._fresh):
+            guest.kill()
+        self._shared, self._fresh = {}, []
+
+    def _boot(self, machine: Machine) -> Guest:
+        self._booted += 1
+        guest = Guest(machine, self._directory, f"guest{self._booted}-{machine.cpu.name}")
+        guest.boot()
+        return guest
+
+
+def _wakes_up_sound(guest: Guest) -> bool:
+    """Whether a resting guest goes on, answers, and its kernel has not complained."""
+    try:
+        if guest.state is State.PAUSED:
+            guest.resume()
+        return guest.console.trouble() is None and guest.run(["true"], time_limit=_ANSWER_LIMIT).status == 0
+    except GuestError:
+        return False

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a kernel says of its own functions, asked once in a guest of its own and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
+
+_LISTS = {"symbols": "/proc/kallsyms", "blacklist": "/sys/kernel/debug/kprobes/blacklist"}
+
+
+@dataclass(frozen=True)
+class KernelFunctions:
+    """The kernel's symbols, and the functions that kprobes must not touch, as it lists them."""
+
+    symbols: bytes
+    blacklist: bytes
+
+
+def kernel_functions(
+    context: BuildContext, kernel: Kernel, machine: Machine, watch: Callable[[Guest], None]
+) -> KernelFunctions:
+    """The lists of a kernel, the same in each of its boots (nokaslr). ``watch`` hears of the guest before it runs.
+
+    Raises GuestError when it does not boot.
+    """
+
+    def ask(folder: Path) -> None:
+        context.say(f"asking {kernel.spec.name} for its functions")
+        guest = Guest(machine, folder)
+        watch(guest)
+        with guest:
+            for name, file in _LISTS.items():
+                (folder / name).write_bytes(guest.get(file))
+
+    inputs = {"kernel": kernel.key, "initramfs": machine.initramfs.parent.name, "cpu": machine.cpu.name}
+    found = context.cache.obtain("kernel-functions", inputs, f"functions of {kernel.spec.name}", ask)
+    return KernelFunctions(**{name: (found.path / name).read_bytes() for name in _LISTS})

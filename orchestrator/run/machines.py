@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A machine that boots a kernel: what the guest needs to know of it, and the initramfs that goes with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.cpus import CpuModel, cpu
+from orchestrator.experiment.plan import Boot
+from orchestrator.guest.accelerator import choose_accelerator
+from orchestrator.guest.machine import Machine, Timing
+from orchestrator.run.guest_disks import NOTHING, GuestDisks, ready_disks
+
+
+def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
+    """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
+    machine = machine_for(
+        context,
+        kernel,
+        cpu(boot.cpu),
+        smp=boot.smp,
+        memory_mib=boot.memory_mib,
+        timing=timing_of(boot),
+        wanted=GuestDisks(boot.image, boot.channel),
+    )
+    return replace(machine, keeps_time=boot.clock == "wall")
+
+
+def timing_of(boot: Boot) -> Timing:
+    """How time passes in a plan's boot. Raises HostError where this host cannot run guests at all."""
+    return "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
+
+
+def machine_for(
+    context: BuildContext,
+    kernel: Kernel,
+    cpu: CpuModel,
+    *,
+    smp: int,
+    memory_mib: int,
+    timing: Timing,
+    wanted: GuestDisks = NOTHING,
+) -> Machine:
+    """The machine, its initramfs and disks made where they are not there yet. ``memory_mib`` in MiB.
+
+    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have.
+    """
+    disks = ready_disks(context, kernel, wanted)
+    return Machine(
+        cpu=cpu,
+        kernel=kernel.image,
+        initramfs=initramfs(context, kernel),
+        smp=smp,
+        memory_mib=memory_mib,
+        timing=timing,
+        drivers_built_in=kernel.drivers_built_in,
+        smp_kernel=kernel.smp,
+        root=disks.root,
+        data=disks.data,
+        disk_drivers=disks.drivers,
+        channel=wanted.channel,
+        login=wanted.login,
+    )

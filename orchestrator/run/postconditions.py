@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a guest must still be after a cell was measured in it, and what a record must be to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import ValidationError
+
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.evidence import check_taint
+from orchestrator.run.ready_guest import CLOCKSOURCE, read_clocksource
+
+
+def check_clocksource(guest: Guest) -> None:
+    """Raise EvidenceError unless the guest is on the clocksource that it was measured on."""
+    clocksource = read_clocksource(guest)
+    if clocksource != CLOCKSOURCE:
+        raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
+
+
+def read_taint(guest: Guest) -> int:
+    """The kernel's taint mask. Raises EvidenceError for any but that of loading our own module."""
+    taint = int(guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
+    check_taint(taint)
+    return taint
+
+
+@contextmanager
+def valid_result() -> Iterator[None]:
+    """Make a record of what a guest reported; EvidenceError where the result contract refuses it."""
+    try:
+        yield
+    except ValidationError as error:
+        raise EvidenceError("what the guest reported makes no valid result", detail=str(error).splitlines()) from None

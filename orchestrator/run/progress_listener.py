@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a run tells whoever watches it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from orchestrator.experiment.plan import Plan
+from orchestrator.results.contract import CellRecord
+
+
+class ProgressListener(Protocol):
+    """Hears of a run's progress; a terminal, a log, or nobody. Must not raise."""
+
+    def begin(self, run: str, plan: Plan, done: int) -> None:
+        """A run begins, or goes on with ``done`` of its cells finished."""
+
+    def say(self, text: str) -> None:
+        """Something that takes a person's time begins: a download, a build, a boot."""
+
+    def cell_begins(self, cell_id: str) -> None:
+        """A cell is being measured."""
+
+    def cell_ends(self, record: CellRecord) -> None:
+        """A cell has an outcome, and it is stored."""

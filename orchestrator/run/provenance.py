@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a run was made with: enough to repeat it, and to see why another run differs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from orchestrator import __version__
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.toolchain import guest_toolchain
+from orchestrator.catalog.debian import debian
+from orchestrator.errors import LabError, UsageError
+from orchestrator.guest.emulator import qemu_version
+from orchestrator.run.boot_artifacts import BootArtifacts, Target
+
+_FILE = "provenance.json"
+_BEGIN_ANEW = "leave out --resume to begin a new run"
+_TOOLS = ("orchestrator", "qemu", "compiler")
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    sessions: list[dict[str, object]] = []
+    boots: list[dict[str, object]] = []
+
+
+def host_facts(context: BuildContext) -> dict[str, object]:
+    """The host, its QEMU, the compiler of what runs in guests, their Debian release, and this program.
+
+    Raises HostError where QEMU or a compiler is missing.
+    """
+    return {
+        "orchestrator": __version__,
+        "python": platform.python_version(),
+        "qemu": qemu_version(),
+        "compiler": guest_toolchain(context).version,
+        "guests": debian().title,
+        "host": {"kernel": platform.release(), "machine": platform.machine(), "cpus": os.cpu_count()},
+    }
+
+
+class Provenance:
+    """A run's ``provenance.json`` and ``modules/``; grows with every boot."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / _FILE
+        self._modules = directory / "modules"
+        self._content = _Content()
+        if self._file.exists():
+            try:
+                self._content = _Content.model_validate_json(self._file.read_bytes())
+            except ValidationError:
+                raise LabError("damaged; the run cannot go on", where=str(self._file), hint=_BEGIN_ANEW) from None
+
+    def session(self, facts: dict[str, object]) -> None:
+        """A process begins to work on the run. Raises UsageError when it counts with other tools than those before."""
+        for earlier in self._content.sessions:
+            self._check_same({tool: earlier.get(tool) for tool in _TOOLS}, {tool: facts[tool] for tool in _TOOLS})
+        self._content.sessions.append(facts)
+        self._write()
+
+    def boot(
+        self, name: str, artifacts: BootArtifacts, argv: tuple[str, ...], work: Mapping[str, str] | None = None
+    ) -> None:
+        """A guest was booted: its command line, its kernel's and its image's packages, the modules that go into it.
+
+        ``work`` has a name, and names the exact content of what came with the guest to work on.
+
+        Raises UsageError when earlier cells of the run were measured with another kernel of that name, initramfs or
+        image of that name: their baseline is not this guest's.
+        """
+        modules = {}
+        for cell, target in artifacts.targets.items():
+            if isinstance(target, Target) and isinstance(target.module, Module):
+                modules[cell] = {"file_sha256": _sha256(target.module.file), "key": target.module.key}
+                self._keep_sources(artifacts.kernel.spec.name, target.module)
+        kernel = artifacts.kernel
+        booted: dict[str, object] = {
+            "kernel": {
+                "name": kernel.spec.name,
+                "release": kernel.release,
+                "packages": dict(kernel.packages),
+                "origin": dict(kernel.origin),
+                "image_sha256": _sha256(kernel.image),
+            },
+            "initramfs_sha256": _sha256(artifacts.machine.initramfs),
+        }
+        if work:
+            booted["work"] = dict(work)
+        root = artifacts.machine.root
+        if root is not None:
+            booted["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
+        for earlier in self._content.boots:
+            if all(_name(earlier, part) == _name(booted, part) for part in ("kernel", "image", "work")):
+                self._check_same(_parts(earlier), _parts(booted))
+        self._content.boots.append({"name": name, "qemu": list(argv), **booted, "modules": modules})
+        self._write()
+
+    def _check_same(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:
+        changed = [
+            f"{key}: was {before.get(key, 'absent')}, is {now.get(key, 'absent')}"
+            for key in {**before, **now}
+            if before.get(key) != now.get(key)
+        ]
+        if changed:
+            raise UsageError(
+                "the run was begun with something else: its numbers and new ones do not go together",
+                where=str(self._file),
+                detail=changed,
+                hint=_BEGIN_ANEW,
+            )
+
+    def _keep_sources(self, kernel: str, module: Module) -> None:
+        kept = self._modules / kernel / f"{module.name}-{module.key[:8]}"
+        if module.sources is not None:
+            shutil.copytree(module.sources, kept, dirs_exist_ok=True)
+        else:
+            kept.mkdir(parents=True, exist_ok=True)
+            shutil.copy(module.file, kept)
+
+    def _write(self) -> None:
+        unfinished = self._file.with_suffix(".new")
+        unfinished.write_text(self._content.model_dump_json(indent=1) + "\n")
+        unfinished.replace(self._file)
+
+
+def _name(boot: Mapping[str, object], part: str) -> object:
+    """The name of the boot's kernel, image or work, if it has one."""
+    content = boot.get(part)
+    return content.get("name") if isinstance(content, dict) else None
+
+
+def _parts(boot: Mapping[str, object]) -> dict[str, object]:
+    """What a boot's numbers depend on, part by part."""
+    kernel = boot.get("kernel")
+    flat = dict(kernel) if isinstance(kernel, dict) else {}
+    flat.pop("origin", None)  # another suite may have the same package
+    packages = flat.pop("packages", None)
+    if isinstance(packages, dict):
+        flat |= packages
+    image = boot.get("image")
+    if isinstance(image, dict):
+        flat["image"] = image.get("key")
+    work = boot.get("work")
+    if isinstance(work, dict):
+        flat |= work
+    return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

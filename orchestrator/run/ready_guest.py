@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest made ready to measure in: booted, being the CPU it claims, on its final clocksource."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.catalog.cpus import CpuModel
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+from orchestrator.run.boot_artifacts import BootArtifacts
+
+CLOCKSOURCE = "tsc"
+"""The only one measured on: the others are devices, read at a cost of their own."""
+
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CPUS = "/sys/devices/system/cpu"
+_SETTLING_LIMIT = 20.0
+"""Host seconds. The kernel refines the TSC's frequency for one second of its own time before it settles on it."""
+
+
+@dataclass(frozen=True)
+class ReadyGuest:
+    """A booted guest and what was read from it once, for all its cells."""
+
+    guest: Guest
+    artifacts: BootArtifacts
+    symbols: Symbols
+
+
+@contextmanager
+def ready_guest(
+    artifacts: BootArtifacts, directory: Path, name: str, watch: Callable[[Guest], None]
+) -> Iterator[ReadyGuest]:
+    """Boot a guest to measure in; it is killed at the end. ``watch`` hears of it before it runs.
+
+    Raises GuestError, or EvidenceError for a wrong guest.
+    """
+    guest = Guest(artifacts.machine, directory, name)
+    watch(guest)
+    with guest:
+        check_identity(guest, artifacts.machine.cpu)
+        check_topology(guest, artifacts.machine.smp)
+        _wait_for_clocksource(guest)
+        yield ReadyGuest(guest, artifacts, Symbols.of(guest))
+
+
+def read_clocksource(guest: Guest) -> str:
+    """The guest kernel's clocksource just now."""
+    return guest.get(_CLOCKSOURCE_FILE).decode("ascii", errors="replace").strip()
+
+
+def check_identity(guest: Guest, cpu: CpuModel) -> None:
+    """Raise EvidenceError where the guest takes its CPU for another one than ``cpu``."""
+    if cpu.identity is None:
+        return
+    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    first = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    says = {key.strip().replace(" ", "_"): value.strip() for key, _, value in first}
+    wrong = [
+        f"{field}: {says.get(field, 'nothing')}, expected {value}"
+        for field, value in cpu.identity.model_dump(exclude_none=True).items()
+        if says.get(field) != str(value)
+    ]
+    if wrong:
+        raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
+
+
+def check_topology(guest: Guest, smp: int) -> None:
+    """Raise EvidenceError unless all CPUs are up, and an even number of Intel's are pairs of siblings, as asked for."""
+    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    up = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
+    if up != smp:
+        raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")
+    if smp % 2 or "GenuineIntel" not in text:
+        return
+    siblings = [guest.get(f"{_CPUS}/cpu{number}/topology/thread_siblings_list").strip() for number in range(smp)]
+    if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
+        said = [
+            f"cpu{number}: siblings {pair.decode('ascii', errors='replace')}" for number, pair in enumerate(siblings)
+        ]
+        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=said)
+
+
+def _wait_for_clocksource(guest: Guest) -> None:
+    deadline = time.monotonic() + _SETTLING_LIMIT
+    while (current := read_clocksource(guest)) != CLOCKSOURCE:
+        if time.monotonic() > deadline:
+            raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")
+        # Lets the guest's own time pass: on the exact clock it stands still while nobody waits in the guest.
+        guest.succeed(["sleep", "0.2"])

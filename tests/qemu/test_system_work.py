@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do whole programs, in a system that a guest has in memory, take the same time to the nanosecond in every boot?"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.artifacts.unattended import OUTPUT, STATUS, write_work
+from orchestrator.benchmarks.system.figures import MacroFigures
+from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, MacroRequest, MacroWork, macro_work
+from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernel
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.run.machines import machine_for
+from orchestrator.run.postconditions import check_clocksource
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
+
+KERNEL = "lab-i386-smp"
+SILENCE_LIMIT = 600.0
+FLOOD = MacroRequest("ping-flood", packets=2000, warm=2)
+BUILD = MacroRequest("kernel-build", scope="sample", warm=1)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a guest's work came to: the figures, or why there are none, and what its module reported."""
+
+    figures: MacroFigures | None
+    said: str
+    reports: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Has guests do work, one after the other."""
+
+    context: BuildContext
+    folder: Path
+
+    def work(self, request: MacroRequest, name: str = KERNEL) -> MacroWork:
+        return macro_work(self.context, ready_kernel(self.context, kernel(name)), request, lambda guest: None)
+
+    def done(self, work: MacroWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
+        built = ready_kernel(self.context, kernel(name))
+        machine = machine_for(self.context, built, cpu(model), smp=1, memory_mib=work.memory_mib, timing="instructions")
+        whole = self.folder / "initramfs"
+        with whole.open("wb") as target:
+            write_work(target, machine.initramfs, work.script, work.settings, work.files)
+        guest = Guest(replace(machine, initramfs=whole), self.folder)
+        try:
+            guest.boot(SILENCE_LIMIT, lambda line: None)
+            said = guest.get(OUTPUT).decode("ascii", errors="replace")
+            if guest.get(STATUS) != b"0":
+                return Done(None, said)
+            guest.check_console()
+            check_clocksource(guest)
+            told = tuple(guest.get(file) for file in (REPORT, REPORT_AFTER)) if reports else ()
+            return Done(work.read(said), said, told)
+        finally:
+            guest.kill()
+            whole.unlink()
+
+    def figures(self, request: MacroRequest, name: str = KERNEL, model: str = "pentium4") -> MacroFigures:
+        done = self.done(self.work(request, name), name, model)
+        assert done.figures is not None, done.said
+        return done.figures
+
+
+@pytest.fixture
+def lab(context: BuildContext, tmp_path: Path) -> Lab:
+    return Lab(context, tmp_path)
+
+
+@pytest.mark.prepared_build
+def test_builds_of_a_kernel_agree_to_the_nanosecond(lab: Lab) -> None:
+    figures = lab.figures(BUILD)
+    assert lab.figures(BUILD) == figures
+    assert figures.done == len(macro_benchmarks().scopes["sample"].targets)
+    (warm,) = figures.warm
+    assert figures.cold.real > warm.real > warm.user > 1e9
+    assert figures.cold.major > 100
+    assert warm.major == 0
+
+
+@pytest.mark.prepared_build
+def test_what_does_not_build_is_told_with_make_s_last_words(lab: Lab) -> None:
+    work = lab.work(BUILD)
+    broken = replace(work, settings={**work.settings, "targets": "lib/ctype.o lib/no_such_thing.o"})
+    done = lab.done(broken)
+    assert done.figures is None
+    said = done.said.splitlines()
+    assert said[:2] == ["cold", "macrobench: the program ended with status 2"]
+    assert "make[3]: *** No rule to make target 'lib/no_such_thing.o'.  Stop." in said
+    assert said[-1].startswith("make: *** ")
+
+
+def test_floods_of_pings_agree_to_the_nanosecond(lab: Lab) -> None:
+    figures = lab.figures(FLOOD)
+    assert lab.figures(FLOOD) == figures
+    assert figures.done == 2000
+    assert figures.facts["rtt_min_ns"] == figures.facts["rtt_avg_ns"] == 9000
+    other = lab.figures(replace(FLOOD, seed=2, phase_us=7123))
+    assert other != figures
+    for one, another in zip(other.warm, figures.warm, strict=True):
+        assert one.real == pytest.approx(another.real, rel=0.01)
+
+
+def test_a_module_is_there_for_the_runs_and_reports_twice(lab: Lab, context: BuildContext) -> None:
+    built = ready_kernel(context, kernel(KERNEL))
+    module = ModuleMaker(context, built).rogue("report_trial")
+    parameters = f"/sys/module/{module.name}/parameters"
+    request = replace(
+        FLOOD,
+        module=module.file,
+        module_name=module.name,
+        report=f"{parameters}/report",
+        stop=f"{parameters}/stop",
+    )
+    done = lab.done(lab.work(request), reports=True)
+    assert done.figures is not None, done.said
+    assert done.reports == (b"at work\n", b"stopped\n")
+    refused = lab.done(lab.work(replace(request, stop=f"{parameters}/no_such_parameter")))
+    assert refused.figures is None
+    assert refused.said.splitlines()[-1] == "the module does not stop"
+
+
+def test_a_command_is_taken_word_for_word(lab: Lab) -> None:
+    words = ("printf", "%s|", "a  b", "*", "$HOME `id`", "'", "\n")
+    figures = lab.figures(MacroRequest("command", command=words, warm=1))
+    printed = b"a  b|*|$HOME `id`|'|\n|"
+    assert figures.facts == {"output_bytes": len(printed)}
+    assert figures.digest == hashlib.sha256(printed).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        (("sh", "-c", "echo half; echo no luck >&2; exit 3"), "no luck"),
+        (("no-such-program",), "macrobench: cannot execute no-such-program"),
+    ],
+)
+def test_a_command_that_fails_is_told_with_its_last_words(lab: Lab, command: tuple[str, ...], last: str) -> None:
+    done = lab.done(lab.work(MacroRequest("command", command=command)))
+    assert done.figures is None
+    assert done.said.splitlines()[-1] == last
+    assert any(line.startswith("macrobench: the program ended with status ") for line in done.said.splitlines())
+
+
+def test_a_command_that_never_prints_the_same_is_no_result(lab: Lab) -> None:
+    request = MacroRequest("command", command=("cat", "/proc/sys/kernel/random/uuid"), warm=1)
+    with pytest.raises(EvidenceError, match="the runs differ in what was printed"):
+        lab.figures(request)
+
+
+def test_a_kernel_of_debian_s_finds_its_drivers(lab: Lab) -> None:
+    figures = lab.figures(FLOOD, "debian-686")
+    assert figures.done == 2000
+    assert figures.warm[1].real == pytest.approx(figures.warm[0].real, rel=0.02)
+
+
+@pytest.mark.kernels("lab-x86_64-smp")
+def test_a_64_bit_system_is_one(lab: Lab) -> None:
+    request = MacroRequest("command", command=("uname", "-m"), warm=1)
+    figures = lab.figures(request, "lab-x86_64-smp", "xeon-e5410")
+    assert figures.digest == hashlib.sha256(b"x86_64\n").hexdigest()

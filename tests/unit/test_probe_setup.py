@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a kind of probe made by the kernel where it can, by the module where it must, and refused where neither can?"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from host_toolchain import HOST_TOOLCHAIN
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.probe_setup import set_up, unsupported_reason
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.file.experiment import Experiment
+from orchestrator.experiment.plan import plan
+
+EVERYTHING = dict.fromkeys(
+    (
+        "CONFIG_OPTPROBES",
+        "CONFIG_KALLSYMS_ALL",
+        "CONFIG_TRACEPOINTS",
+        "CONFIG_JUMP_LABEL",
+        "CONFIG_DYNAMIC_FTRACE",
+        "CONFIG_KPROBES_ON_FTRACE",
+        "CONFIG_LAB_SYSCALL_HOOK",
+    ),
+    "y",
+)
+LAB = {key: value for key, value in EVERYTHING.items() if "FTRACE" not in key}
+PREEMPTIBLE = {**LAB, "CONFIG_PREEMPTION": "y"}
+DEBIAN = {**EVERYTHING, "CONFIG_PREEMPTION": "y", "CONFIG_SMP": "y"}
+
+
+def a_kernel(name: str, config: dict[str, str]) -> Kernel:
+    nowhere = Path("/nowhere")
+    return Kernel(kernel_spec(name), "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, config, HOST_TOOLCHAIN)
+
+
+def a_cell(probe: str, entry: str = "auto") -> Cell:
+    described = {
+        "name": "x",
+        "kernels": ["debian-686"],
+        "machines": [{"cpu": "athlon64"}],
+        "probes": [probe],
+        "benchmark": {"name": "gtodbench", "entry": entry},
+    }
+    return plan(Experiment.model_validate(described)).cells[-1]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "config", "probe", "template", "switches"),
+    [
+        ("lab-i386-up", LAB, "kprobe", "kprobe", {"single_step"}),
+        ("lab-i386-up", LAB, "kprobe-boosted", "kprobe", set()),
+        ("lab-i386-up", LAB, "kprobe-optimized", "kprobe", set()),
+        ("lab-i386-up", LAB, "kprobe-detour", "kprobe", {"hold_optimiser"}),
+        ("lab-i386-up", LAB, "kprobe-fallback", "kprobe", {"single_step"}),
+        ("lab-i386-up", LAB, "kretprobe-boosted", "kretprobe", set()),
+        ("lab-i386-up", LAB, "kretprobe-optimized", "kretprobe", set()),
+        ("lab-i386-smp-preempt", PREEMPTIBLE, "kprobe", "kprobe", set()),
+        ("lab-i386-smp-preempt", PREEMPTIBLE, "kprobe-boosted", "kprobe", {"own_booster"}),
+        ("lab-i386-smp-preempt", PREEMPTIBLE, "kprobe-fallback", "kprobe", {"single_step"}),
+        ("lab-i386-smp-preempt", PREEMPTIBLE, "kretprobe", "kretprobe", set()),
+        ("lab-i386-smp-preempt", PREEMPTIBLE, "kretprobe-boosted", "kretprobe_rethook", {"own_booster"}),
+        ("lab-i386-up-ftrace", EVERYTHING, "kretprobe", "kretprobe_rethook", {"single_step"}),
+        ("lab-i386-up-ftrace", EVERYTHING, "kretprobe-ftrace", "kretprobe", set()),
+        ("debian-686", DEBIAN, "kprobe-boosted", "kprobe", {"own_booster"}),
+        ("debian-686", DEBIAN, "kretprobe", "kretprobe_rethook", set()),
+        ("debian-686", DEBIAN, "kretprobe-optimized", "kretprobe_rethook", set()),
+        ("debian-686", DEBIAN, "jprobe", "jprobe", set()),
+        ("debian-686", DEBIAN, "none", None, set()),
+    ],
+)
+def test_how_a_kind_is_made(
+    kernel: str, config: dict[str, str], probe: str, template: str | None, switches: set[str]
+) -> None:
+    made = a_kernel(kernel, config)
+    cell = a_cell(probe)
+    assert unsupported_reason(made, cell) is None
+    setups = set_up(made, cell)
+    assert setups.template == template
+    assert set(setups.values) - {"symbol", "offset", "number"} == switches
+    assert setups.offset == (0 if probe.endswith("-ftrace") else made.spec.entry_offset)
+    # Whatever a module does in the kernel's place, a reader is told of.
+    assert bool([note for note in setups.notes if "lock prefixes" not in note]) == (
+        bool(switches) or template == "kretprobe_rethook"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "probe", "reason"),
+    [
+        (LAB, "kprobe-ftrace", "this kernel was built without CONFIG_KPROBES_ON_FTRACE"),
+        (LAB, "kretprobe-ftrace", "this kernel was built without CONFIG_KPROBES_ON_FTRACE"),
+        (LAB, "ftrace", "this kernel was built without CONFIG_DYNAMIC_FTRACE"),
+        ({}, "hook", "this kernel was built without CONFIG_LAB_SYSCALL_HOOK"),
+        ({}, "tracepoint", "this kernel was built without CONFIG_TRACEPOINTS"),
+        ({}, "kprobe-optimized", "this kernel was built without CONFIG_OPTPROBES"),
+        ({"CONFIG_OPTPROBES": "y"}, "kprobe-detour", "this kernel was built without CONFIG_KALLSYMS_ALL"),
+        (
+            LAB,
+            "kretprobe",
+            "so this kernel always boosts a kretprobe; take a preemptible one, such as lab-i386-smp-pree",
+        ),
+    ],
+)
+def test_what_a_kernel_cannot_have(config: dict[str, str], probe: str, reason: str) -> None:
+    assert reason in (unsupported_reason(a_kernel("lab-i386-up", config), a_cell(probe)) or "")
+
+
+def test_an_entry_that_the_architecture_has_not() -> None:
+    assert unsupported_reason(a_kernel("debian-686", DEBIAN), a_cell("kprobe", "syscall")) == (
+        "programs of i386 have no system call entry syscall"
+    )
+
+
+def test_an_smp_kernel_on_one_cpu_is_told_of() -> None:
+    told = set_up(a_kernel("debian-686", DEBIAN), a_cell("none")).notes
+    assert told == ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)
+    two = dataclasses.replace(a_cell("none"), smp=2)
+    assert set_up(a_kernel("debian-686", DEBIAN), two).notes == ()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do thousands of kprobes go only where they may, the same ones for the same seed?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.benchmarks.scaling.sites import choose_addresses, choose_sites, functions
+from orchestrator.errors import EvidenceError, UnsupportedError
+
+START, END = 0xC1000000, 0xC1010000
+FUNCTIONS = list(range(START, END, 0x100))
+
+
+def listing(addresses: list[int], extra: str = "") -> bytes:
+    lines = [f"{START:08x} T _stext", f"{END:08x} T _etext"]
+    lines += [f"{address:08x} t function_{address:x}" for address in addresses]
+    return ("\n".join(lines) + "\n" + extra).encode()
+
+
+@given(st.integers(1, len(FUNCTIONS)), st.integers(0, 2**32 - 1))
+def test_a_seed_chooses_the_same_functions_each_time_and_each_once(count: int, seed: int) -> None:
+    chosen = choose_sites(listing(FUNCTIONS), b"", count, seed)
+    assert chosen == choose_sites(listing(FUNCTIONS), b"", count, seed)
+    assert len(set(chosen)) == len(chosen) >= count
+    assert set(chosen) <= set(FUNCTIONS)
+
+
+@given(st.sets(st.sampled_from(FUNCTIONS), max_size=100), st.integers(0, 100))
+def test_what_kprobes_must_not_touch_is_left_out(forbidden: set[int], seed: int) -> None:
+    ranges = "".join(f"0x{address:08x}-0x{address + 0x100:08x}\tfunction_{address:x}\n" for address in forbidden)
+    chosen = choose_sites(listing(FUNCTIONS), ranges.encode(), len(FUNCTIONS) - len(forbidden), seed)
+    assert not forbidden & set(chosen)
+
+
+def test_modules_data_weak_symbols_and_what_is_freed_are_no_functions_of_the_kernel() -> None:
+    others = "".join(
+        f"{address:08x} {kind} {name}\n"
+        for address, kind, name in [
+            (START + 0x40, "d", "data"),
+            (START + 0x50, "W", "weak"),
+            (END + 0x40, "t", "freed_after_boot"),
+            (START + 0x60, "t", "of_a_module\t[module]"),
+            (START + 0x100, "T", "another_name_for_a_function"),
+        ]
+    )
+    assert functions(listing(FUNCTIONS, others)) == FUNCTIONS
+
+
+def test_too_few_functions_are_said_to_be_too_few() -> None:
+    with pytest.raises(UnsupportedError, match="this kernel has 256 functions that take a kprobe, not 257"):
+        choose_sites(listing(FUNCTIONS), b"", 257, 1)
+
+
+def test_a_model_gets_more_addresses_than_there_are_functions() -> None:
+    chosen = choose_addresses(listing(FUNCTIONS), 1000, 7)
+    assert len(set(chosen)) == 1000
+    assert set(FUNCTIONS) <= {address & ~0xFF for address in chosen}
+    assert all(START <= address < END for address in chosen)
+    with pytest.raises(UnsupportedError, match="places, not 50000"):
+        choose_addresses(listing(FUNCTIONS), 50_000, 7)
+
+
+@given(st.binary(max_size=300))
+def test_whatever_a_guest_lists_is_an_error_at_worst(noise: bytes) -> None:
+    with pytest.raises(EvidenceError):
+        functions(noise)
+
+
+def test_hidden_addresses_are_said_to_be_hidden() -> None:
+    with pytest.raises(EvidenceError, match="hides their addresses"):
+        functions(b"00000000 T _stext\n00000000 T _etext\n00000000 t function\n")

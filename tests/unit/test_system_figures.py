@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are runs of whole programs read as they were told, and is whatever does not fit refused with what was said?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.benchmarks.system.command import read_command
+from orchestrator.benchmarks.system.figures import MacroFigures, Run
+from orchestrator.benchmarks.system.kernel_build import read_build
+from orchestrator.benchmarks.system.ping_flood import read_flood
+from orchestrator.errors import EvidenceError
+
+DIGEST = "a6eeb0f3b51ceadc21d088415c6aa9837b7a50ead807a3c7977abfb2b49c3345"
+OTHER = DIGEST[::-1]
+
+
+def told(*outcomes: str) -> str:
+    """What a guest prints whose runs came to these, the first one cold."""
+    lines = []
+    for number, outcome in enumerate(outcomes):
+        lines += [f"warm {number}" if number else "cold", run_line(number), *outcome.splitlines()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def run_line(number: int) -> str:
+    times = f"real={8_821_000_001 - number} user={7_423_000_000 + number} system=1303000000"
+    return f"run {times} minor=91 major={0 if number else 20} switches={6 + number}"
+
+
+def flood(transmitted: int = 2000, received: int = 2000, loss: str = "0", rtt: str = "0.009/0.010/0.063/0.001") -> str:
+    return (
+        f"{transmitted} packets transmitted, {received} received, {loss}% packet loss, time 39ms\n"
+        f"rtt min/avg/max/mdev = {rtt} ms, ipg/ewma 0.019/0.010 ms"
+    )
+
+
+def built(objects: int = 30, digest: str = DIGEST) -> str:
+    return f"built objects={objects} digest={digest}"
+
+
+def printed(size: int = 11, digest: str = DIGEST) -> str:
+    return f"printed bytes={size} digest={digest}"
+
+
+def read_two_floods(text: str) -> MacroFigures:
+    return read_flood(text, 2, 2000)
+
+
+def read_two_builds(text: str) -> MacroFigures:
+    return read_build(text, 2)
+
+
+def read_two_commands(text: str) -> MacroFigures:
+    return read_command(text, 2)
+
+
+BUILDS, FLOODS, COMMANDS = told(*[built()] * 3), told(*[flood()] * 3), told(*[printed()] * 3)
+SOUND = [(read_two_builds, BUILDS), (read_two_floods, FLOODS), (read_two_commands, COMMANDS)]
+Reader = Callable[[str], MacroFigures]
+
+
+def test_builds_are_read() -> None:
+    figures = read_build(BUILDS, 2)
+    assert figures.cold == Run(8_821_000_001.0, 7_423_000_000.0, 1_303_000_000.0, 91, 20, 6)
+    assert [run.real for run in figures.warm] == [8_821_000_000.0, 8_820_999_999.0]
+    assert (figures.done, figures.digest, dict(figures.facts)) == (30, DIGEST, {})
+
+
+def test_floods_are_read_with_the_warm_runs_round_trips() -> None:
+    cold = flood(rtt="0.001/0.500/9.000/0.900")
+    figures = read_flood(told(cold, flood(), flood(rtt="0.008/0.012/0.050/0.003")), 2, 2000)
+    assert (figures.done, figures.digest, len(figures.warm)) == (2000, "", 2)
+    assert figures.facts == {"rtt_min_ns": 8000, "rtt_avg_ns": 11000, "rtt_max_ns": 63000, "rtt_mdev_ns": 2000}
+    piped = flood().replace(" ms, ipg", " ms, pipe 2, ipg")
+    assert read_flood(told(piped, piped), 1, 2000).done == 2000
+
+
+def test_commands_are_read() -> None:
+    figures = read_command(COMMANDS, 2)
+    assert (figures.done, figures.digest, figures.facts) == (1, DIGEST, {"output_bytes": 11})
+    assert read_command(told(printed(0), printed(0)), 1).facts == {"output_bytes": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (told(built(), built(), built(29)), "the runs differ in the number of objects: 30, 30, 29"),
+        (told(built(), built(digest=OTHER), built()), "the runs differ in the objects' content"),
+        (told(*[built(0)] * 3), "run 'cold': nothing was built: 'built objects=0"),
+        (told(built(), built()), "there is no run 'warm 2'"),
+        (told(*[built()] * 4), "there is more than the runs"),
+        (BUILDS.replace("cold", "warm 0"), "there is no run 'cold'"),
+        (BUILDS.replace("warm 1", "warm 2", 1), "there is no run 'warm 1'"),
+        (BUILDS.replace("real=8821000000 ", "real=0 "), "run 'warm 1': it took no time"),
+        (BUILDS.replace(" major=20", ""), "which is not what a run took"),
+        (BUILDS.replace(DIGEST, DIGEST[1:]), "nothing was built"),
+        (BUILDS[: BUILDS.rindex("built")], "run 'warm 2' is not told to its end"),
+        ("cannot mount the image\n", "there is no run 'cold'"),
+        ("", "there is no run 'cold'"),
+    ],
+)
+def test_builds_that_do_not_fit_are_no_result(text: str, message: str) -> None:
+    with pytest.raises(EvidenceError, match=message) as caught:
+        read_build(text, 2)
+    assert caught.value.detail == () or set(caught.value.detail) <= set(text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"),
+    [
+        (flood(received=1999, loss="0.05"), r"of 2000 packets 2000 were sent and 1999 answered \(0.05 % lost\)"),
+        (flood(transmitted=1999, received=1999), "of 2000 packets 1999 were sent"),
+        (flood(loss="0.1"), r"of 2000 packets 2000 were sent and 2000 answered \(0.1 % lost\)"),
+        (
+            flood().replace("2000 received", "2000 received, +3 duplicates"),
+            "ping does not say what became of its packets",
+        ),
+        (flood(rtt="0.009/0.010/0.063"), "ping does not say what became of its packets"),
+        ("PING 127.0.0.1\n\n", "ping does not say"),
+    ],
+)
+def test_a_flood_that_lost_something_is_no_result(lost: str, message: str) -> None:
+    with pytest.raises(EvidenceError, match=f"run 'warm 1': {message}"):
+        read_flood(told(flood(), lost, flood()), 2, 2000)
+
+
+def test_a_command_that_prints_another_thing_is_no_result() -> None:
+    with pytest.raises(EvidenceError, match="the runs differ in the size of what was printed: 11, 12"):
+        read_command(told(printed(), printed(12)), 1)
+    with pytest.raises(EvidenceError, match="the runs differ in what was printed"):
+        read_command(told(printed(), printed(digest=OTHER)), 1)
+
+
+@given(st.sampled_from([reader for reader, _ in SOUND]), st.text(max_size=300))
+def test_whatever_a_guest_prints_is_an_error(reader: Reader, noise: str) -> None:
+    with pytest.raises(EvidenceError):
+        reader(noise)
+
+
+@given(st.data())
+def test_output_that_lost_gained_or_changed_lines_is_an_error(data: st.DataObject) -> None:
+    reader, text = data.draw(st.sampled_from(SOUND))
+    lines = text.splitlines()
+    at = data.draw(st.integers(0, len(lines) - 1))
+    change = data.draw(st.sampled_from(["lose", "repeat", "garble"]))
+    if change == "lose":
+        del lines[at]
+    elif change == "repeat":
+        lines.insert(at, lines[at])
+    else:
+        lines[at] = data.draw(st.text(max_size=40).filter(lambda line: line != lines[at]))
+    with pytest.raises(EvidenceError):
+        reader("\n".join(lines))
+
+
+numbers = st.integers(0, 10**15)
+any_run = st.tuples(numbers.filter(bool), numbers, numbers, numbers, numbers, numbers)
+
+
+@given(st.lists(any_run, min_size=2, max_size=6), st.integers(1, 999_999))
+def test_all_figures_are_found_again(runs: list[tuple[int, ...]], objects: int) -> None:
+    names = ("real", "user", "system", "minor", "major", "switches")
+    lines = []
+    for number, run in enumerate(runs):
+        figures = " ".join(f"{name}={value}" for name, value in zip(names, run, strict=True))
+        lines += [f"warm {number}" if number else "cold", f"run {figures}", built(objects)]
+    read = read_build("\n".join(lines), len(runs) - 1)
+    assert [(r.real, r.user, r.system, r.minor, r.major, r.switches) for r in (read.cold, *read.warm)] == runs
+    assert read.done == objects

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Can any system call, any point and a user's own files be named, and is everything that cannot be measured refused?"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from host_toolchain import HOST_TOOLCHAIN
+
+from orchestrator.artifacts import compiler
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.module_source import render_own
+from orchestrator.benchmarks.calls.call_programs import parse, parse_called, system_call
+from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
+from orchestrator.catalog.benchmarks import Buffer
+from orchestrator.errors import BuildError, ConfigError, EvidenceError, UsageError
+from orchestrator.experiment.file.experiment import AnyExperiment, load_experiment
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.table import Matrix
+
+WORKLOADS = Path(__file__).with_name("workloads")
+HEAD = "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [djprobe]\n"
+ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86_64 programs on the host")
+
+Loader = Callable[..., AnyExperiment]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Loader:
+    """Load an experiment from a folder that has a C file, a module's template and a text in it."""
+    for file in WORKLOADS.iterdir():
+        (tmp_path / file.name).write_text(file.read_text())
+
+    def load(text: str, *overrides: str) -> AnyExperiment:
+        (tmp_path / "x.yaml").write_text(HEAD + text)
+        return load_experiment(tmp_path / "x.yaml", overrides)
+
+    return load
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+def test_each_point_is_a_cell_with_a_baseline_of_its_own(load: Loader) -> None:
+    planned = plan(load("points: [vfs_read, ksys_read+0x10]\nbenchmark: {name: workload, file: reading.c, hits: 2}\n"))
+    assert [cell.id for cell in planned.cells] == [
+        "pentium4/debian-686/none/noop/vfs_read",
+        "pentium4/debian-686/djprobe/noop/vfs_read",
+        "pentium4/debian-686/none/noop/ksys_read+0x10",
+        "pentium4/debian-686/djprobe/noop/ksys_read+0x10",
+    ]
+    assert {(cell.call, cell.hits) for cell in planned.cells} == {(None, 2)}
+    assert {Path(cell.file or "").name for cell in planned.cells} == {"reading.c"}
+
+
+def test_a_call_with_a_buffer_loads_again_as_it_was(load: Loader, tmp_path: Path) -> None:
+    experiment = load("benchmark: {name: syscall, call: read, arguments: [0, {buffer: 16}, 16]}\n")
+    (boot,) = plan(experiment).boots
+    assert {boot: "artifacts"}[boot] == "artifacts"
+    assert boot.cells[0].arguments == (0, Buffer(buffer=16), 16)
+    (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
+    assert load_experiment(tmp_path / "again.yaml") == experiment
+
+
+def only_matrix(experiment: AnyExperiment) -> Matrix:
+    ((_, matrix),) = experiment.matrices
+    assert isinstance(matrix, Matrix)
+    return matrix
+
+
+def test_offsets_have_one_spelling(load: Loader) -> None:
+    matrix = only_matrix(load("points: [a+16, b+0x1F, c+0]\nbenchmark: {name: gtodbench}\n"))
+    assert matrix.points == ("a+0x10", "b+0x1f", "c+0x0")
+
+
+def test_a_file_s_paths_begin_at_its_folder(load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "other.c").write_text("")
+    monkeypatch.chdir(elsewhere)
+    text = "points: [vfs_read]\nbenchmark: {name: workload, file: reading.c}\n"
+    matrix = only_matrix(load(text, "probes=[./other.c, djprobe]"))
+    assert matrix.benchmark.file == str(tmp_path / "reading.c")
+    assert matrix.probes == (str(elsewhere / "other.c"), "djprobe")
+    with pytest.raises(ConfigError, match=r"benchmark\.file: found .*elsewhere/reading\.c'; there is no such file"):
+        load(text, "benchmark.file=reading.c")
+
+
+def test_an_own_module_is_a_probe(load: Loader) -> None:
+    text = "benchmark: {name: syscall, call: getppid}\n"
+    planned = plan(load(text, "probes=[djprobe]", "probes=[djprobe]"))
+    assert [cell.probe for cell in planned.cells] == ["none", "djprobe"]
+    (experiment,) = (load(text.replace("benchmark", "handlers: [count]\nbenchmark")),)
+    assert plan(experiment).cells[-1].call == "getppid"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "benchmark: {name: syscall}",
+            "benchmark.call: missing; benchmark 'syscall' makes a system call",
+        ),
+        ("benchmark: {name: syscall, call: getpppid}", "did you mean 'getppid'?"),
+        ("benchmark: {name: syscall, call: 20}", "benchmark.call: found 20; expected the name of a system call"),
+        ("benchmark: {name: gtodbench, call: getppid}", "benchmark.call: benchmark 'gtodbench' has no such key"),
+        ("benchmark: {name: gtodbench, file: reading.c}", "benchmark.file: benchmark 'gtodbench' has no such key"),
+        ("benchmark: {name: workload}", "benchmark.file: missing; benchmark 'workload' runs a file of your own"),
+        ("benchmark: {name: workload, file: none.c}", "there is no such file"),
+        ("benchmark: {name: workload, file: note.txt}", "expected a C file (.c) or a static x86 program"),
+        ("benchmark: {name: workload, file: .}", "there is no such file"),
+        ("benchmark: {name: workload, file: reading.c}", "points: missing; of a workload of your own, say which"),
+        ("points: [a b]\nbenchmark: {name: gtodbench}", "points.0: found 'a b'; expected a kernel function"),
+        ("points: ['a+x']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
+        ("points: ['a+0x1234567']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
+        ("points: [a+1, a+0x1]\nbenchmark: {name: gtodbench}", "points.1: the same entry is here twice"),
+        ("points: []\nbenchmark: {name: gtodbench}", "points: found 0 entries"),
+        ("benchmark: {name: syscall, call: read, arguments: [1, 2, 3, 4, 5, 6, 7]}", "found 7 arguments"),
+        ("benchmark: {name: syscall, call: read, arguments: [true]}", "expected a number, a text"),
+        ("benchmark: {name: syscall, call: read, arguments: [{buffer: 0}]}", "expected a number, a text"),
+        ("benchmark: {name: syscall, call: read, arguments: [{buffer: 1, x: 2}]}", "expected a number, a text"),
+        (
+            "benchmark: {name: syscall, call: read, arguments: [18446744073709551616]}",
+            "numbers are decimal, within 64 bits",
+        ),
+        ("benchmark: {name: syscall, call: read, arguments: [0x10]}", "numbers are decimal, within 64 bits"),
+        ("benchmark: {name: gtodbench, hits: 0}", "benchmark.hits: found 0; expected a whole number"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(load: Loader, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(text + "\n")
+    assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("probe", "complaint"),
+    [
+        ("./missing.ko", "there is no such file"),
+        ("./note.txt", "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
+        ("./", "a module of your own is a template"),
+        ("mine.c.j2", "or a path: ./mine.c.j2, a module of your own"),
+    ],
+)
+def test_what_is_no_module_is_refused(load: Loader, probe: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load("benchmark: {name: gtodbench}\n", f"probes=[{probe}]")
+    assert complaint in str(refused.value)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A static program of two calls."""
+    built = tmp_path / "program"
+    argv = ["gcc", "-static", "-nostdlib", "-ffreestanding", "-O1", "-o", str(built), str(WORKLOADS / "whole.c")]
+    subprocess.run(argv, check=True, timeout=60)
+    return built
+
+
+def test_a_program_is_run_whole(load: Loader, program: Path, tmp_path: Path) -> None:
+    assert program.parent == tmp_path
+    text = "points: [x]\nbenchmark: {name: workload, file: program, hits: 2}\n"
+    matrix = only_matrix(load(text))
+    assert matrix.benchmark.is_program
+    assert matrix.repeats == 12
+    for override, complaint in (
+        ("benchmark.calls=7", "benchmark.calls: a program is run whole; leave it out"),
+        ("benchmark.repeats=5", "benchmark.repeats: found 5; a program needs more"),
+        ("benchmark.arguments=[1]", "a program's arguments are texts; put numbers in quotes"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            load(text, override)
+        assert complaint in str(refused.value)
+
+
+def test_a_program_that_needs_libraries_is_refused(load: Loader, tmp_path: Path) -> None:
+    (tmp_path / "shared").write_bytes(Path("/bin/true").read_bytes())
+    with pytest.raises(ConfigError, match="link it with -static"):
+        load("points: [x]\nbenchmark: {name: workload, file: shared}\n")
+
+
+def test_a_cut_off_program_is_refused(load: Loader, program: Path, tmp_path: Path) -> None:
+    content = program.read_bytes()
+    for number, size in enumerate((4, 20, 52, 64, 100)):
+        (tmp_path / f"cut{number}").write_bytes(content[:size])
+        with pytest.raises(ConfigError, match="expected a C file"):
+            load(f"points: [x]\nbenchmark: {{name: workload, file: cut{number}}}\n")
+
+
+RUNS = "run 0 tsc=420657 ns=420700 pid=31\nrun 1 tsc=418397 ns=418400 pid=32\n"
+
+
+def test_runs_are_read() -> None:
+    assert parse_runs(RUNS, 2) == [(420657, 420700, 31), (418397, 418400, 32)]
+
+
+@pytest.mark.parametrize(
+    "output", ["", RUNS + "x\n", RUNS[:-2], RUNS.replace("run 1", "run 2"), RUNS.replace("tsc=", "tsc=-"), RUNS + RUNS]
+)
+def test_other_output_of_the_runner_is_refused(output: str) -> None:
+    with pytest.raises(EvidenceError, match="did not say what was expected"):
+        parse_runs(output, 2 if "pid=32" in output else 1)
+
+
+# --- what is built --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _host_compiles() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
+        yield
+
+
+@ON_X86_64
+def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
+    built = workload_program(BuildContext(Cache(tmp_path)), "x86_64", WORKLOADS / "reading.c")
+    timed = subprocess.run([built, "-n", "100", "-r", "2"], check=True, capture_output=True, text=True, timeout=60)
+    assert parse(timed.stdout, 100, 2).entry == "function"
+    (tmp_path / "caller").write_text("")
+    argv = [str(built), "-c", "100", "-P", str(tmp_path / "caller")]
+    counted = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)
+    (pid,) = parse_called(counted.stdout, 100).pids
+    # Two writes of a parameter; to a file the second overwrites the first's beginning.
+    assert (tmp_path / "caller").read_text() == "-1" + str(pid)[2:]
+
+
+@pytest.mark.parametrize("arch", ["i386", "x86_64"])
+def test_a_c_file_that_does_not_compile_says_where(tmp_path: Path, arch: str) -> None:
+    broken = tmp_path / "broken.c"
+    broken.write_text('#include "workload.h"\n\nvoid workload(void)\n{\n\tnot C\n}\n')
+    with pytest.raises(BuildError) as failed:
+        workload_program(BuildContext(Cache(tmp_path / "cache")), arch, broken)
+    assert failed.value.where == f"{broken}:5"
+    nothing = tmp_path / "nothing.c"
+    nothing.write_text("int x;\n")
+    with pytest.raises(BuildError) as failed:
+        workload_program(BuildContext(Cache(tmp_path / "cache")), arch, nothing)
+    assert any("workload" in line for line in failed.value.detail)
+
+
+def test_arguments_are_words_of_the_architecture() -> None:
+    calls = system_call(3, [-1, "/dev/zero", Buffer(buffer=8)], entry="auto", word_size=4, calls=1)
+    assert list(calls.argv)[3:] == ["-N", "3", "-a", "ffffffff", "-t", "/dev/zero", "-z", "8"]
+    assert system_call(3, [-1], entry="auto", word_size=8, calls=1).argv[-1] == "f" * 16
+
+
+def test_a_counting_pass_fits_into_a_ring() -> None:
+    for hits, calls in ((1, 1000), (3, 1000), (30, 100), (4000, 1)):
+        assert system_call(20, [], entry="auto", word_size=4, calls=1, hits=hits).counted == calls
+    assert [WholeProgram(Path("x"), [], hits).counted for hits in (1, 1000, 1001, 9000)] == [3, 3, 2, 1]
+
+
+def test_a_module_of_a_user_s_brings_what_it_includes() -> None:
+    source = render_own(WORKLOADS / "own.c.j2", {"symbol": "f", "offset": 3, "number": 1})
+    assert source.name == "own_own"
+    assert {"djprobe.h", "djprobe_stub.S", "report.c", "ring.h", "near.h", "near.c"} <= set(source.files)
+    assert '"f"' in source.files["own_own_main.c"]
+    assert " near.o" in source.files["Kbuild"]
+    with pytest.raises(UsageError, match="needs a value that was not given"):
+        render_own(WORKLOADS / "own.c.j2", {"symbol": "f"})
+
+
+def test_a_template_may_not_reach_into_the_lab(tmp_path: Path) -> None:
+    nosy = tmp_path / "nosy.c.j2"
+    nosy.write_text("{{ symbol.__class__.__mro__ }}")
+    with pytest.raises(BuildError):
+        render_own(nosy, {"symbol": "f"})
