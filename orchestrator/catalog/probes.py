@@ -8,9 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
-from orchestrator.benchmarks.markers.rows import marker_row
-from orchestrator.benchmarks.scaling.rows import mass_row
 from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_probe import find_module, is_path, shown_name
@@ -33,7 +30,7 @@ class ProbeKind(Fact):
     ``int3_per_hit`` its breakpoint traps, ``site`` what is looked at for evidence,
     ``template`` its module in ``kmods`` (None: nothing of the lab's is loaded), ``optimisation`` the value of
     ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand.
-    One that only shows what the kind can do has an ``ability`` (``catalog/abilities.yaml``).
+    One that only shows what the kind can do has an ``ability`` (List 15 of the djprobe document).
     """
 
     name: str
@@ -60,11 +57,6 @@ def probe_kind(name: str) -> ProbeKind:
 
     Raises ConfigError for one that is not there.
     """
-    row = None if name == BASELINE else marker_row(name) or mass_row(name)
-    if row is not None:
-        return _of_a_row(name, row.title)
-    if name in ability_names():
-        return _showing(*ability_names()[name])
     if not is_path(name):
         if name not in probes():
             raise ConfigError(
@@ -84,34 +76,4 @@ def probe_kind(name: str) -> ProbeKind:
         at="after-ftrace-nop",
         optimisation=True,
         file=file,
-    )
-
-
-def _of_a_row(name: str, title: str) -> ProbeKind:
-    """A benchmark's own row, whose module has its own probes."""
-    return ProbeKind(
-        name=name,
-        title=title,
-        column=None,
-        template=None,
-        site="function",
-        mechanism="own",
-        int3_per_hit=None,
-        at="entry",
-        optimisation=False,
-    )
-
-
-def _showing(probe: str, ability: str) -> ProbeKind:
-    kind, grant = probes()[probe], ability_list().abilities[ability].probes[probe]
-    return kind.model_copy(
-        update={
-            "name": f"{probe}.{ability}",
-            "title": f"{probe}, {ability_list().abilities[ability].title}",
-            "column": None,
-            "template": f"ability_{probe}",
-            "mechanism": kind.mechanism if grant.int3 is not None else "own",
-            "int3_per_hit": grant.int3,
-            "ability": ability,
-        }
     )

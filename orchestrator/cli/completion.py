@@ -41,6 +41,13 @@ def cache_kinds(incomplete: str) -> list[str]:
     return _beginning(incomplete, Kind)
 
 
+def lists(incomplete: str) -> list[str]:
+    """What can be listed."""
+    from orchestrator.cli.listing import all_lists
+
+    return _beginning(incomplete, all_lists())
+
+
 def runs(incomplete: str) -> list[str]:
     """Runs of this lab, the newest first; none where they cannot be read."""
     from orchestrator.errors import LabError

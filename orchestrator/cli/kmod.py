@@ -119,8 +119,8 @@ def size(
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:
     from orchestrator.artifacts.module_source import Value, render_own
     from orchestrator.artifacts.module_source import render as render_module
+    from orchestrator.benchmarks.calls.benchmarks import benchmarks
     from orchestrator.benchmarks.calls.probe_setup import is_wrapper
-    from orchestrator.catalog.benchmarks import benchmarks
     from orchestrator.catalog.system_calls import system_calls
     from orchestrator.catalog.user_probe import find_module, is_path
 
@@ -140,6 +140,6 @@ def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | N
 
 def _usual_symbol(spec: KernelSpec) -> str:
     """The function that a probe goes to where none is named."""
-    from orchestrator.catalog.benchmarks import benchmarks
+    from orchestrator.benchmarks.calls.benchmarks import benchmarks
 
     return benchmarks()["gtodbench"].symbols[spec.arch]["auto"]

@@ -7,61 +7,69 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
-from itertools import chain
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
 
-Value = str | int | datetime | Sequence[str] | None
-Rows = Iterable[Sequence[Value]]
+if TYPE_CHECKING:
+    from orchestrator.experiment.kind import Listing
 
-
-class Subject(StrEnum):
-    """What can be listed."""
-
-    CPUS = "cpus"
-    KERNELS = "kernels"
-    PROBES = "probes"
-    HANDLERS = "handlers"
-    BENCHMARKS = "benchmarks"
-    CLOCKS = "clocks"
-    REFERENCES = "references"
-    ABILITIES = "abilities"
-    MARKERS = "markers"
-    KPCACHE = "kpcache"
-    SCOPES = "scopes"
-    EVENTS = "events"
-    RUNS = "runs"
+Rows = Iterable[Sequence[object]]
 
 
 _MORE = {
-    Subject.CPUS: "... and any model of QEMU's own, by QEMU's name",
-    Subject.KERNELS: "... and any build tree of your own, by its path",
-    Subject.PROBES: "... and any module of your own, by its path; see abilities, markers and kpcache as well",
-    Subject.BENCHMARKS: "... see scopes and events for whole-system ones (macro)",
+    "cpus": "... and any model of QEMU's own, by QEMU's name",
+    "kernels": "... and any build tree of your own, by its path",
+    "probes": "... and any module of your own, by its path; see capabilities, markers and kpcache as well",
+    "benchmarks": "... see scopes and events for whole systems",
 }
+_ALIASES = {"abilities": "capabilities"}
 
 
 @expected_failures
 def show(
-    what: Annotated[Subject, typer.Argument(help="What to list.")],
+    what: Annotated[
+        str | None,
+        typer.Argument(help="What to list; without it, the lists there are.", autocompletion=completion.lists),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: an array of objects.")] = False,
 ) -> None:
     """List what an experiment can name, the published tables, or this lab's runs."""
-    names, rows = _LISTS[what]()
+    from orchestrator.catalog.spelling import unknown
+    from orchestrator.errors import UsageError
+
+    lists = all_lists()
+    if what is None:
+        typer.echo("\n".join(lists))
+        return
+    name = _ALIASES.get(what, what)
+    if name not in lists:
+        raise UsageError(unknown("list", what, lists))
+    names, rows = lists[name]()
     if as_json:
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=_json_value, indent=1))
         return
     print_columns([name.replace("_", " ") for name in names], ([_text(value) for value in row] for row in rows))
-    if what in _MORE:
-        typer.echo(_MORE[what])
+    if name in _MORE:
+        typer.echo(_MORE[name])
 
 
-def _text(value: Value) -> str:
+def all_lists() -> Mapping[str, Callable[[], tuple[Sequence[str], Rows]]]:
+    """What can be listed, by name: the catalogue, what each kind of benchmark adds, and the runs."""
+    from orchestrator.benchmarks.registry import KINDS
+
+    def printable(listing: Listing) -> Callable[[], tuple[Sequence[str], Rows]]:
+        return lambda: (listing.columns, listing.rows())
+
+    of_kinds = {name: printable(listing) for kind in KINDS for name, listing in kind.lists().items()}
+    return {**_CATALOGUE, **of_kinds, "runs": _runs}
+
+
+def _text(value: object) -> str:
     match value:
         case None:
             return ""
@@ -70,6 +78,7 @@ def _text(value: Value) -> str:
         case str() | int():
             return str(value)
         case _:
+            assert isinstance(value, Sequence)
             return ", ".join(value)
 
 
@@ -110,14 +119,11 @@ def _handlers() -> tuple[Sequence[str], Rows]:
 
 
 def _benchmarks() -> tuple[Sequence[str], Rows]:
-    from orchestrator.benchmarks.system.workloads import macro_benchmarks
-    from orchestrator.catalog.benchmarks import benchmarks
+    from orchestrator.benchmarks.registry import KINDS
 
-    calls: Rows = ((b.name, b.title, b.entries) for b in benchmarks().values())
-    macro: Rows = (
-        (name, f"{b.title} (macro: {{name: {name}}})", []) for name, b in macro_benchmarks().benchmarks.items()
+    return ("name", "title", "system_call_entries", "kind"), (
+        (name, one.title, one.entries, kind.name) for kind in KINDS for name, one in kind.benchmarks().items()
     )
-    return ("name", "title", "system_call_entries"), chain(calls, macro)
 
 
 def _clocks() -> tuple[Sequence[str], Rows]:
@@ -134,51 +140,6 @@ def _references() -> tuple[Sequence[str], Rows]:
     )
 
 
-def _abilities() -> tuple[Sequence[str], Rows]:
-    from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
-
-    abilities = ability_list().abilities
-    return ("name", "ability", "granted"), (
-        (name, abilities[ability].title, "yes" if abilities[ability].probes[probe].grants else "no")
-        for name, (probe, ability) in ability_names().items()
-    )
-
-
-def _markers() -> tuple[Sequence[str], Rows]:
-    from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks
-
-    document = marker_benchmarks()
-    return ("name", "loop", "rounds"), (
-        (f"{PREFIX}{name}", row.title, row.rounds) for name, row in document.rows.items()
-    )
-
-
-def _kpcache() -> tuple[Sequence[str], Rows]:
-    from orchestrator.benchmarks.scaling.rows import kprobe_cache
-
-    return ("name", "what", "each"), (
-        (f"{name}.{row_name}", row.title, row.each)
-        for name, benchmark in kprobe_cache().benchmarks.items()
-        for row_name, row in benchmark.rows.items()
-    )
-
-
-def _scopes() -> tuple[Sequence[str], Rows]:
-    from orchestrator.benchmarks.system.workloads import macro_benchmarks
-
-    return ("name", "what_is_built", "guest_seconds_a_warm_run"), (
-        (name, scope.title, scope.seconds) for name, scope in macro_benchmarks().scopes.items()
-    )
-
-
-def _events() -> tuple[Sequence[str], Rows]:
-    from orchestrator.catalog.events import standard_events
-
-    return ("name", "event", "group", "marker", "functions"), (
-        (e.name, e.title, e.group, e.marker, e.functions or ["system calls' own"]) for e in standard_events().values()
-    )
-
-
 def _runs() -> tuple[Sequence[str], Rows]:
     from orchestrator.paths import lab_dir
     from orchestrator.results.store import FILE_NAME, Store
@@ -186,7 +147,7 @@ def _runs() -> tuple[Sequence[str], Rows]:
     names = ("run", "experiment", "started", "status", "ok", "failed", "other", "open", "directory")
     if not (lab_dir() / FILE_NAME).exists():
         return names, []
-    rows: list[Sequence[Value]] = []
+    rows: list[Sequence[object]] = []
     with Store.open(lab_dir()) as store:
         counts = store.cell_counts()
         for run in store.runs():
@@ -198,18 +159,12 @@ def _runs() -> tuple[Sequence[str], Rows]:
     return names, rows
 
 
-_LISTS: Mapping[Subject, Callable[[], tuple[Sequence[str], Rows]]] = {
-    Subject.CPUS: _cpus,
-    Subject.KERNELS: _kernels,
-    Subject.PROBES: _probes,
-    Subject.HANDLERS: _handlers,
-    Subject.BENCHMARKS: _benchmarks,
-    Subject.CLOCKS: _clocks,
-    Subject.REFERENCES: _references,
-    Subject.ABILITIES: _abilities,
-    Subject.MARKERS: _markers,
-    Subject.KPCACHE: _kpcache,
-    Subject.SCOPES: _scopes,
-    Subject.EVENTS: _events,
-    Subject.RUNS: _runs,
+_CATALOGUE: Mapping[str, Callable[[], tuple[Sequence[str], Rows]]] = {
+    "cpus": _cpus,
+    "kernels": _kernels,
+    "probes": _probes,
+    "handlers": _handlers,
+    "benchmarks": _benchmarks,
+    "clocks": _clocks,
+    "references": _references,
 }

@@ -16,9 +16,9 @@ import typer
 from orchestrator.cli import completion
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.guest_disks import GuestDisks
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.machine import Machine, Timing
-    from orchestrator.run.guest_disks import GuestDisks
 
 
 _USER = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
@@ -92,6 +92,7 @@ class Choice:
 
     def machine(self) -> Machine:
         """The machine, its parts fetched and built. Raises UsageError for a choice that cannot be, HostError."""
+        from orchestrator.artifacts.guest_disks import unsupported_reason as disks_unsupported_reason
         from orchestrator.artifacts.kernels import ready_kernel
         from orchestrator.catalog.cpus import cpu as cpu_model
         from orchestrator.catalog.cpus import cpus
@@ -100,7 +101,6 @@ class Choice:
         from orchestrator.cli.context import open_context
         from orchestrator.errors import UsageError
         from orchestrator.guest.emulator import qemu_cpu_names
-        from orchestrator.run.guest_disks import unsupported_reason as disks_unsupported_reason
         from orchestrator.run.machines import machine_for
 
         wanted = self._wanted()
@@ -130,9 +130,9 @@ class Choice:
             load(guest, path.stem.replace("-", "_"), path)
 
     def _wanted(self) -> GuestDisks:
+        from orchestrator.artifacts.guest_disks import GuestDisks
         from orchestrator.errors import UsageError
         from orchestrator.guest.machine import Login
-        from orchestrator.run.guest_disks import GuestDisks
 
         for folder in self.data:
             if not folder.is_dir():
@@ -176,7 +176,7 @@ class Choice:
 
 def _kernel_of(image: str | None) -> str:
     """The kernel of a guest of which only the image was said."""
-    from orchestrator.run.guest_disks import image_arch
+    from orchestrator.artifacts.guest_disks import image_arch
 
     return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
 

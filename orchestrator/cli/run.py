@@ -16,8 +16,7 @@ from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
-    from orchestrator.experiment.cell import Cell
-    from orchestrator.experiment.file.experiment import AnyExperiment
+    from orchestrator.experiment.experiment import Experiment
     from orchestrator.experiment.plan import Plan
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.store import RunEntry, Store
@@ -56,8 +55,9 @@ def run(
     """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
+    from orchestrator.benchmarks.registry import KINDS
     from orchestrator.cli.progress import listener
-    from orchestrator.experiment.file.experiment import load_experiment
+    from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.experiment.plan import plan
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
@@ -66,7 +66,7 @@ def run(
     from orchestrator.run.runner import Runner, all_ok
 
     # What is wrong with any of the files is said before the first one runs.
-    experiments = [load_experiment(config, overrides or [], qemu_cpu_names) for config in configs]
+    experiments = [load_experiment(config, KINDS, overrides or [], qemu_cpu_names) for config in configs]
     _check_names(configs, experiments)
     plans = [select(plan(experiment), only or []) for experiment in experiments]
     if dry_run:
@@ -78,7 +78,7 @@ def run(
         directory = out / experiment.name if out is not None and len(experiments) > 1 else out
         with listener(sys.stderr) as watching, Store.open(lab_dir()) as store:
             context = BuildContext(Cache(cache_dir()), offline, watching.say)
-            runner = Runner(context, store, watching, jobs, events)
+            runner = Runner(context, store, watching, KINDS, jobs, events)
             entry = _run_one(runner, experiment, planned, directory, resume=resume)
             record = store.load_run(entry.id)
         _show(record, entry, charts=experiment.charts)
@@ -86,7 +86,7 @@ def run(
     raise typer.Exit(0 if valid else 1)
 
 
-def _check_names(configs: Sequence[Path], experiments: Sequence[AnyExperiment]) -> None:
+def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> None:
     """Results of two experiments of one name would be taken for each other."""
     from orchestrator.errors import UsageError
 
@@ -98,7 +98,7 @@ def _check_names(configs: Sequence[Path], experiments: Sequence[AnyExperiment]) 
 
 
 def _run_one(
-    runner: Runner, experiment: AnyExperiment, planned: Plan, directory: Path | None, *, resume: bool
+    runner: Runner, experiment: Experiment, planned: Plan, directory: Path | None, *, resume: bool
 ) -> RunEntry:
     if resume:
         return runner.resume(_unfinished(runner.store, experiment, directory), planned)
@@ -126,7 +126,8 @@ def _show(record: RunRecord, entry: RunEntry, *, charts: bool) -> None:
         print(f"charts: {entry.directory / 'charts'} ({len(drawn)} files)", file=sys.stderr)
 
 
-def _unfinished(store: Store, experiment: AnyExperiment, directory: Path | None) -> RunEntry:
+def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
+    from orchestrator.benchmarks.registry import KINDS
     from orchestrator.errors import UsageError
     from orchestrator.run.runner import check_resumable
 
@@ -141,13 +142,14 @@ def _unfinished(store: Store, experiment: AnyExperiment, directory: Path | None)
         if not entries:
             raise UsageError("this lab has no run in that directory", where=str(directory))
         entry = entries[0]
-    check_resumable(entry, experiment)
+    check_resumable(entry, experiment, KINDS)
     return entry
 
 
 def _print_plan(planned: Plan, context: BuildContext) -> None:
     """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
     from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.benchmarks.registry import KINDS
     from orchestrator.catalog.cpus import cpu
     from orchestrator.catalog.kernels import kernel
     from orchestrator.errors import HostError
@@ -174,12 +176,4 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
         typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))
         for cell in boot.cells:
-            typer.echo(f"  {cell.id}  {cell.benchmark}: {_amount(cell)}")
-
-
-def _amount(cell: Cell) -> str:
-    if cell.macro is None:
-        return f"{cell.repeats} x {cell.calls} calls, entry {cell.entry}"
-    scope = f"scope {cell.macro.scope}, " if cell.macro.scope else ""
-    packets = f"{cell.macro.packets} packets, " if cell.macro.packets else ""
-    return f"{scope}{packets}a cold run and {cell.repeats} warm ones"
+            typer.echo(f"  {cell.id}  {cell.benchmark}: {KINDS.named(boot.kind).describe(cell)}")

@@ -3,46 +3,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from orchestrator.benchmarks.calls.call_programs import Argument
-from orchestrator.benchmarks.system.table import MacroMatrix
-from orchestrator.benchmarks.system.workloads import MacroName
-from orchestrator.catalog.benchmarks import Entry
 from orchestrator.catalog.probes import BASELINE, Handler
-from orchestrator.experiment.table import DEFAULT_MEMORY, Machine, Matrix
+from orchestrator.experiment.machine import DEFAULT_MEMORY, Machine
 from orchestrator.guest.machine import ChannelKind
-from orchestrator.results.contract import Clock
+from orchestrator.results.contract import Clock, ReferenceValue
+
+TaskT = TypeVar("TaskT", covariant=True)
 
 
 @dataclass(frozen=True)
-class MacroTask:
-    """What a whole-system workload's cell runs, and the cells it is compared with.
+class Cell(Generic[TaskT]):
+    """One combination to measure: what every kind of benchmark has, and the kind's own ``task``.
 
-    ``baseline`` is the id of the first kernel's cell without a probe, ``others`` those of the same in ``again`` other
-    circumstances; ``again`` is the number of these, 0 for the usual ones. ``events`` are the groups that probes record.
-    """
-
-    name: MacroName
-    scope: str | None
-    packets: int | None
-    command: tuple[str, ...]
-    image: str | None
-    again: int
-    events: tuple[str, ...]
-    baseline: str
-    others: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One combination to measure: everything that a number depends on, and the table to print beside it.
-
-    ``kernel`` and ``image`` are a catalogue's names or absolute paths, ``memory_mib`` in MiB, ``time_limit`` in seconds
-    of the host's time, ``reference`` a published table's id, ``table`` the experiment's own (None where it has but
-    one). ``probe`` is such a name or path too, ``point`` None where the benchmark's own function is probed.
-    ``call``, ``arguments``, ``file`` and ``hits`` are the benchmark's, and so are ``size``, a number of probes, and
-    ``seed``: None and unused where it is not one of many probes. A whole-system workload has a ``macro``.
+    ``row`` is its row or column in the table: a probe, a user's module, or a row of the benchmark's own; it is recorded
+    as ``probe``. ``kernel`` and ``image`` are a catalogue's names or absolute paths. ``memory_mib`` is in MiB,
+    ``time_limit`` in seconds of the host's time. ``parameters`` are what else tells it from other cells, and are
+    recorded; ``published`` are the published figures for it. ``compared_with`` are the ids of the cells that its overhead
+    follows from: its baseline first, then further boots of the baseline.
     """
 
     id: str
@@ -51,40 +32,40 @@ class Cell:
     smp: int
     memory_mib: int
     kernel: str
-    point: str | None
-    probe: str
+    row: str
     handler: Handler
     benchmark: str
-    calls: int
+    metric: str
     repeats: int
-    entry: Entry
-    call: str | None
-    arguments: tuple[Argument, ...]
-    file: str | None
-    hits: int
-    size: int | None
-    seed: int
     clock: Clock
     image: str | None
     channel: ChannelKind
-    reference: str | None
     time_limit: int
-    macro: MacroTask | None = None
+    task: TaskT
+    parameters: Mapping[str, str | int] = field(default_factory=dict, hash=False)
+    published: ReferenceValue | None = field(default=None, hash=False)
+    compared_with: tuple[str, ...] = ()
 
 
-def probes_on(matrix: Matrix | MacroMatrix) -> dict[str, list[str]]:
-    """Each kernel's probes, the baseline first: the table's kernels, then those that single probes have instead."""
-    everywhere = [probe for probe in matrix.probes if probe not in (BASELINE, *matrix.kernel_for)]
-    probes_on = {kernel: [BASELINE, *everywhere] for kernel in matrix.kernels}
-    for probe in matrix.probes:
-        if probe in matrix.kernel_for:
-            probes_on.setdefault(matrix.kernel_for[probe], [BASELINE]).append(probe)
-    return probes_on
+def cell_id(table: str | None, *parts: str) -> str:
+    """The id of a cell of the table: its parts with slashes between."""
+    return "/".join(parts if table is None else (table, *parts))
 
 
 def machine_id(machine: Machine) -> str:
-    """The part of a cell's id that tells its machine."""
+    """The part of a cell's id that names its machine."""
     # No CPU's name has a plus in it, so no two machines share an id.
     count = f"+x{machine.smp}" if machine.smp > 1 else ""
     memory = f"+{machine.memory}" if machine.memory != DEFAULT_MEMORY else ""
     return f"{machine.cpu}{count}{memory}"
+
+
+def rows_on(kernels: Iterable[str], rows: Iterable[str], kernel_for: Mapping[str, str]) -> dict[str, list[str]]:
+    """Each kernel's rows, the baseline first: the table's kernels, then those that single rows have instead."""
+    rows = list(rows)
+    everywhere = [row for row in rows if row not in (BASELINE, *kernel_for)]
+    rows_on = {kernel: [BASELINE, *everywhere] for kernel in kernels}
+    for row in rows:
+        if row in kernel_for:
+            rows_on.setdefault(kernel_for[row], [BASELINE]).append(row)
+    return rows_on

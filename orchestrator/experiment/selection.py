@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from orchestrator.catalog.kernels import kernel
-from orchestrator.catalog.probes import BASELINE, probe_kind
 from orchestrator.catalog.spelling import nearest, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.plan import Boot, Plan
+from orchestrator.experiment.plan import Plan
 
-_KEYS: dict[str, Callable[[Cell], str]] = {
+_KEYS: dict[str, Callable[[Cell[Any]], str]] = {
     "table": lambda cell: cell.table or "",
     "cpu": lambda cell: cell.cpu,
     "kernel": lambda cell: kernel(cell.kernel).name,
-    "point": lambda cell: cell.point or "",
-    "probe": lambda cell: probe_kind(cell.probe).name,
+    "point": lambda cell: str(cell.parameters.get("at", "")),
+    "probe": lambda cell: cell.row,
     "handler": lambda cell: cell.handler,
     "benchmark": lambda cell: cell.benchmark,
     "id": lambda cell: cell.id,
@@ -31,12 +31,12 @@ class _Term:
     keys: tuple[str, ...]  # any of these may match
     pattern: str
 
-    def matches(self, cell: Cell) -> bool:
+    def matches(self, cell: Cell[Any]) -> bool:
         return any(fnmatchcase(_KEYS[key](cell), self.pattern) for key in self.keys)
 
 
 def select(plan: Plan, filters: Sequence[str]) -> Plan:
-    """Return the plan's cells that any filter matches, with the baselines their overheads need.
+    """Return the plan's cells that any filter matches, with the cells that these are compared with.
 
     A filter is ``KEY=PATTERN`` or a bare ``PATTERN`` for any key, or several of these joined by commas, which must
     all hold; patterns are those of file names (``*``, ``?``, ``[...]``). No filter at all selects everything.
@@ -52,10 +52,8 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
         if not matched:
             raise _no_match(text, terms, cells)
         wanted |= matched
-    for cell in cells:
-        if cell.id in wanted and cell.macro is not None:
-            wanted |= {cell.macro.baseline, *cell.macro.others}
-    boots = (replace(boot, cells=_with_baselines(boot, wanted)) for boot in plan.boots)
+    wanted |= {other for cell in cells if cell.id in wanted for other in cell.compared_with}
+    boots = (replace(boot, cells=tuple(cell for cell in boot.cells if cell.id in wanted)) for boot in plan.boots)
     return replace(plan, boots=tuple(boot for boot in boots if boot.cells))
 
 
@@ -74,16 +72,7 @@ def _terms(text: str) -> list[_Term]:
     return terms
 
 
-def _with_baselines(boot: Boot, wanted: set[str]) -> tuple[Cell, ...]:
-    groups = {(cell.table, cell.handler, cell.point) for cell in boot.cells if cell.id in wanted}
-    return tuple(
-        cell
-        for cell in boot.cells
-        if cell.id in wanted or (cell.probe == BASELINE and (cell.table, cell.handler, cell.point) in groups)
-    )
-
-
-def _no_match(text: str, terms: Sequence[_Term], cells: Sequence[Cell]) -> ConfigError:
+def _no_match(text: str, terms: Sequence[_Term], cells: Sequence[Cell[Any]]) -> ConfigError:
     names = {key: list(dict.fromkeys(name(cell) for cell in cells)) for key, name in _KEYS.items() if key != "id"}
     for key in ("table", "point"):
         if names[key] == [""]:

@@ -12,10 +12,10 @@ from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.benchmarks.calls.workload import Called
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.called import Called
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 

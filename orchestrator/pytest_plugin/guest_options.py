@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
+from orchestrator.artifacts import guest_disks
 from orchestrator.catalog.cpus import CpuModel, cpu
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import UsageError
-from orchestrator.experiment import table
 from orchestrator.experiment.file.fields import Surroundings
 from orchestrator.experiment.file.problems import problems_of
+from orchestrator.experiment.machine import Machine as DescribedMachine
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run import guest_disks
 from orchestrator.run.machines import machine_for
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ def _wanted(arguments: Mapping[str, Any]) -> GuestOptions:
     return GuestOptions(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh, image, channel, folders)
 
 
-def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> table.Machine:
+def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachine:
     """CPU, number and memory, by the same rules as in an experiment file."""
     described = {key: arguments[key] for key in ("cpu", "smp", "memory") if arguments.get(key) is not None}
     described.setdefault("cpu", "xeon-e5410" if kernel.needs_long_mode else "pentium4")
     try:
-        return table.Machine.model_validate(described, context=Surroundings(qemu_cpu_names))
+        return DescribedMachine.model_validate(described, context=Surroundings(qemu_cpu_names))
     except ValidationError as error:
         problems = problems_of(error, lambda path: [])
         raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None

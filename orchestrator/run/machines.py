@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.guest_disks import NOTHING, GuestDisks, ready_disks
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import CpuModel, cpu
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.machine import Machine, Timing
-from orchestrator.run.guest_disks import NOTHING, GuestDisks, ready_disks
 
 
 def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:

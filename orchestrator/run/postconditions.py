@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a guest must still be after a cell was measured in it, and what a record must be to be kept."""
+"""What a guest must still be after a cell was measured in it."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from pydantic import ValidationError
 
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
@@ -26,12 +21,3 @@ def read_taint(guest: Guest) -> int:
     taint = int(guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
     check_taint(taint)
     return taint
-
-
-@contextmanager
-def valid_result() -> Iterator[None]:
-    """Make a record of what a guest reported; EvidenceError where the result contract refuses it."""
-    try:
-        yield
-    except ValidationError as error:
-        raise EvidenceError("what the guest reported makes no valid result", detail=str(error).splitlines()) from None

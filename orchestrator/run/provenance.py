@@ -19,7 +19,8 @@ from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.catalog.debian import debian
 from orchestrator.errors import LabError, UsageError
 from orchestrator.guest.emulator import qemu_version
-from orchestrator.run.boot_artifacts import BootArtifacts, Target
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.boot import GuestBooted
 
 _FILE = "provenance.json"
 _BEGIN_ANEW = "leave out --resume to begin a new run"
@@ -68,23 +69,19 @@ class Provenance:
         self._content.sessions.append(facts)
         self._write()
 
-    def boot(
-        self, name: str, artifacts: BootArtifacts, argv: tuple[str, ...], work: Mapping[str, str] | None = None
-    ) -> None:
+    def boot(self, booted: GuestBooted, folder: str, artifacts: BootArtifacts) -> None:
         """A guest was booted: its command line, its kernel's and its image's packages, the modules that go into it.
 
-        ``work`` has a name, and names the exact content of what came with the guest to work on.
-
-        Raises UsageError when earlier cells of the run were measured with another kernel of that name, initramfs or
-        image of that name: their baseline is not this guest's.
+        ``folder`` is the boot's. Raises UsageError when earlier cells of the run were measured with another kernel of
+        that name, initramfs or image of that name: their baseline is not this guest's.
         """
         modules = {}
-        for cell, target in artifacts.targets.items():
-            if isinstance(target, Target) and isinstance(target.module, Module):
-                modules[cell] = {"file_sha256": _sha256(target.module.file), "key": target.module.key}
-                self._keep_sources(artifacts.kernel.spec.name, target.module)
+        for cell, prepared in artifacts.cells.items():
+            for module in prepared.modules:
+                modules[cell] = {"file_sha256": _sha256(module.file), "key": module.key}
+                self._keep_sources(artifacts.kernel.spec.name, module)
         kernel = artifacts.kernel
-        booted: dict[str, object] = {
+        content: dict[str, object] = {
             "kernel": {
                 "name": kernel.spec.name,
                 "release": kernel.release,
@@ -94,15 +91,16 @@ class Provenance:
             },
             "initramfs_sha256": _sha256(artifacts.machine.initramfs),
         }
-        if work:
-            booted["work"] = dict(work)
+        if booted.work:
+            content["work"] = dict(booted.work)
         root = artifacts.machine.root
         if root is not None:
-            booted["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
+            content["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
         for earlier in self._content.boots:
-            if all(_name(earlier, part) == _name(booted, part) for part in ("kernel", "image", "work")):
-                self._check_same(_parts(earlier), _parts(booted))
-        self._content.boots.append({"name": name, "qemu": list(argv), **booted, "modules": modules})
+            if all(_name(earlier, part) == _name(content, part) for part in ("kernel", "image", "work")):
+                self._check_same(_parts(earlier), _parts(content))
+        name = f"{folder}/{booted.name}"
+        self._content.boots.append({"name": name, "qemu": list(booted.command_line), **content, "modules": modules})
         self._write()
 
     def _check_same(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:

@@ -14,7 +14,7 @@ from orchestrator.catalog.cpus import CpuModel
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
-from orchestrator.run.boot_artifacts import BootArtifacts
+from orchestrator.run.artifacts import BootArtifacts
 
 CLOCKSOURCE = "tsc"
 """The only one measured on: the others are devices, read at a cost of their own."""

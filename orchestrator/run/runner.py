@@ -4,33 +4,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.benchmarks.scaling.measurement import MassWorker
-from orchestrator.benchmarks.system.measurement import MacroWorker
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.file.experiment import AnyExperiment
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import Boot, Plan
+from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.boot_artifacts import BootArtifacts, gather
-from orchestrator.run.boot_worker import BootWorker
+from orchestrator.run.artifacts import BootArtifacts, prepare
+from orchestrator.run.boot import BootTask, Event, Session, run_boot
 from orchestrator.run.coordinator import Coordinator
 from orchestrator.run.journal import RunJournal
+from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
+
+EVENTS_FOLDER = "events"
+_EXPERIMENT_FILE = "experiment.yaml"
 
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """What a run works with: the maker of artifacts, the store of results, and whoever watches.
+    """What a run works with: the maker of artifacts, the store of results, the progress display, the kinds there are.
 
     ``jobs`` guests are measured in side by side; with ``keep_events`` what recording handlers wrote is kept as CSV.
     """
@@ -38,16 +45,17 @@ class Runner:
     context: BuildContext
     store: Store
     listener: ProgressListener
+    kinds: KindRegistry[BenchmarkKind]
     jobs: int = 1
     keep_events: bool = False
 
-    def run(self, experiment: AnyExperiment, plan: Plan, directory: Path | None) -> RunEntry:
+    def run(self, experiment: Experiment, plan: Plan, directory: Path | None) -> RunEntry:
         """Begin a new run, in ``directory`` or beside the store. Returns it when every cell has an outcome.
 
         What cannot be fetched is known before the run begins: nothing is recorded then.
         """
         facts = host_facts(self.context)
-        artifacts = self._gather(plan.boots)
+        artifacts = self._prepare(plan.boots)
         entry = self.store.begin_run(
             experiment.name,
             [cell.id for cell in plan.cells],
@@ -58,7 +66,7 @@ class Runner:
         try:
             prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
             with storage_faults(entry.directory):
-                (entry.directory / "experiment.yaml").write_text(experiment.resolved_yaml())
+                (entry.directory / _EXPERIMENT_FILE).write_text(experiment.resolved_yaml())
         except BaseException:
             self.store.forget_run(entry.id)
             raise
@@ -69,12 +77,12 @@ class Runner:
         facts = host_facts(self.context)
         unfinished = set(self.store.unfinished_cells(entry.id))
         boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
-        artifacts = self._gather(boots)
+        artifacts = self._prepare(boots)
         prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
         return self._finish(entry, plan, artifacts, facts)
 
-    def _gather(self, boots: Iterable[Boot]) -> dict[Boot, BootArtifacts]:
-        return {boot: gather(self.context, boot) for boot in boots}
+    def _prepare(self, boots: Iterable[Boot]) -> dict[Boot, BootArtifacts]:
+        return {boot: prepare(self.context, self.kinds.named(boot.kind), boot) for boot in boots}
 
     def _finish(
         self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], facts: dict[str, object]
@@ -95,41 +103,41 @@ class Runner:
         self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], provenance: Provenance
     ) -> None:
         unfinished = set(self.store.unfinished_cells(entry.id))
-        left = [cell.id for cell in plan.cells if cell.id in unfinished]
-        self.listener.begin(entry.id, plan, len(plan.cells) - len(left))
+        self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells))
         coordinator = Coordinator(self.jobs)
-        journal = RunJournal(coordinator, entry, self.store, self.listener, provenance, plan)
-        waiting = (
-            (number, boot, [cell for cell in boot.cells if cell.id in unfinished])
-            for number, boot in enumerate(plan.boots, start=1)
-        )
+        journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
+        workers: list[Callable[[], None]] = []
+        for number, boot in enumerate(plan.boots, start=1):
+            cells = tuple(cell for cell in boot.cells if cell.id in unfinished)
+            if cells:
+                task = self._task(entry, boot, cells, artifacts[boot], f"boot{number}")
+                workers.append(partial(self._do, coordinator, journal, task, artifacts[boot]))
         try:
-            coordinator.serve(
-                [
-                    self._worker(coordinator, journal, boot, cells, artifacts[boot], f"boot{number}").measure
-                    for number, boot, cells in waiting
-                    if cells
-                ]
-            )
+            coordinator.serve(workers)
         finally:
             # With --only, a run that is gone on with may still not be at its end.
             self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
             write_results(entry.directory, self.store.load_run(entry.id))
 
-    def _worker(
-        self,
-        coordinator: Coordinator,
-        journal: RunJournal,
-        boot: Boot,
-        cells: Sequence[Cell],
-        artifacts: BootArtifacts,
-        name: str,
-    ) -> BootWorker | MassWorker | MacroWorker:
-        if boot.cells[0].macro is not None:
-            return MacroWorker(self.context, coordinator, journal, boot, cells, artifacts, name)
-        if boot.cells[0].size is not None:
-            return MassWorker(self.context, coordinator, journal, boot, cells, artifacts, name)
-        return BootWorker(coordinator, journal, boot, cells, artifacts, name, self.keep_events)
+    def _task(
+        self, entry: RunEntry, boot: Boot, cells: tuple[Cell[Any], ...], artifacts: BootArtifacts, folder: str
+    ) -> BootTask:
+        return BootTask(
+            kind=self.kinds.named(boot.kind),
+            boot=boot,
+            cells=cells,
+            keys=artifacts.keys,
+            directory=entry.directory / folder,
+            events=entry.directory / EVENTS_FOLDER if self.keep_events else None,
+        )
+
+    def _do(self, coordinator: Coordinator, journal: RunJournal, task: BootTask, artifacts: BootArtifacts) -> None:
+        """In a boot's thread: do the task; every event is written down before the boot goes on."""
+
+        def emit(event: Event) -> None:
+            coordinator.do(lambda: journal.take(event, task, artifacts))
+
+        run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
 
 
 def all_ok(record: RunRecord) -> bool:
@@ -141,11 +149,19 @@ def all_ok(record: RunRecord) -> bool:
     return "failed" not in states and "ok" in states
 
 
-def check_resumable(entry: RunEntry, experiment: AnyExperiment) -> None:
+def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:
     """Raise UsageError when a run was begun with another experiment file or other overrides."""
-    if entry.digest != experiment.digest():
+    if entry.digest != experiment.digest() and _begun_with(entry, kinds) != experiment.digest():
         raise UsageError(
             f"run {entry.id} was begun with another experiment file, or other --set values",
             where=str(entry.directory),
-            hint=f"its own experiment is {entry.directory / 'experiment.yaml'}; without --resume a new run begins",
+            hint=f"its own experiment is {entry.directory / _EXPERIMENT_FILE}; without --resume a new run begins",
         )
+
+
+def _begun_with(entry: RunEntry, kinds: KindRegistry[BenchmarkKind]) -> str | None:
+    """The digest of the run's own experiment as it is spelled today; None where it cannot be read."""
+    try:
+        return load_experiment(entry.directory / _EXPERIMENT_FILE, kinds, (), qemu_cpu_names).digest()
+    except ConfigError:
+        return None

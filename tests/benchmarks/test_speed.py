@@ -23,7 +23,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run.guest_disks import GuestDisks
+from orchestrator.artifacts.guest_disks import GuestDisks
 from orchestrator.run.machines import machine_for
 
 ROUNDS = 5

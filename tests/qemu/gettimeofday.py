@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from orchestrator.benchmarks.calls.call_programs import Calls, system_call
-from orchestrator.catalog.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.system_calls import system_calls
 

@@ -24,7 +24,7 @@ from orchestrator.errors import GuestExit, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
-from orchestrator.run.guest_disks import GuestDisks
+from orchestrator.artifacts.guest_disks import GuestDisks
 from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu

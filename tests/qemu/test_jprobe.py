@@ -23,7 +23,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.images import cached_image
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.catalog.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import probes
 from orchestrator.probes.attachment import attached

@@ -13,8 +13,8 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.workload import Called
-from orchestrator.catalog.benchmarks import Entry, benchmarks
+from orchestrator.probes.called import Called
+from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.probes.attachment import Attachment, attached

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
+from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
 from orchestrator.catalog.cpus import cpu, cpus, qemu_cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, probes

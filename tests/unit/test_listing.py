@@ -19,7 +19,7 @@ from orchestrator.benchmarks.calls.capabilities import ability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import macro_benchmarks
-from orchestrator.catalog.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.kernels import kernels

@@ -18,7 +18,7 @@ from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls.call_programs import parse, parse_called, system_call
 from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
-from orchestrator.catalog.benchmarks import Buffer
+from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, UsageError
 from orchestrator.experiment.file.experiment import AnyExperiment, load_experiment
 from orchestrator.experiment.plan import plan

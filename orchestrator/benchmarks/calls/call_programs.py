@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.benchmarks.calls.workload import Called, Measurement
-from orchestrator.catalog.benchmarks import Buffer
+from orchestrator.benchmarks.calls.benchmarks import Buffer
+from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.called import Called
 
 INSTRUCTIONS_PER_SECOND = 1_000_000_000
 """Of guest time under ``-icount shift=0``; the guest's TSC counts instructions then."""

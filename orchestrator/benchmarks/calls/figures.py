@@ -32,25 +32,23 @@ class Figures:
 
 def exact_baseline(measured: Measurement) -> Figures:
     """Figures in instructions of the cell without a probe."""
-    return _figures([measured], measured.samples, mean(measured.samples), 0.0, (0.0, 0.0), None, ())
+    return _figures([measured], measured.samples, mean(measured.samples), _Effect(0.0, (0.0, 0.0)))
 
 
-def exact_figures(measured: Measurement, baseline: float | None) -> Figures:
-    """Figures in instructions. ``baseline`` is the cost without a probe, None where it is not known.
+def exact_figures(measured: Measurement) -> Figures:
+    """Figures in instructions of a cell with a probe; its overhead follows from its baseline (``exact_overhead``)."""
+    return _figures([measured], measured.samples, mean(measured.samples), _Effect())
 
-    Raises EvidenceError for a probe that costs nothing.
-    """
-    value = mean(measured.samples)
-    if baseline is None:
-        lacking = "no overhead: the cell without a probe has no number to compare with"
-        return _figures([measured], measured.samples, value, None, None, None, (lacking,))
+
+def exact_overhead(value: float, baseline: float) -> float:
+    """Instructions that a call costs more than without the probe. Raises EvidenceError where that is nothing."""
     overhead = value - baseline
     if overhead <= 0:
         # Hits are counted in a pass of their own; on the exact clock a probe that was hit in the timed one shows there.
         raise EvidenceError(
             f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
         )
-    return _figures([measured], measured.samples, value, overhead, (overhead, overhead), None, ())
+    return overhead
 
 
 def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], clock: Clock) -> Figures:
@@ -67,7 +65,7 @@ def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], 
         [(one.nanoseconds if clock == "wall" else one.samples)[0] for one in measured] for measured in (plain, probed)
     )
     if not probed:
-        return _figures(plain, before, median(before), 0.0, (0.0, 0.0), None, ())
+        return _figures(plain, before, median(before), _Effect(0.0, (0.0, 0.0)))
     pairs = pairwise(before)
     differences = [sample - (one + other) / 2 for sample, (one, other) in zip(samples, pairs, strict=True)]
     overhead, interval = median(differences), median_interval(differences)
@@ -81,25 +79,25 @@ def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], 
     elif interval[0] <= 0:
         notes.append(f"no verdict: the overhead lies between {interval[0]:.0f} and {interval[1]:.0f} {unit}")
     verdict: Literal["none"] | None = "none" if notes else None
-    return _figures(probed, samples, median(samples), overhead, interval, verdict, tuple(notes))
+    return _figures(probed, samples, median(samples), _Effect(overhead, interval, verdict, tuple(notes)))
 
 
-def _figures(
-    measured: Sequence[Measurement],
-    samples: Sequence[float],
-    value: float,
-    overhead: float | None,
-    interval: tuple[float, float] | None,
-    verdict: Literal["none"] | None,
-    notes: tuple[str, ...],
-) -> Figures:
+@dataclass(frozen=True)
+class _Effect:
+    overhead: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: Literal["none"] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: _Effect) -> Figures:
     return Figures(
         samples=tuple(samples),
         value=value,
-        overhead=overhead,
-        interval=interval,
-        verdict=verdict,
-        notes=notes,
+        overhead=effect.overhead,
+        interval=effect.interval,
+        verdict=effect.verdict,
+        notes=effect.notes,
         entry=measured[0].entry,
         calls=measured[0].calls,
         batches=sum(one.batches for one in measured),

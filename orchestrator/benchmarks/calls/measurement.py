@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One cell in a running guest: armed, proved, timed, counted, taken out, proved again."""
+"""One cell in a running guest: armed, observed, timed, observed, counted, disarmed, observed."""
 
 from __future__ import annotations
 
@@ -10,31 +10,23 @@ from pathlib import Path
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
+from orchestrator.benchmarks.calls.preparation import CallSetup
+from orchestrator.benchmarks.calls.probe_kinds import probe_kind
 from orchestrator.benchmarks.calls.proof import Proof, count_hits
+from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
-from orchestrator.benchmarks.markers.measurement import measure_marker
-from orchestrator.catalog.probes import ProbeKind, probe_kind
-from orchestrator.errors import BuildError, EvidenceError, UnsupportedError
-from orchestrator.experiment.cell import Cell
+from orchestrator.catalog.probes import ProbeKind
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_point
 from orchestrator.results.contract import CellRecord, Evidence
-from orchestrator.run.boot_artifacts import Target
 from orchestrator.run.deadline import Deadline
-from orchestrator.run.outcome import asked, identity, reference, without_number
-from orchestrator.run.postconditions import check_clocksource, read_taint, valid_result
+from orchestrator.run.postconditions import check_clocksource, read_taint
+from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
-
-
-@dataclass(frozen=True)
-class _Armed:
-    """A probe in place, and how it was seen to be."""
-
-    attachment: Attachment
-    seen: Observation
-    detour: str | None
+from orchestrator.run.record import identity, valid_result
 
 
 @dataclass(frozen=True)
@@ -42,130 +34,130 @@ class _Work:
     """A cell under way: where, what, and until when."""
 
     ready: ReadyGuest
-    cell: Cell
-    target: Target
+    cell: CallCell
     workload: Workload
     kind: ProbeKind
     point: ProbePoint
     deadline: Deadline
 
+    @property
+    def exact(self) -> bool:
+        """Whether all samples must be equal."""
+        return self.cell.clock == "instructions" and self.workload.exact
 
-def measure_cell(ready: ReadyGuest, cell: Cell, baseline: float | None, events: Path | None = None) -> CellRecord:
-    """Measure a cell and prove it. ``baseline`` is the exact cost without a probe, if it is known already.
 
-    What a recording handler wrote goes to the file ``events``, if one is given.
-    Raises EvidenceError when a proof fails, BuildError when the cell's module did not build, GuestError when the guest
-    is in trouble; UnsupportedError when CPU, kernel or module cannot do what is asked for.
+@dataclass(frozen=True)
+class _Armed:
+    """A probe in place, and what was observed of it."""
+
+    kind: ProbeKind
+    attachment: Attachment
+    seen: Observation
+    detour: str | None
+
+    def check_same(self, when: str) -> None:
+        """Raise EvidenceError unless the probe is now as it was when it was armed."""
+        check_same(self.kind, self.seen, self.attachment.observe(), self.attachment.point, when)
+
+
+def measure_call(
+    ready: ReadyGuest, cell: CallCell, prepared: Ready[CallSetup], events: Path | None = None
+) -> CellRecord:
+    """Measure a cell and prove it. On the exact clock it has no overhead before it is compared with its baseline.
+
+    What a recording handler wrote goes to the file ``events``, if one is given. Raises EvidenceError when a proof
+    fails, GuestError when the guest is in trouble, UnsupportedError when CPU, kernel or module cannot do what is asked
+    for.
     """
-    target = ready.artifacts.targets[cell.id]
-    if isinstance(target, str):
-        return without_number(ready.artifacts, cell, "unsupported", target)
-    for part in (target.module, target.workload):
-        if isinstance(part, BuildError):
-            raise part
-    if target.workload is None:
-        assert isinstance(target.module, Module)
-        return measure_marker(ready, cell, target.module, baseline, target.notes)
-    assert not isinstance(target.workload, BuildError)
-    mark = ready.guest.console.length()
+    setup, mark = prepared.setup, ready.guest.console.length()
     work = _Work(
         ready=ready,
         cell=cell,
-        target=target,
-        workload=target.workload,
-        kind=probe_kind(cell.probe),
-        point=_find_point(ready, cell, target),
+        workload=setup.workload,
+        kind=probe_kind(cell.task.probe),
+        point=_find_point(ready, cell, setup),
         deadline=Deadline(cell.time_limit),
     )
     work.workload.prepare(ready.guest)
-    exact = cell.clock == "instructions" and work.workload.exact
     try:
-        figures, proof = _exact(work, baseline, events) if exact else _paired(work, events)
+        if setup.module is None:
+            figures, proof = _baseline(work)
+        elif work.exact:
+            figures, proof = _exact(work, setup.module, events)
+        else:
+            figures, proof = _paired(work, setup.module, events)
     except RefusedError as error:
         if work.kind.ability is None:
             raise
         raise UnsupportedError(error.reason) from None  # which is what was to be shown, or is not
     ready.guest.check_console(mark)
-    return _record(work, figures, proof)
+    return _record(work, figures, proof, prepared.notes)
 
 
-def _find_point(ready: ReadyGuest, cell: Cell, target: Target) -> ProbePoint:
-    says_offset = cell.point is not None and "+" in cell.point
-    point = find_point(ready.guest, ready.symbols, target.symbol, target.offset, at_entry=not says_offset)
-    return replace(point, is_called_directly=cell.point is None)
+def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
+    says_offset = cell.task.point is not None and "+" in cell.task.point
+    point = find_point(ready.guest, ready.symbols, setup.symbol, setup.offset, at_entry=not says_offset)
+    return replace(point, is_called_directly=cell.task.point is None)
 
 
-def _exact(work: _Work, baseline: float | None, events: Path | None) -> tuple[Figures, Proof]:
-    if work.target.module is None:
+def _baseline(work: _Work) -> tuple[Figures, Proof]:
+    if work.exact:
         measured = _timed(work)
-        return exact_baseline(measured), _untouched(work, measured.calls)
-    with _armed(work) as armed:
+        figures = exact_baseline(measured)
+    else:
+        plain = [_timed(work) for _ in range(work.cell.repeats)]
+        measured, figures = plain[0], paired_figures(plain, [], work.cell.clock)
+    seen = observe(work.ready.guest, work.point)
+    check_untouched(work.point, seen, "after the timed calls")
+    return figures, Proof(work.point, seen, measured.calls)
+
+
+def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
+    with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
-        proof = _proved(work, armed, events)
-    return exact_figures(measured, baseline), proof
+        proof = _counted(work, armed, events)
+    return exact_figures(measured), proof
 
 
-def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
+def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with the probe and without it in turn, so that what changes on the host falls on both."""
     rounds = range(work.cell.repeats)
-    if work.target.module is None:
-        plain = [_timed(work) for _ in rounds]
-        return paired_figures(plain, [], work.cell.clock), _untouched(work, plain[0].calls)
     plain, probed = [_timed(work)], []
     for number in rounds:
-        with _armed(work) as armed:
+        with _armed(work, module) as armed:
             probed.append(_timed_between(work, armed))
             if number in (rounds[0], rounds[-1]):
-                proof = _proved(work, armed, events)
+                proof = _counted(work, armed, events)
         plain.append(_timed(work))
     return paired_figures(plain, probed, work.cell.clock), proof
 
 
 @contextmanager
-def _armed(work: _Work) -> Iterator[_Armed]:
-    assert work.target.module is not None
-    assert not isinstance(work.target.module, BuildError)
-    with attached(work.ready.guest, work.kind, work.target.module, work.point) as attachment:
+def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
+    """Arm and observe; at the end disarm, and observe that the original bytes are back (``attached`` does)."""
+    with attached(work.ready.guest, work.kind, module, work.point) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
         seen = attachment.wait_until_armed()
-        yield _Armed(attachment, seen, attachment.detour(seen))
+        yield _Armed(work.kind, attachment, seen, attachment.detour(seen))
 
 
 def _timed_between(work: _Work, armed: _Armed) -> Measurement:
-    """The timed calls, and the probe the same before and after them."""
+    """The timed calls, and the probe observed to be the same after them."""
     try:
         measured = _timed(work)
     except EvidenceError:
         # Samples differ when the probe does, and then that is the news.
-        _check_same(work, armed, "while the calls were timed")
+        armed.check_same("while the calls were timed")
         raise
-    _check_same(work, armed, "while the calls were timed")
+    armed.check_same("while the calls were timed")
     return measured
 
 
-def _check_same(work: _Work, armed: _Armed, when: str) -> None:
-    check_same(work.kind, armed.seen, armed.attachment.observe(), armed.attachment.point, when)
-
-
-def _timed(work: _Work) -> Measurement:
-    cell, guest, workload = work.cell, work.ready.guest, work.workload
-    ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
-    if cell.clock == "instructions" and workload.exact:
-        measured = workload.measure_exact(
-            guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.deadline.left()
-        )
-    else:
-        measured = workload.measure_one(guest, ticks_per_second=ticks, time_limit=work.deadline.left())
-    check_clocksource(guest)
-    return measured
-
-
-def _proved(work: _Work, armed: _Armed, events: Path | None) -> Proof:
-    counted = count_hits(
-        work.ready, work.workload, work.kind, armed.attachment, work.cell.handler, events, work.deadline.left()
-    )
-    _check_same(work, armed, "while the hits were counted")
+def _counted(work: _Work, armed: _Armed, events: Path | None) -> Proof:
+    """The counting pass, and the probe observed to be the same after it."""
+    counted = count_hits(work, armed.attachment, events)
+    armed.check_same("while the hits were counted")
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,
@@ -180,13 +172,20 @@ def _proved(work: _Work, armed: _Armed, events: Path | None) -> Proof:
     )
 
 
-def _untouched(work: _Work, calls: int) -> Proof:
-    seen = observe(work.ready.guest, work.point)
-    check_untouched(work.point, seen, "after the timed calls")
-    return Proof(work.point, seen, calls)
+def _timed(work: _Work) -> Measurement:
+    cell, guest, workload = work.cell, work.ready.guest, work.workload
+    ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
+    if work.exact:
+        measured = workload.measure_exact(
+            guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.deadline.left()
+        )
+    else:
+        measured = workload.measure_one(guest, ticks_per_second=ticks, time_limit=work.deadline.left())
+    check_clocksource(guest)
+    return measured
 
 
-def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
+def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
     cell, point = work.cell, proof.point
     taint = read_taint(work.ready.guest)
     with valid_result():
@@ -211,23 +210,24 @@ def _record(work: _Work, figures: Figures, proof: Proof) -> CellRecord:
             disturbed=figures.disturbed,
         )
         return CellRecord(
-            **(identity(work.ready.artifacts, cell) | {"parameters": _parameters(work, figures, proof)}),
+            **identity(cell),
+            parameters=_parameters(work, figures, proof),
             status="ok",
-            notes=(*work.target.notes, *figures.notes),
+            notes=(*notes, *figures.notes),
             samples=figures.samples,
             value=figures.value,
             overhead=figures.overhead,
             interval=figures.interval,
             verdict=figures.verdict,
             evidence=evidence,
-            reference=reference(cell),
+            reference=cell.published,
         )
 
 
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | int]:
     """What else tells the cell from others, and what a report may want to say of it. Bytes where memory is told."""
     told: dict[str, str | int] = {
-        **asked(work.cell),
+        **work.cell.parameters,
         "kernel_release": work.ready.artifacts.kernel.release,
         "entry": figures.entry,
         "calls": figures.calls,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
+from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
 from orchestrator.benchmarks.calls.capabilities import ability_list
-from orchestrator.benchmarks.markers.rows import marker_row
-from orchestrator.benchmarks.scaling.rows import mass_benchmark
-from orchestrator.catalog.benchmarks import ENTRIES, benchmarks
-from orchestrator.catalog.probes import ProbeKind, probe_kind
+from orchestrator.benchmarks.calls.probe_kinds import probe_kind
+from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_workload import find_workload
-from orchestrator.experiment.cell import Cell
+from orchestrator.run.preparation import smp_note
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,9 @@ class ProbeSetup:
     own: Path | None = None
 
 
-def unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
+def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel cannot have this cell, by its own configuration; None when it can."""
-    kind = probe_kind(cell.probe)
-    if cell.benchmark == "markers":
-        return _marker_unsupported_reason(kernel, cell)
-    if cell.size is not None:
-        return _mass_unsupported_reason(kernel)
+    kind = probe_kind(cell.task.probe)
     why_not = _calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
     if why_not is not None:
         return why_not
@@ -57,14 +53,9 @@ def unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
     return None
 
 
-def set_up(kernel: Kernel, cell: Cell) -> ProbeSetup:
+def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     """How this kernel gets the cell's probe. Only for a cell without a reason."""
-    if cell.benchmark == "markers":
-        return ProbeSetup("", 0, "markers", {}, on_one_cpu(kernel, cell))
-    mass = mass_benchmark(cell.benchmark)
-    if mass is not None:
-        return ProbeSetup("", 0, mass.template, {}, on_one_cpu(kernel, cell))
-    kind = probe_kind(cell.probe)
+    kind = probe_kind(cell.task.probe)
     symbol, offset = _place(kernel, cell, kind)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
     if not is_wrapper(symbol):
@@ -89,20 +80,13 @@ def set_up(kernel: Kernel, cell: Cell) -> ProbeSetup:
     if kind.mechanism == "detour":
         values["hold_optimiser"] = 1
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
-    notes += on_one_cpu(kernel, cell)
+    notes += smp_note(kernel, cell.smp)
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file)
 
 
-def on_one_cpu(kernel: Kernel, cell: Cell) -> tuple[str, ...]:
-    """What a reader has to know of an SMP kernel on one virtual CPU; nothing of any other."""
-    if not kernel.smp or cell.smp != 1:
-        return ()
-    return ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)
-
-
-def call_number(kernel: Kernel, cell: Cell) -> int | None:
+def call_number(kernel: Kernel, cell: CallCell) -> int | None:
     """The number of the system call that the cell makes; None where it makes none, or this kernel has not got it."""
-    return None if cell.call is None else system_calls()[cell.call].number(kernel.spec.arch, cell.entry)
+    return None if cell.task.call is None else system_calls()[cell.task.call].number(kernel.spec.arch, cell.task.entry)
 
 
 def is_wrapper(symbol: str) -> bool:
@@ -110,61 +94,49 @@ def is_wrapper(symbol: str) -> bool:
     return re.match(r"__(x64|ia32)_(compat_)?sys_", symbol) is not None
 
 
-def _calls_unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
+def _calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel cannot run what the cell runs."""
     arch = kernel.spec.arch
-    if cell.file is not None:
-        return find_workload(cell.file).unsupported_reason(arch)
-    if cell.entry not in ENTRIES[arch]:
-        return f"programs of {arch} have no system call entry {cell.entry}"
-    if cell.call is not None and call_number(kernel, cell) is None:
-        return f"{arch} has no system call {cell.call}"
-    if arch == "x86_64" and cell.entry == "int80" and cell.point is None and not benchmarks()[cell.benchmark].symbols:
+    if cell.task.file is not None:
+        return find_workload(cell.task.file).unsupported_reason(arch)
+    if cell.task.entry not in ENTRIES[arch]:
+        return f"programs of {arch} have no system call entry {cell.task.entry}"
+    if cell.task.call is not None and call_number(kernel, cell) is None:
+        return f"{arch} has no system call {cell.task.call}"
+    if (
+        arch == "x86_64"
+        and cell.task.entry == "int80"
+        and cell.task.point is None
+        and not benchmarks()[cell.benchmark].symbols
+    ):
         return "which function an int80 enters on x86_64 is not known by the call's name: name it, with points: [...]"
     return None
 
 
-def _marker_unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
-    row = marker_row(cell.probe)
-    if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
-        return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"
-    if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":
-        return f"this kernel has no preemption to disable; take a preemptible one, such as {_preemptible(kernel)}"
-    return None
-
-
-def _mass_unsupported_reason(kernel: Kernel) -> str | None:
-    """Why this kernel cannot have so many kprobes."""
-    for option in ("CONFIG_KPROBES", "CONFIG_DEBUG_FS", "CONFIG_KALLSYMS"):
-        if kernel.config.get(option) != "y":
-            return f"this kernel was built without {option}"
-    return None
-
-
-def _place_unsupported_reason(cell: Cell, kind: ProbeKind) -> str | None:
+def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
     if kind.site in ("hook", "tracepoint"):
-        if cell.point is not None:
+        if cell.task.point is not None:
             return "it is at every system call, and nowhere else"
-        if cell.call is None:
+        if cell.task.call is None:
             return "it is at every system call, and which ones the workload makes is not known"
-    if kind.ability is not None and (cell.point is not None or cell.call is None):
+    if kind.ability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
-    if cell.point is not None and "+" in cell.point and kind.at == "entry":
+    if cell.task.point is not None and "+" in cell.task.point and kind.at == "entry":
         return "the function tracer is at a function's first bytes only: name the function without an offset"
     return None
 
 
-def _place(kernel: Kernel, cell: Cell, kind: ProbeKind) -> tuple[str, int]:
-    if cell.point is not None:
-        symbol, plus, offset = cell.point.partition("+")
+def _place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
+    if cell.task.point is not None:
+        symbol, plus, offset = cell.task.point.partition("+")
         if plus:
             return symbol, int(offset, 0)
     else:
-        assert cell.call is not None
+        assert cell.task.call is not None
         arch = kernel.spec.arch
         symbols = benchmarks()[cell.benchmark].symbols
-        symbol = symbols[arch][cell.entry] if symbols else system_calls()[cell.call].symbol(arch)
+        symbol = symbols[arch][cell.task.entry] if symbols else system_calls()[cell.task.call].symbol(arch)
     return symbol, kernel.entry_offset(symbol) if kind.at == "after-ftrace-nop" else kernel.tracer_offset(symbol)
 
 

@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Workload
-from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import Observation, check_traps
 from orchestrator.probes.point import ProbePoint
+from orchestrator.run.deadline import Deadline
 from orchestrator.run.ready_guest import ReadyGuest
 
 
@@ -49,23 +52,31 @@ class Proof:
     places: Mapping[str, int] = field(default_factory=dict)
 
 
-def count_hits(
-    ready: ReadyGuest,
-    workload: Workload,
-    kind: ProbeKind,
-    attachment: Attachment,
-    handler: Handler,
-    events: Path | None,
-    time_limit: float,
-) -> Counted:
+class _Work(Protocol):
+    """What the counting pass needs of the cell under way."""
+
+    @property
+    def ready(self) -> ReadyGuest: ...
+    @property
+    def cell(self) -> CallCell: ...
+    @property
+    def workload(self) -> Workload: ...
+    @property
+    def kind(self) -> ProbeKind: ...
+    @property
+    def deadline(self) -> Deadline: ...
+
+
+def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Counted:
     """Make the counting pass's calls and account for each hit of the process that makes them.
 
-    The registration stays the timed one's; where its ``handler`` neither counts nor records, a counting one takes its
-    place meanwhile. What was recorded is written to the file ``events``, if one is given. Raises EvidenceError.
+    The registration stays the timed one's; where its handler neither counts nor records, a counting one takes its place
+    meanwhile. What was recorded is written to the file ``events``, if one is given. Raises EvidenceError.
     """
+    workload, kind = work.workload, work.kind
     # A pass of no calls tells what the program does besides: telling its number and taking it back is a write as well.
-    besides = _pass(ready, workload, attachment, handler, 0, time_limit, kind, None).hits if workload.exact else 0
-    counted = _pass(ready, workload, attachment, handler, workload.counted, time_limit, kind, events)
+    besides = _pass(work, attachment, 0, None).hits if workload.exact else 0
+    counted = _pass(work, attachment, workload.counted, events)
     hits = counted.hits - besides
     expected = workload.counted * workload.hits
     if hits != expected:
@@ -75,7 +86,7 @@ def count_hits(
             f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
             hint=hint if hits and hits % workload.counted == 0 else "",
         )
-    attachment.handle(handler)
+    attachment.handle(work.cell.handler)
     int3 = counted.int3
     if int3 is not None:
         check_traps(kind, counted.hits, counted.others or 0, int3)
@@ -84,21 +95,12 @@ def count_hits(
     return Counted(hits, counted.others, int3 if sure else None)
 
 
-def _pass(
-    ready: ReadyGuest,
-    workload: Workload,
-    attachment: Attachment,
-    handler: Handler,
-    calls: int,
-    time_limit: float,
-    kind: ProbeKind,
-    events: Path | None,
-) -> Counted:
-    recording = handler == "record"
+def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
+    ready, recording = work.ready, work.cell.handler == "record"
     with attachment.one_caller() as caller:
         attachment.handle("record" if recording else "count")
         with _counted_traps(ready) as traps:
-            called = workload.call(ready.guest, calls, caller=caller, time_limit=time_limit)
+            called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
         attachment.handle("noop")
     int3 = None if traps is None else traps[INT3]
     if not recording:
@@ -107,7 +109,7 @@ def _pass(
     if events is not None:
         events.parent.mkdir(exist_ok=True)
         write_csv(written, events)
-    hits = check_events(written, kind, called, attachment.point, ready.symbols)
+    hits = check_events(written, work.kind, called, attachment.point, ready.symbols)
     return Counted(hits, written.written - hits, int3)
 
 

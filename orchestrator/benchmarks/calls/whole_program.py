@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.call_programs import MOST_HITS
-from orchestrator.benchmarks.calls.workload import Called, Measurement
+from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.called import Called
 
 COUNTED_RUNS = 3
 """Runs of a counting pass, at most."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.called import Called
 
 
 @dataclass(frozen=True)
@@ -23,21 +24,6 @@ class Measurement:
     calls: int
     batches: int
     disturbed: int
-
-
-@dataclass(frozen=True)
-class Called:
-    """Calls that were made without timing them: how many, by which processes, and what is known of each.
-
-    Of a system call ``number`` and the six ``arguments`` are known, and what the last one returned.
-    """
-
-    entry: str
-    calls: int
-    pids: frozenset[int]
-    number: int | None = None
-    arguments: tuple[int, ...] = ()
-    result: int | None = None
 
 
 class Workload(Protocol):

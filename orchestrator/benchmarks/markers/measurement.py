@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.markers.loops import COUNTED_ROUNDS, MarkerLoops
 from orchestrator.benchmarks.markers.rows import MarkerRow, marker_row
+from orchestrator.benchmarks.markers.task import MarkerCell
+from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError, GuestError
-from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
 from orchestrator.run.deadline import Deadline
-from orchestrator.run.outcome import identity
-from orchestrator.run.postconditions import check_clocksource, read_taint, valid_result
+from orchestrator.run.postconditions import check_clocksource, read_taint
 from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
+from orchestrator.run.record import identity, valid_result
 
 _SIZES = {"immediate": 2, "flag": 1}
 _LOOKED_AT = 5
@@ -37,6 +38,7 @@ _FEWEST_SAMPLES = 2
 class _Proof:
     """What was seen of a marker; bytes of its place without a probe, while it was timed, while it was counted."""
 
+    symbol: str
     place: int
     original: bytes
     timed: bytes
@@ -45,14 +47,12 @@ class _Proof:
     int3: int
 
 
-def measure_marker(
-    ready: ReadyGuest, cell: Cell, module: Module, baseline: float | None, notes: Sequence[str]
-) -> CellRecord:
-    """Measure a loop and prove it. ``baseline`` is what a round of the empty loop costs, if it is known.
+def measure_marker(ready: ReadyGuest, cell: MarkerCell, module: Module, notes: Sequence[str]) -> CellRecord:
+    """Measure a loop and prove it. Its overhead follows from what a round of the empty loop costs.
 
     Raises EvidenceError when a proof fails, GuestError when the guest is in trouble or the cell's time is over.
     """
-    row = marker_row(cell.probe)
+    row = marker_row(cell.task.row)
     assert row is not None
     guest = ready.guest
     mark = guest.console.length()
@@ -74,8 +74,8 @@ def measure_marker(
         _check_same(_look(guest, row, place), original, "after disconnecting")
     guest.check_console(mark)
     check_clocksource(guest)
-    proof = _Proof(place, original, timed, counted, hits, int3)
-    return _record(ready, cell, samples, proof, baseline, f"{module.name}.{row.loop}", notes)
+    proof = _Proof(f"{module.name}.{row.loop}", place, original, timed, counted, hits, int3)
+    return _record(ready, cell, samples, proof, notes)
 
 
 def _samples(loops: MarkerLoops, row: MarkerRow, repeats: int) -> tuple[float, ...]:
@@ -105,24 +105,23 @@ def _count(guest: Guest, loops: MarkerLoops, row: MarkerRow) -> tuple[int, int]:
 
 def _record(
     ready: ReadyGuest,
-    cell: Cell,
+    cell: MarkerCell,
     samples: tuple[float, ...],
     proof: _Proof,
-    baseline: float | None,
-    symbol: str,
     notes: Sequence[str],
 ) -> CellRecord:
-    row = marker_row(cell.probe)
+    row = marker_row(cell.task.row)
     assert row is not None
     value = mean(samples)
-    overhead = 0.0 if cell.probe == "none" else None if baseline is None else value - baseline
+    overhead = 0.0 if cell.task.row == BASELINE else None
     taint = read_taint(ready.guest)
-    parameters = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds}
+    parameters: dict[str, str | int] = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds}
     if row.probe is None and row.counting is not None:
         parameters["armed_bytes"] = proof.counted.hex()
     with valid_result():
         return CellRecord(
-            **identity(ready.artifacts, cell) | {"parameters": parameters},
+            **identity(cell),
+            parameters=parameters,
             status="ok",
             notes=tuple(notes),
             samples=samples,
@@ -130,7 +129,7 @@ def _record(
             overhead=overhead,
             interval=None if overhead is None else (overhead, overhead),
             evidence=Evidence(
-                mechanism="none" if cell.probe == "none" else row.place.replace("_", "-"),
+                mechanism="none" if cell.task.row == BASELINE else row.place.replace("_", "-"),
                 probe_bytes=proof.timed.hex(),
                 hits=proof.hits,
                 int3=proof.int3,
@@ -140,7 +139,7 @@ def _record(
                 clocksource=CLOCKSOURCE,
                 original_bytes=proof.original.hex(),
                 address=f"{proof.place:#x}",
-                symbol=symbol,
+                symbol=proof.symbol,
                 flag="",
                 taint=taint,
                 batches=2 * len(samples),

@@ -63,9 +63,10 @@ class PublishedSize(Fact):
 
 
 class MarkerBenchmarks(Fact):
-    """All of them, in the document's order."""
+    """All of them, in the document's order; ``listed_as`` is the benchmark's title in a list."""
 
     title: str
+    listed_as: str
     source: str
     unit: str
     groups: dict[str, str]

@@ -26,6 +26,7 @@ class MassRow(Fact):
 class MassBenchmark(Fact):
     """A benchmark of many probes: its module, its script, its rows, and how many probes where nothing else is said."""
 
+    title: str
     template: str
     script: str
     sizes: list[int]

@@ -4,93 +4,136 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
-from orchestrator.benchmarks.system.table import Macro, MacroMatrix
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.benchmarks.system.published import published_systems
+from orchestrator.benchmarks.system.table import SystemBenchmark, SystemTable
+from orchestrator.benchmarks.system.task import SystemCell, SystemTask
+from orchestrator.benchmarks.system.workloads import MacroName, macro_benchmarks
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.catalog.probes import BASELINE, Handler, probe_kind
-from orchestrator.catalog.user_probe import is_path
-from orchestrator.experiment.cell import Cell, MacroTask, machine_id, probes_on
-from orchestrator.experiment.table import Machine
+from orchestrator.catalog.probes import BASELINE, probe_kind
+from orchestrator.catalog.user_probe import is_path, shown_name
+from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
+from orchestrator.experiment.machine import Machine
+from orchestrator.results.contract import PER_RUN, ReferenceValue
 
 _SHORTEST_LIMIT = 600
 _HOST_SECONDS = 20
 """Of the host's, for each of the guest's: an emulator takes four, a busy host and a first run more."""
 _PACKETS_PER_SECOND = 10_000
 """Of the guest's time: a few times fewer than any kernel answers."""
+_PHASE_US = 3700
+"""Microseconds by which the work begins later in each further boot of the baseline: no part of a timer's tick."""
+_LONGEST_PHRASE = 200
 
 
-def macro_cells(table: str | None, matrix: MacroMatrix) -> Iterator[Cell]:
-    """The cells: of each machine the first kernel without a probe, the same again, and what is compared with it.
+def system_cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
+    """The cells: of each machine the first kernel without a probe, further boots of it, and what is compared with it.
 
     Each has a boot of its own, whose work begins with the guest's.
     """
-    first = matrix.kernels[0]
-    for machine in matrix.machines:
-        baseline = _id(table, machine, first, BASELINE)
-        others = tuple(f"{baseline}/again{number}" for number in range(1, matrix.macro.again + 1))
-        planned = [(first, BASELINE, id_, again) for again, id_ in enumerate((baseline, *others))]
-        for kernel, probes in probes_on(matrix).items():
+    for machine in table.machines:
+        yield from _Cells(name, table, machine).all()
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of one machine of a table; ``name`` is the table's."""
+
+    name: str | None
+    table: SystemTable
+    machine: Machine
+
+    def all(self) -> Iterator[SystemCell]:
+        table, first = self.table, self.table.kernels[0]
+        baseline = self._id(first, BASELINE)
+        # The ids of further boots are as in results of earlier versions.
+        aa_boots = tuple(f"{baseline}/again{number}" for number in range(1, table.benchmark.aa_boots + 1))
+        yield self._cell(baseline, first, self._task(BASELINE, 0), ())
+        for number, id_ in enumerate(aa_boots, start=1):
+            yield self._cell(id_, first, self._task(BASELINE, number), (baseline,))
+        for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
             # Of any other kernel it is to be seen what it takes by itself, and what the probe or the module does.
             alone = [] if kernel == first else [BASELINE]
             for probe in (*alone, *(probe for probe in probes if probe != BASELINE)):
-                planned.append((kernel, probe, _id(table, machine, kernel, probe), 0))
-        for kernel, probe, id_, again in planned:
-            task = MacroTask(
-                name=matrix.macro.name,
-                scope=matrix.macro.scope,
-                packets=matrix.macro.packets,
-                command=matrix.macro.command or (),
-                image=matrix.image,
-                again=again,
-                events=matrix.macro.events or (),
-                baseline=baseline,
-                others=others,
-            )
-            yield _cell(table, matrix, machine, kernel, probe, id_, task)
+                yield self._cell(self._id(kernel, probe), kernel, self._task(probe, 0), (baseline, *aa_boots))
+
+    def _id(self, kernel: str, probe: str) -> str:
+        return cell_id(self.name, machine_id(self.machine), kernel_spec(kernel).name, probe_kind(probe).name)
+
+    def _task(self, probe: str, aa_boot: int) -> SystemTask:
+        benchmark = self.table.benchmark
+        assert benchmark.repeats is not None
+        return SystemTask(
+            name=cast(MacroName, benchmark.name),
+            probe=probe,
+            scope=benchmark.scope or "",
+            packets=benchmark.packets or 0,
+            command=benchmark.command or (),
+            image=self.table.image,
+            warm=benchmark.repeats,
+            seed=(benchmark.seed + aa_boot) % 2**32,
+            phase_us=aa_boot * _PHASE_US,
+            aa_boot=aa_boot,
+            events=benchmark.events or (),
+        )
+
+    def _cell(self, id_: str, kernel: str, task: SystemTask, compared_with: tuple[str, ...]) -> SystemCell:
+        table, machine = self.table, self.machine
+        return Cell(
+            id=id_,
+            table=self.name,
+            cpu=machine.cpu,
+            smp=machine.smp,
+            memory_mib=machine.memory_mib,
+            kernel=kernel,
+            row=probe_kind(task.probe).name,
+            handler="noop" if task.probe == BASELINE or is_path(task.probe) else "record",
+            benchmark=task.name,
+            metric=PER_RUN,
+            repeats=task.warm,
+            clock=table.clock,
+            image=None,  # it is unpacked into memory, and no disk
+            channel="framed",
+            time_limit=table.time_limit or _time_limit(table.benchmark),
+            task=task,
+            parameters={"memory_mib": machine.memory_mib, **_parameters(task)},
+            published=_published(table.reference, kernel, task),
+            compared_with=compared_with,
+        )
 
 
-def _cell(
-    table: str | None, matrix: MacroMatrix, machine: Machine, kernel: str, probe: str, id_: str, task: MacroTask
-) -> Cell:
-    macro = matrix.macro
-    assert macro.repeats is not None
-    handler: Handler = "noop" if probe == BASELINE or is_path(probe) else "record"
-    return Cell(
-        id=id_,
-        table=table,
-        cpu=machine.cpu,
-        smp=machine.smp,
-        memory_mib=machine.memory_mib,
-        kernel=kernel,
-        point=None,
-        probe=probe,
-        handler=handler,
-        benchmark=macro.name,
-        calls=1,
-        repeats=macro.repeats,
-        entry="auto",
-        call=None,
-        arguments=(),
-        file=None,
-        hits=1,
-        size=None,
-        seed=macro.seed,
-        clock=matrix.clock,
-        image=None,
-        channel="framed",
-        reference=matrix.reference,
-        time_limit=matrix.time_limit or _time_limit(macro),
-        macro=task,
-    )
-
-
-def _time_limit(macro: Macro) -> int:
+def _time_limit(benchmark: SystemBenchmark) -> int:
     """Seconds of the host's time that a run may take: several times what an emulator needs on a busy host."""
-    seconds = macro_benchmarks().scopes[macro.scope].seconds if macro.scope else 0
-    return _SHORTEST_LIMIT + _HOST_SECONDS * (seconds + (macro.packets or 0) // _PACKETS_PER_SECOND)
+    seconds = macro_benchmarks().scopes[benchmark.scope].seconds if benchmark.scope else 0
+    return _SHORTEST_LIMIT + _HOST_SECONDS * (seconds + (benchmark.packets or 0) // _PACKETS_PER_SECOND)
 
 
-def _id(table: str | None, machine: Machine, kernel: str, probe: str) -> str:
-    parts = [machine_id(machine), kernel_spec(kernel).name, probe_kind(probe).name]
-    return "/".join([table, *parts] if table is not None else parts)
+def _parameters(task: SystemTask) -> dict[str, str | int]:
+    parameters: dict[str, str | int] = {}
+    if task.scope:
+        parameters["scope"] = task.scope
+    if task.packets:
+        parameters["packets"] = task.packets
+    if task.command:
+        parameters["command"] = " ".join(task.command)[:_LONGEST_PHRASE]
+    if task.image is not None:
+        parameters["image"] = shown_name(Path(task.image))
+    if task.aa_boot:
+        parameters["again"] = task.aa_boot
+    return parameters
+
+
+def _published(reference: str | None, kernel: str, task: SystemTask) -> ReferenceValue | None:
+    if reference is None or task.aa_boot:
+        return None
+    table = published_systems()[reference]
+    row = table.row(kernel_spec(kernel).name, probe_kind(task.probe).name)
+    if row is None:
+        return None
+    overhead = table.difference(row) if row.overhead is None else row.overhead
+    if overhead is None:
+        return None
+    return ReferenceValue(table=table.id, value=row.real, overhead=overhead, unit=table.unit)

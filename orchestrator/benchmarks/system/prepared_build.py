@@ -42,19 +42,24 @@ class PreparedBuild:
     file: Path
 
 
-def prepared_build(
-    context: BuildContext,
-    kernel: Kernel,
-    image: Image,
-    source: PackedSource,
-    drivers: Mapping[str, bytes | Path],
-    watch: Callable[[Guest], None],
-) -> PreparedBuild:
-    """The tree of the smallest kernel of ``kernel``'s architecture, as ``image``'s compiler makes it.
+@dataclass(frozen=True)
+class PreparationInputs:
+    """The image with the compiler, the kernel's source, and drivers for what the guest mounts, by file name."""
 
-    It is made in a guest of that kernel, with ``drivers`` for what it mounts; any other kernel gives the same.
-    ``watch`` hears of the guest before it runs. Raises GuestError, and BuildError with make's last words.
+    image: Image
+    source: PackedSource
+    drivers: Mapping[str, bytes | Path]
+
+
+def prepared_build(
+    context: BuildContext, kernel: Kernel, inputs: PreparationInputs, watch: Callable[[Guest], None]
+) -> PreparedBuild:
+    """The tree of the smallest kernel of ``kernel``'s architecture, as the image's compiler makes it.
+
+    It is made in a guest of that kernel; any other kernel gives the same. ``watch`` is called with the guest before it
+    runs. Raises GuestError, and BuildError with make's last lines.
     """
+    image, source = inputs.image, inputs.source
 
     def heard(line: str) -> None:
         words = progress(line)
@@ -64,7 +69,12 @@ def prepared_build(
     def make(folder: Path) -> None:
         context.say(f"preparing a kernel's build in a guest ({kernel.spec.arch}): three to six minutes, emulated")
         settings = {"arch": kernel.spec.arch, "date": DATE, "tree_date": TREE_DATE}
-        files = {"root.squashfs": image.squashfs, "source.squashfs": source.file, **shared_scripts(*_SHARED), **drivers}
+        files = {
+            "root.squashfs": image.squashfs,
+            "source.squashfs": source.file,
+            **shared_scripts(*_SHARED),
+            **inputs.drivers,
+        }
         whole = folder / "initramfs"
         with whole.open("wb") as target:
             write_work(target, initramfs(context, kernel), _SCRIPT, settings, files)
@@ -81,14 +91,14 @@ def prepared_build(
             whole.unlink()
 
     scripts = {name: (unattended_scripts() / name).read_text() for name in (f"{_SCRIPT}.sh", *_SHARED)}
-    inputs = {
+    key = {
         "arch": kernel.spec.arch,
         "image": image.key,
         "source": source.key,
         "scripts": scripts,
         "dates": [TREE_DATE, DATE],
     }
-    found = context.cache.obtain(_KIND, inputs, f"prepared kernel build, {kernel.spec.arch}", make)
+    found = context.cache.obtain(_KIND, key, f"prepared kernel build, {kernel.spec.arch}", make)
     return PreparedBuild(found.key, found.path / _FILE)
 
 

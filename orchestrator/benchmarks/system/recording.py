@@ -5,24 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import ModuleSource, render, render_own
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.calls.probe_setup import ProbeSetup, on_one_cpu
-from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, MacroRequest, warm_reports
+from orchestrator.benchmarks.system.task import SystemCell
+from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, Beside, warm_reports
 from orchestrator.catalog.kernels import Arch, kernels
 from orchestrator.catalog.probes import BASELINE, probe_kind
 from orchestrator.catalog.recorders import RecorderKind, recorder_kinds
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import recorder
 from orchestrator.probes.recorder_report import RecorderReport, parse_report
 from orchestrator.results.statistics import median
 
 _WITH_MARKERS: Mapping[Arch, str] = {"i386": "lab-i386-up-markers", "x86_64": "lab-x86_64-smp-markers"}
-_PHASE_US = 3700
-"""Microseconds by which the work begins later in each further boot of the baseline: no part of a timer's tick."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,12 @@ class Recorded:
         return sum(self.by_event.values())
 
 
-def recorder_of(cell: Cell) -> RecorderKind | None:
+def recorder_of(cell: SystemCell) -> RecorderKind | None:
     """How the cell's events are recorded; None where none are."""
-    return recorder_kinds().get(cell.probe) if cell.macro is not None else None
+    return recorder_kinds().get(cell.task.probe)
 
 
-def unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
+def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
     """Why this kernel cannot have what is beside the cell's workload; None when it can."""
     kind = recorder_of(cell)
     if cell.smp > 1 and not kernel.smp:
@@ -64,36 +63,24 @@ def unsupported_reason(kernel: Kernel, cell: Cell) -> str | None:
     return f"{sentence}: hooks are in kernels that have markers, such as {other}"
 
 
-def set_up(kernel: Kernel, cell: Cell) -> ProbeSetup:
-    """The module that is loaded beside the cell's workload, if any. Only for a cell without a reason."""
-    kind, notes = recorder_of(cell), on_one_cpu(kernel, cell)
-    assert cell.macro is not None
+def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | None:
+    """The module that is loaded beside the cell's workload: as source, a user's .ko file, or none."""
+    kind = recorder_of(cell)
     if kind is not None:
-        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.macro.events or None)
-        return ProbeSetup("", 0, recorder.TEMPLATE, values, notes)
-    own = None if cell.probe == BASELINE else probe_kind(cell.probe).file
-    return ProbeSetup("", 0, None, {}, notes, own)
+        values = recorder.recorder_values(kind.module, kernel.spec.arch, cell.task.events or None)
+        return render(recorder.TEMPLATE, values)
+    own = None if cell.task.probe == BASELINE else probe_kind(cell.task.probe).file
+    return own if own is None or own.suffix == ".ko" else render_own(own, {})
 
 
-def request_of(cell: Cell, module: Module | None) -> MacroRequest:
-    """What the cell's guest is to do, with a module loaded or, to fetch what it needs, without."""
-    task, kind = cell.macro, recorder_of(cell)
-    assert task is not None
-    return MacroRequest(
-        benchmark=task.name,
-        scope=task.scope or "",
-        packets=task.packets or 0,
-        command=task.command,
-        image=task.image,
-        warm=cell.repeats,
-        seed=(cell.seed + task.again) % 2**32,
-        phase_us=task.again * _PHASE_US,
-        module=module.file if module else None,
-        module_name=module.name if module else "",
-        report=recorder.REPORT if kind else None,
-        stop=recorder.STOP if kind else None,
-        optimisation=kind.optimisation if kind else None,
-    )
+def beside(cell: SystemCell, module: Module | None) -> Beside | None:
+    """What is loaded beside the cell's workload."""
+    if module is None:
+        return None
+    kind = recorder_of(cell)
+    if kind is None:
+        return Beside(module.file, module.name)
+    return Beside(module.file, module.name, recorder.REPORT, recorder.STOP, kind.optimisation)
 
 
 def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:

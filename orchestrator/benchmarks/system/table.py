@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table of whole-system workloads: what is run with and without what, as an experiment file says it."""
+"""A table of whole-system workloads: what is run with and without what."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
 
 from orchestrator.benchmarks.system.published import published_systems
-from orchestrator.benchmarks.system.workloads import MacroBenchmark, MacroName, macro_benchmarks
+from orchestrator.benchmarks.system.workloads import MacroBenchmark, macro_benchmark, macro_benchmarks
 from orchestrator.catalog import user_probe
 from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.images import image as image_recipe
@@ -21,17 +21,8 @@ from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, wrong
-from orchestrator.experiment.file.strict import Strict
-from orchestrator.experiment.table import (
-    FEWEST_WALL_REPEATS,
-    Kernel,
-    Machine,
-    Probe,
-    machine_conflicts,
-    mapping_of_kernels,
-    unsupported_reasons,
-)
-from orchestrator.results.contract import Clock
+from orchestrator.experiment.machine import Machine, kernel_conflicts
+from orchestrator.experiment.table import FEWEST_WALL_REPEATS, BenchmarkChoice, Row, Table
 
 _MOST_ARGUMENTS = 64
 _LONGEST_ARGUMENT = 1000
@@ -49,27 +40,28 @@ def _command(value: object) -> object:
     return tuple(texts)
 
 
-class Macro(Strict):
+class SystemBenchmark(BenchmarkChoice):
     """What is run: ``repeats`` warm runs of a workload, after a cold one, in each boot.
 
     A kernel build has a ``scope``, a ping flood ``packets``, anything else of the image a ``command``. Random numbers
-    come from ``seed``. The baseline is booted ``again`` so many times in other circumstances, which tells how small a
-    difference means something. Probes record the ``events``.
+    come from ``seed``. The baseline is booted ``aa_boots`` more times in other circumstances: their difference (A/A) is
+    how small a difference can be resolved. Probes record the ``events``.
     """
 
-    name: Annotated[MacroName, one_of(lambda: macro_benchmarks().benchmarks)]
     scope: Annotated[str, one_of(lambda: macro_benchmarks().scopes)] | None = None
     packets: Annotated[int, whole(1, 10_000_000)] | None = None
     command: Annotated[tuple[str, ...], BeforeValidator(_command)] | None = None
     repeats: Annotated[int, whole(1, 50)] | None = None
     seed: Annotated[int, whole(0, 2**32 - 1)] = 2005
-    again: Annotated[int, whole(1, 9)] = 1
+    aa_boots: Annotated[int, whole(1, 9)] = 1
     events: Entries[Annotated[str, one_of(standard_events)]] | None = None
 
     @property
     def spec(self) -> MacroBenchmark:
         """What is known of the workload."""
-        return macro_benchmarks().benchmarks[self.name]
+        spec = macro_benchmark(self.name)
+        assert spec is not None
+        return spec
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -87,19 +79,19 @@ class Macro(Strict):
             yield Problem(("command",), "missing; say which program of the image to run, as [/usr/bin/gzip, -k, file]")
 
 
-def _with_defaults(macro: Macro, info: ValidationInfo) -> Macro:
+def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBenchmark:
     usual = macro_benchmarks()
     runs = FEWEST_WALL_REPEATS if info.data.get("clock") == "wall" else usual.runs
-    update: dict[str, Any] = {"repeats": macro.repeats or runs}
-    if macro.name == "kernel-build":
-        update["scope"] = macro.scope or usual.scope
-    if macro.name == "ping-flood":
-        update["packets"] = macro.packets or usual.packets
-    return macro.model_copy(update=update)
+    update: dict[str, Any] = {"repeats": benchmark.repeats or runs}
+    if benchmark.name == "kernel-build":
+        update["scope"] = benchmark.scope or usual.scope
+    if benchmark.name == "ping-flood":
+        update["packets"] = benchmark.packets or usual.packets
+    return benchmark.model_copy(update=update)
 
 
-def _probe(value: object) -> object:
-    name = fields.probe(value)
+def _probe(value: object, info: ValidationInfo) -> object:
+    name = fields.probe(value, info)
     if isinstance(name, str) and not user_probe.is_path(name) and name not in (BASELINE, *recorder_kinds()):
         allowed = choices_sentence(name, [BASELINE, *recorder_kinds()])
         raise mismatch(value, f"{allowed}; or a path: ./mine.c, a module of your own")
@@ -107,17 +99,17 @@ def _probe(value: object) -> object:
 
 
 def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Machine, ...]:
-    """Give machines of which no memory is said as much as the workload needs."""
-    macro = info.data.get("macro")  # none where it is wrong itself
-    if macro is None:
+    """Give machines without a ``memory`` as much as the workload needs."""
+    benchmark = info.data.get("benchmark")  # none where it is wrong itself
+    if benchmark is None:
         return machines
+    memory = f"{benchmark.spec.memory_mib}M"
     return tuple(
-        one if "memory" in one.model_fields_set else one.model_copy(update={"memory": f"{macro.spec.memory_mib}M"})
-        for one in machines
+        one if "memory" in one.model_fields_set else one.model_copy(update={"memory": memory}) for one in machines
     )
 
 
-class MacroMatrix(Strict):
+class SystemTable(Table):
     """Machines, kernels and probes or modules, of which every combination runs a whole-system workload.
 
     All are compared with the first kernel without a probe. Probes record standard kernel events meanwhile; a module of
@@ -125,51 +117,36 @@ class MacroMatrix(Strict):
     the host's time between two signs of progress.
     """
 
-    clock: Annotated[Clock, one_of(lambda: get_args(Clock))] = "instructions"
-    macro: Annotated[Macro, AfterValidator(_with_defaults)]
+    benchmark: Annotated[SystemBenchmark, AfterValidator(_with_defaults)]
     reference: Annotated[str, one_of(published_systems)] | None = None
-    image: Annotated[str, BeforeValidator(fields.image)] | None = None
-    kernels: Entries[Kernel]
     machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
-    probes: Entries[Annotated[Probe, BeforeValidator(_probe)]] = (BASELINE,)
-    kernel_for: Annotated[dict[Probe, Kernel], BeforeValidator(mapping_of_kernels)] = Field(default_factory=dict)
+    probes: Entries[Annotated[Row, BeforeValidator(_probe)]] = (BASELINE,)
     time_limit: Annotated[int, whole(1, 86_400)] | None = None
 
-    def resolved(self) -> dict[str, Any]:
-        """The table as plain values, every default written out."""
-        return self.model_dump(mode="json", include=set(MacroMatrix.model_fields))
-
-    @model_validator(mode="after")
-    def _check_combinations(self) -> Self:
-        problems = list(self._conflicts())
-        if problems:
-            raise conflict(problems)
-        return self
-
-    def _conflicts(self) -> Iterator[Problem]:
-        yield from machine_conflicts(self.machines, self.kernels, self.clock)
+    def conflicts(self) -> Iterator[Problem]:
+        """What is wrong between values that are right by themselves."""
+        yield from super().conflicts()
+        benchmark, least = self.benchmark, self.benchmark.spec.memory_mib
         for index, machine in enumerate(self.machines):
-            if machine.memory_mib < self.macro.spec.memory_mib:
-                why = f"'{self.macro.name}' works in memory alone and needs {self.macro.spec.memory_mib}M"
+            if machine.memory_mib < least:
+                why = f"'{benchmark.name}' works in memory alone and needs {least}M"
                 yield Problem(("machines", index, "memory"), f"found {machine.memory}; {why}")
             for probe, kernel in self.kernel_for.items():
-                yield from unsupported_reasons(kernel, machine, ("kernel_for", probe), ("machines",))
-        repeats = self.macro.repeats or 0
+                yield from kernel_conflicts(kernel, machine, ("kernel_for", probe), ("machines",))
+        repeats = benchmark.repeats or 0
         if self.clock == "wall" and repeats < FEWEST_WALL_REPEATS:
             why = f"nothing tells with fewer than {FEWEST_WALL_REPEATS} runs how they scatter"
-            yield Problem(("macro", "repeats"), f"found {repeats}; clock 'wall' needs more: {why}")
-        archs = {kernel_spec(kernel).arch for kernel in (*self.kernels, *self.kernel_for.values())}
+            yield Problem(("benchmark", "repeats"), f"found {repeats}; clock 'wall' needs more: {why}")
+        archs = {kernel_spec(kernel).arch for kernel in self.all_kernels}
         if len(archs) > 1:
             what = f"found kernels for {' and '.join(sorted(archs))}: they run other programs, and are no comparison"
             yield Problem(("kernels",), f"{what}; give each a table of its own")
         for probe in self.kernel_for:
             if probe == BASELINE or probe not in self.probes:
                 yield Problem(("kernel_for", probe), "it is not among the probes that record")
-        if self.reference is not None and published_systems()[self.reference].benchmark != self.macro.name:
+        if self.reference is not None and published_systems()[self.reference].benchmark != benchmark.name:
             other = published_systems()[self.reference].benchmark
-            yield Problem(
-                ("reference",), f"found '{self.reference}', which is of '{other}', not of '{self.macro.name}'"
-            )
+            yield Problem(("reference",), f"found '{self.reference}', which is of '{other}', not of '{benchmark.name}'")
         yield from self._image_conflicts()
 
     def _image_conflicts(self) -> Iterator[Problem]:
@@ -179,7 +156,7 @@ class MacroMatrix(Strict):
             yield Problem(("image",), "a workload works in memory, where a disk of your own cannot be: name a recipe")
             return
         arch = image_recipe(self.image).arch
-        for kernel in dict.fromkeys([*self.kernels, *self.kernel_for.values()]):
+        for kernel in self.all_kernels:
             spec = kernel_spec(kernel)
             if spec.arch != arch:
                 yield Problem(

@@ -18,10 +18,10 @@ from orchestrator.benchmarks.system.command import read_command
 from orchestrator.benchmarks.system.figures import MacroFigures
 from orchestrator.benchmarks.system.kernel_build import read_build
 from orchestrator.benchmarks.system.ping_flood import read_flood
-from orchestrator.benchmarks.system.prepared_build import DATE, prepared_build, shared_scripts
-from orchestrator.benchmarks.system.workloads import MacroName, macro_benchmarks
+from orchestrator.benchmarks.system.prepared_build import DATE, PreparationInputs, prepared_build, shared_scripts
+from orchestrator.benchmarks.system.task import SystemTask
+from orchestrator.benchmarks.system.workloads import macro_benchmarks
 from orchestrator.catalog.images import image as image_recipe
-from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
@@ -37,39 +37,21 @@ def warm_reports(warm: int) -> list[tuple[str, str]]:
 
 _NEEDED = ("CONFIG_BLK_DEV_LOOP", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4", "CONFIG_TMPFS")
 _DRIVERS = ("loop", "squashfs")
-_MOST_RUNS = 100
-_MOST_PACKETS = 10_000_000
-_LONGEST_PHASE = 1_000_000
-_LONGEST_COMMAND = 64 << 10
-_MOST_WORDS = 1000
 _ROOM_MIB = 128
 """Memory for the kernel and a program, besides the files, which are there twice while they are unpacked."""
 
 
 @dataclass(frozen=True)
-class MacroRequest:
-    """Whole programs to run: what the benchmark is to do (what it does not take is not looked at), and around it.
+class Beside:
+    """What is loaded beside the workload: before the runs, and unloaded after them.
 
-    ``scope`` is of kernel-build, ``packets`` of ping-flood, ``command`` (a program and its arguments) of command. An
-    ``image`` is named as elsewhere; None is the benchmark's own. ``warm`` is the number of runs after the cold one.
-    Boots that differ in ``seed`` and ``phase_us`` (below a second) have other random numbers, and begin at another
-    moment between two timer ticks.
-
-    A ``module`` is loaded before the runs and unloaded after them. ``report`` is a file of the guest's that is read
-    before and after each warm run, at their end, and again after a 1 was written to the file ``stop``. ``optimisation``
-    is the value of debug.kprobes-optimization from before it is loaded.
+    ``report`` is a file of the guest's that is read before and after each warm run, at their end, and again after a 1
+    was written to the file ``stop``. ``optimisation`` is the value of debug.kprobes-optimization from before it is
+    loaded.
     """
 
-    benchmark: MacroName
-    scope: str = ""
-    packets: int = 0
-    command: tuple[str, ...] = ()
-    image: str | None = None
-    warm: int = 3
-    seed: int = 1
-    phase_us: int = 0
-    module: Path | None = None
-    module_name: str = ""
+    module: Path
+    name: str
     report: str | None = None
     stop: str | None = None
     optimisation: bool | None = None
@@ -91,67 +73,67 @@ class MacroWork:
 
 
 def macro_work(
-    context: BuildContext, kernel: Kernel, request: MacroRequest, watch: Callable[[Guest], None]
+    context: BuildContext, kernel: Kernel, task: SystemTask, beside: Beside | None, watch: Callable[[Guest], None]
 ) -> MacroWork:
-    """The work of a request; all that it needs is fetched and built where it is not there yet.
+    """The work of a task; all that it needs is fetched and built where it is not there yet.
 
-    ``watch`` hears of a guest that is started for that, before it runs. Raises UsageError for a request that cannot be,
+    ``watch`` is called with a guest that is started for that, before it runs. Raises UsageError for a wrong image,
     UnsupportedError for a kernel that cannot do it, and HostError, BuildError, GuestError.
     """
-    _check(request)
     _check_kernel(kernel)
-    image = _image(context, kernel, request)
-    benchmark = macro_benchmarks().benchmarks[request.benchmark]
+    image = _image(context, kernel, task)
+    workload = macro_benchmarks().benchmarks[task.name]
     drivers = _drivers(kernel)
     files: dict[str, bytes | Path] = {
         "root.squashfs": image.squashfs,
-        "seed": hashlib.sha512(f"{request.seed}".encode()).digest(),
+        "seed": hashlib.sha512(f"{task.seed}".encode()).digest(),
         **shared_scripts("system.sh", "runs.sh"),
         **drivers,
     }
-    settings: dict[str, int | str] = {
-        "warm": request.warm,
-        "phase": request.phase_us,
-        "date": DATE,
-        "module": request.module_name,
-        "report": request.report or "",
-        "stop": request.stop or "",
-        "optimisation": "" if request.optimisation is None else int(request.optimisation),
-    }
+    settings: dict[str, int | str] = {"warm": task.warm, "phase": task.phase_us, "date": DATE, **_settings(beside)}
     inputs = {"image": image.key}
-    if request.module is not None:
-        files["module.ko"] = request.module
-    if request.benchmark == "kernel-build":
+    if beside is not None:
+        files["module.ko"] = beside.module
+    if task.name == "kernel-build":
         source = build_source(context)
-        tree = prepared_build(context, kernel, image, source, drivers, watch)
+        tree = prepared_build(context, kernel, PreparationInputs(image, source, drivers), watch)
         files |= {"source.squashfs": source.file, "build.tar": tree.file, **shared_scripts("kernel_make.sh")}
         settings |= {
             "arch": kernel.spec.arch,
-            "targets": " ".join(macro_benchmarks().scopes[request.scope].targets),
+            "targets": " ".join(macro_benchmarks().scopes[task.scope].targets),
         }
         inputs |= {"source": source.key, "prepared": tree.key}
-    elif request.benchmark == "ping-flood":
-        settings["packets"] = request.packets
+    elif task.name == "ping-flood":
+        settings["packets"] = task.packets
     else:
-        files["argv"] = b"".join(word.encode() + b"\0" for word in request.command)
-    inputs["scripts"] = _digest(benchmark.script, files)
+        files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
+    inputs["scripts"] = _digest(workload.script, files)
     return MacroWork(
-        script=benchmark.script,
+        script=workload.script,
         settings=settings,
         files=files,
-        read=_reader(request),
-        memory_mib=max(benchmark.memory_mib, _memory_mib(files)),
+        read=_reader(task),
+        memory_mib=max(workload.memory_mib, _memory_mib(files)),
         inputs=inputs,
     )
 
 
-def fetch_work(context: BuildContext, kernel: Kernel, request: MacroRequest) -> None:
-    """Fetch and build what a request needs, as far as that takes no guest; raises what ``macro_work`` does."""
-    _check(request)
+def fetch_work(context: BuildContext, kernel: Kernel, task: SystemTask) -> None:
+    """Fetch and build what a task needs, as far as that takes no guest; raises what ``macro_work`` does."""
     _check_kernel(kernel)
-    _image(context, kernel, request)
-    if request.benchmark == "kernel-build":
+    _image(context, kernel, task)
+    if task.name == "kernel-build":
         build_source(context)
+
+
+def _settings(beside: Beside | None) -> dict[str, int | str]:
+    optimisation = None if beside is None else beside.optimisation
+    return {
+        "module": "" if beside is None else beside.name,
+        "report": (beside.report if beside else None) or "",
+        "stop": (beside.stop if beside else None) or "",
+        "optimisation": "" if optimisation is None else int(optimisation),
+    }
 
 
 def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
@@ -164,38 +146,12 @@ def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
     return whole.hexdigest()
 
 
-def _reader(request: MacroRequest) -> Callable[[str], MacroFigures]:
-    if request.benchmark == "kernel-build":
-        return lambda text: read_build(text, request.warm)
-    if request.benchmark == "ping-flood":
-        return lambda text: read_flood(text, request.warm, request.packets)
-    return lambda text: read_command(text, request.warm)
-
-
-def _check(request: MacroRequest) -> None:
-    if not 1 <= request.warm <= _MOST_RUNS:
-        raise UsageError(f"{request.warm} warm runs; allowed are 1 to {_MOST_RUNS}")
-    if not 0 <= request.phase_us < _LONGEST_PHASE:
-        raise UsageError(f"a phase of {request.phase_us} us; allowed are 0 to {_LONGEST_PHASE - 1}")
-    if request.stop is not None and request.report is None:
-        raise UsageError("a module that is stopped has to report")
-    if (request.module is None) != (request.module_name == ""):
-        raise UsageError("a module has a file and a name")
-    if request.benchmark == "kernel-build" and request.scope not in macro_benchmarks().scopes:
-        raise UsageError(unknown("scope", request.scope, macro_benchmarks().scopes))
-    if request.benchmark == "ping-flood" and not 1 <= request.packets <= _MOST_PACKETS:
-        raise UsageError(f"{request.packets} packets; allowed are 1 to {_MOST_PACKETS}")
-    if request.benchmark == "command":
-        _check_command(request.command)
-
-
-def _check_command(command: tuple[str, ...]) -> None:
-    if not command or not command[0]:
-        raise UsageError("no command was given")
-    if any("\0" in word for word in command):
-        raise UsageError("a zero byte cannot be in a command")
-    if len(command) > _MOST_WORDS or sum(len(word.encode()) + 1 for word in command) > _LONGEST_COMMAND:
-        raise UsageError(f"the command is too long; allowed are {_MOST_WORDS} words and {_LONGEST_COMMAND >> 10} KiB")
+def _reader(task: SystemTask) -> Callable[[str], MacroFigures]:
+    if task.name == "kernel-build":
+        return lambda text: read_build(text, task.warm)
+    if task.name == "ping-flood":
+        return lambda text: read_flood(text, task.warm, task.packets)
+    return lambda text: read_command(text, task.warm)
 
 
 def _check_kernel(kernel: Kernel) -> None:
@@ -207,12 +163,12 @@ def _check_kernel(kernel: Kernel) -> None:
         )
 
 
-def _image(context: BuildContext, kernel: Kernel, request: MacroRequest) -> Image:
+def _image(context: BuildContext, kernel: Kernel, task: SystemTask) -> Image:
     arch = kernel.spec.arch
-    name = request.image or macro_benchmarks().benchmarks[request.benchmark].images[arch]
+    name = task.image or macro_benchmarks().benchmarks[task.name].images[arch]
     if is_user_disk(name):
         raise UsageError(
-            f"image '{name}' is a disk, and {request.benchmark} runs in a system that is all in the guest's memory",
+            f"image '{name}' is a disk, and {task.name} runs in a system that is all in the guest's memory",
             hint="name the recipe (.yaml) of an image: the lab builds what fits into memory from that",
         )
     recipe = image_recipe(name)

@@ -1,58 +1,75 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an experiment's tables take from the keys that stand beside them, and where a problem with those is told."""
+"""What an experiment's tables take from the keys that stand beside them, and where a problem with those is placed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from orchestrator.benchmarks.system.table import MacroMatrix
+from orchestrator.experiment.file.aliases import BENCHMARK, TABLES
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem
 from orchestrator.experiment.file.source import Data, KeyPath
-from orchestrator.experiment.table import Matrix
+from orchestrator.experiment.kind import KindRegistry, TableKind
 
-TABLES = "tables"
-
-_MICRO, _MACRO = "benchmark", "macro"
-_OF_NO_TABLE = "changes nothing: tables of whole-system workloads (macro) have no such key, those of benchmarks others"
-_KEYS = {*Matrix.model_fields, *MacroMatrix.model_fields}
+_OF_NO_TABLE = "changes nothing: no table here is of a kind of benchmark that has such a key"
 
 
-def is_macro(table: object) -> bool:
-    """Whether a table is one of whole-system workloads."""
-    return isinstance(table, MacroMatrix) or (isinstance(table, dict) and _MACRO in table)
+@dataclass(frozen=True)
+class Defaults:
+    """The keys of a table that stand beside ``tables``, as far as tables of their kind of benchmark have them.
 
-
-def with_defaults(data: dict[str, Data]) -> Data:
-    """Give each table the keys of a matrix that stand beside ``tables``, as far as tables of its kind have them.
-
-    A table's own value replaces a default; only mappings (``benchmark``, ``kernel_for``) are merged, key by key.
+    A table's own value replaces a default; only mappings (``benchmark``, ``kernel_for``) are merged, key by key, and a
+    ``benchmark`` only with one of its own kind.
     """
-    defaults = _defaults(data)
-    rest: dict[str, Data] = {key: value for key, value in data.items() if key not in defaults}
-    tables = data[TABLES]
-    if isinstance(tables, dict):
-        rest[TABLES] = {name: _merged(_of_its_kind(defaults, table), table) for name, table in tables.items()}
-    return rest
+
+    data: Mapping[str, Data]
+    kinds: KindRegistry[TableKind]
+
+    @staticmethod
+    def of(data: Mapping[str, Data], kinds: KindRegistry[TableKind]) -> Defaults:
+        """The defaults in a file with this content."""
+        keys = set(kinds.table_keys)
+        return Defaults({key: value for key, value in data.items() if key in keys}, kinds)
+
+    def merged(self, table: Data) -> Data:
+        """A table with what it takes from the defaults."""
+        return _merged(dict(self.for_table(table)), table)
+
+    def kind_of(self, table: Data) -> TableKind:
+        """The kind of a table's benchmark: by its own name, or by the default's."""
+        own = _benchmark_name(table)
+        return self.kinds.of_benchmark(_benchmark_name(self.data) if own is None else own)
+
+    def for_table(self, table: Data) -> Mapping[str, Data]:
+        """The defaults that a table can take."""
+        if not isinstance(table, dict) or BENCHMARK not in table:
+            return self.data
+        kind = self.kind_of(table)
+        other = self.kinds.of_benchmark(_benchmark_name(self.data)) is not kind
+        return {
+            key: value
+            for key, value in self.data.items()
+            if key in kind.table.model_fields and not (other and key == BENCHMARK)
+        }
 
 
-def idle_overrides(data: dict[str, Data], origins: Origins) -> list[Problem]:
+def idle_overrides(data: dict[str, Data], defaults: Defaults, origins: Origins) -> list[Problem]:
     """Return a problem for each default that was set on the command line and that no table takes."""
     tables = data[TABLES]
     if not isinstance(tables, dict) or not tables:
         return []
-    defaults = _defaults(data)
     first: dict[str, KeyPath] = {}
     taken: set[str] = set()  # one override may set several values; it is idle only when all of them are
-    for path in _leaves(defaults, ()):
+    for path in _leaves(dict(defaults.data), ()):
         if origins.overridden(path):
             place = origins.where(path)
             first.setdefault(place, path)
-            kinds = (table for table in tables.values() if path[0] in _of_its_kind(defaults, table))
-            if any(_takes(table, path) for table in kinds):
+            possible = (table for table in tables.values() if path[0] in defaults.for_table(table))
+            if any(_takes(table, path) for table in possible):
                 taken.add(place)
     return [
-        Problem(path, _idle(path, next(iter(tables))) if _known(path, tables.values(), defaults) else _OF_NO_TABLE)
+        Problem(path, _idle(path, next(iter(tables))) if _known(path, tables, defaults) else _OF_NO_TABLE)
         for place, path in first.items()
         if place not in taken
     ]
@@ -60,19 +77,13 @@ def idle_overrides(data: dict[str, Data], origins: Origins) -> list[Problem]:
 
 def at_its_own_place(problem: Problem, data: Data) -> Problem:
     """Return a problem with what a table has from the defaults as one with the default, the same for all tables."""
-    other = None if problem.other is None else _user_path(problem.other, data)
-    return Problem(_user_path(problem.path, data), problem.sentence, other)
+    other = None if problem.other is None else _default_path(problem.other, data)
+    return Problem(_default_path(problem.path, data), problem.sentence, other)
 
 
-def _defaults(data: dict[str, Data]) -> dict[str, Data]:
-    return {key: value for key, value in data.items() if key in _KEYS}
-
-
-def _of_its_kind(defaults: dict[str, Data], table: Data) -> dict[str, Data]:
-    if not isinstance(table, dict) or not (_MACRO in table or _MICRO in table):
-        return defaults
-    kind = MacroMatrix if is_macro(table) else Matrix
-    return {key: value for key, value in defaults.items() if key in kind.model_fields}
+def _benchmark_name(holder: object) -> Data:
+    benchmark = holder.get(BENCHMARK) if isinstance(holder, Mapping) else None
+    return benchmark.get("name") if isinstance(benchmark, dict) else None
 
 
 def _merged(defaults: Data, own: Data) -> Data:
@@ -82,9 +93,9 @@ def _merged(defaults: Data, own: Data) -> Data:
     return {**both, **{key: value for key, value in own.items() if key not in both}}
 
 
-def _known(path: KeyPath, tables: Iterable[Data], defaults: dict[str, Data]) -> bool:
+def _known(path: KeyPath, tables: Mapping[str, Data], defaults: Defaults) -> bool:
     """Whether any table could have the default at ``path``."""
-    return any(path[0] in _of_its_kind(defaults, table) for table in tables)
+    return any(path[0] in defaults.for_table(table) for table in tables.values())
 
 
 def _idle(path: KeyPath, table: str) -> str:
@@ -115,7 +126,7 @@ def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
         yield path
 
 
-def _user_path(path: KeyPath, data: Data) -> KeyPath:
+def _default_path(path: KeyPath, data: Data) -> KeyPath:
     if len(path) < 3 or path[0] != TABLES:
         return path
     return path[2:] if not _holds(data, path) and _holds(data, path[2:]) else path

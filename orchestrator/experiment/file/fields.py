@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
-from orchestrator.benchmarks.calls.capabilities import ability_names
-from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks, marker_row
-from orchestrator.benchmarks.scaling.rows import mass_benchmark, mass_row
 from orchestrator.catalog import user_probe
-from orchestrator.catalog.benchmarks import Buffer
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import images
@@ -22,27 +18,21 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
-from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
 from orchestrator.catalog.user_path import user_path
-from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, shown, wrong
 
 QemuCpuNames = Callable[[], Collection[str]]
 
 MAX_ENTRIES = 1000
-MOST_PROBES = 50_000
 
 _MIB = {"M": 1, "G": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
 _MEMORY_BOUNDS = (64, 4096)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _POINT = re.compile(r"([A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?")
-_LONGEST_TEXT = 200
-_LARGEST_BUFFER = 65536
-_MOST_SIZES = 20
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -52,10 +42,23 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 class Surroundings:
     """What values are checked against besides the catalogue; a pydantic validation's context.
 
-    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named.
+    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named. ``benchmarks``
+    are the names of all benchmarks, ``rows`` the benchmarks by the names of their own rows.
     """
 
     qemu_cpu_names: QemuCpuNames | None = None
+    benchmarks: Collection[str] = ()
+    rows: Mapping[str, str] = field(default_factory=dict)
+
+
+class Strict(BaseModel):
+    """A part of an experiment file: read-only, of exactly these keys and types."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+def _surroundings(info: ValidationInfo) -> Surroundings:
+    return info.context if isinstance(info.context, Surroundings) else Surroundings()
 
 
 def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
@@ -95,18 +98,6 @@ def name(value: object) -> object:
     return value
 
 
-def sizes(value: object) -> object:
-    """Numbers of probes, each once. In steps of hundreds: they are registered and enabled in equal steps."""
-    known = value if isinstance(value, list | tuple) else ()
-    good = all(isinstance(one, int) and not isinstance(one, bool) for one in known) and 1 <= len(known) <= _MOST_SIZES
-    if not good or any(not 100 <= one <= MOST_PROBES or one % 100 for one in known) or len(set(known)) != len(known):
-        raise mismatch(
-            value,
-            f"expected a list of up to {_MOST_SIZES} different hundreds from 100 to {MOST_PROBES}, as [1000, 5000]",
-        )
-    return tuple(known)
-
-
 def description(value: object) -> object:
     """Some lines of text, or nothing."""
     if value is not None and not (isinstance(value, str) and len(value) <= 1000):
@@ -131,7 +122,7 @@ def cpu(value: object, info: ValidationInfo) -> object:
         raise mismatch(value, "expected a CPU's name; put one that is a number in quotes")
     if value in cpus():
         return value
-    ask_qemu = info.context.qemu_cpu_names if isinstance(info.context, Surroundings) else None
+    ask_qemu = _surroundings(info).qemu_cpu_names
     qemu_names = ask_qemu() if ask_qemu else ()
     if value in qemu_names and _QEMU_CPU.fullmatch(value):
         return value
@@ -176,33 +167,29 @@ def image(value: object) -> object:
         raise wrong(f"{error.what} ({error.hint})" if error.hint else error.what) from None
 
 
-def probe(value: object) -> object:
-    """A probe kind, or the path (with a slash in it) of the user's own module; paths become absolute."""
+def benchmark(value: object, info: ValidationInfo) -> object:
+    """A benchmark's name."""
+    known = _surroundings(info).benchmarks
+    if not isinstance(value, str) or (known and value not in known):
+        raise mismatch(value, choices_sentence(str(value), known))
+    return value
+
+
+def probe(value: object, info: ValidationInfo) -> object:
+    """A probe, a benchmark's own row, or the path (with a slash in it) of a user's module; paths become absolute."""
+    rows = _surroundings(info).rows
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name")
     if not user_probe.is_path(value):
-        if value not in probes() and value not in ability_names() and not is_row(value):
-            sentence = choices_sentence(value, [*probes(), *_rows_like(value)])
+        if value not in probes() and value not in rows:
+            alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
+            sentence = choices_sentence(value, [*probes(), *alike])
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
         return value
     try:
         return str(user_probe.find_module(value))
     except ConfigError as error:
         raise wrong(error.what) from None
-
-
-def is_row(probe: str) -> bool:
-    """Whether a probe's name means a row of a benchmark that has rows of its own."""
-    return marker_row(probe) is not None or mass_row(probe) is not None
-
-
-def _rows_like(value: str) -> list[str]:
-    """The rows of the benchmark that a misspelled one begins like."""
-    benchmark = value.partition(".")[0]
-    mass = mass_benchmark(benchmark)
-    if mass is not None:
-        return [f"{benchmark}.{row}" for row in mass.rows]
-    return [f"{PREFIX}{row}" for row in marker_benchmarks().rows] if value.startswith(PREFIX) else []
 
 
 def point(value: object) -> object:
@@ -213,40 +200,6 @@ def point(value: object) -> object:
     if found[2] is None:
         return value
     return f"{found[1]}+{int(found[2], 0):#x}"  # one spelling
-
-
-def call(value: object) -> object:
-    """A system call's name."""
-    if not isinstance(value, str) or value not in system_calls():
-        guess = nearest(value, system_calls()) if isinstance(value, str) else None
-        question = f"; did you mean '{guess}'?" if guess else ""
-        raise mismatch(value, f"expected the name of a system call, such as getppid{question}")
-    return value
-
-
-def argument(value: object) -> object:
-    """A system call's argument: a number, a text to point to, or a buffer to point to."""
-    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64:
-        return value
-    if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
-        return value
-    if isinstance(value, dict) and list(value) == ["buffer"]:
-        size = value["buffer"]
-        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
-            return Buffer(buffer=size)
-    raise mismatch(
-        value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
-    )
-
-
-def file(value: object) -> object:
-    """The path of a workload of the user's own; it becomes absolute."""
-    if not isinstance(value, str) or not value.isprintable() or not value:
-        raise mismatch(value, "expected the path of a C file or of a static program")
-    try:
-        return str(find_workload(value).file)
-    except ConfigError as error:
-        raise wrong(error.what) from None
 
 
 def _entries(value: object) -> object:

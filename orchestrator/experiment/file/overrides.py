@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
@@ -26,6 +26,17 @@ class Origins:
         self._places = {key: value for key, value in self._places.items() if key[: len(path)] != path}
         self._places[path] = place
 
+    def copy(self, path: KeyPath, new: KeyPath) -> None:
+        """Let ``new`` and all below it come from where ``path`` and all below it come from."""
+        length = len(path)
+        below = {(*new, *key[length:]): place for key, place in self._places.items() if key[:length] == path}
+        self._places |= below or {new: self.where(path)}
+
+    def move(self, path: KeyPath, new: KeyPath) -> None:
+        """Let ``new`` stand in place of ``path``, with all below it."""
+        self.copy(path, new)
+        self._places = {key: place for key, place in self._places.items() if key[: len(path)] != path}
+
     def where(self, path: KeyPath) -> str:
         """Return the origin of ``path``, or of the nearest thing that holds it."""
         return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
@@ -35,18 +46,21 @@ class Origins:
         return self.where(path) in self._overridden
 
 
-def apply_overrides(data: Data, overrides: Sequence[str], origins: Origins) -> Data:
+def apply_overrides(
+    data: Data, overrides: Sequence[str], origins: Origins, current: Callable[[Sequence[str]], list[str]] = list
+) -> Data:
     """Apply each ``KEY=VALUE`` in turn and return the changed data; ``data`` and ``origins`` are changed in place.
 
     KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. A mapping on the way
-    that is missing is made. Raises ConfigError that begins with the ``--set`` text.
+    that is missing is made. ``current`` gives a path in today's spelling. Raises ConfigError that begins with the
+    ``--set`` text.
     """
     for text in overrides:
-        data = _apply(data, text, origins)
+        data = _apply(data, text, origins, current)
     return data
 
 
-def _apply(data: Data, text: str, origins: Origins) -> Data:
+def _apply(data: Data, text: str, origins: Origins, current: Callable[[Sequence[str]], list[str]]) -> Data:
     place = "--set " + _shown(text)
     key, equals, value_text = text.partition("=")
     steps = key.strip().split(".")
@@ -56,6 +70,7 @@ def _apply(data: Data, text: str, origins: Origins) -> Data:
         raise ConfigError(f"nested more than {MAX_DEPTH} deep", where=place)
     if len(value_text) > MAX_BYTES:
         raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=place)
+    steps = current(steps)
     value = parse(value_text, lambda _: place).data
     if data is None:
         data = {}

@@ -3,46 +3,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 
-from orchestrator.experiment.file.defaults import TABLES
+from orchestrator.experiment.file.aliases import BENCHMARK, tables_in
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import Data, KeyPath
 
 
-def make_absolute(data: Data, origins: Origins, folder: Path) -> None:
+def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str]) -> None:
     """Make every relative path of the user's own absolute, in place: kernels, images, modules and workloads.
 
-    Kernels, images and probes are paths where they have a slash in them; ``folder`` is the file's.
+    Kernels, images and probes are paths where they have a slash in them, the keys ``benchmark_paths`` of a benchmark
+    always; ``folder`` is the file's.
     """
 
-    def absolute(name: Data, path: KeyPath, *, always: bool = False) -> Data:
-        if not isinstance(name, str) or not (always or "/" in name) or name.startswith("~"):
+    def absolute(name: Data, path: KeyPath) -> Data:
+        if not isinstance(name, str) or name.startswith("~"):
             return name
         return str((Path.cwd() if origins.overridden(path) else folder) / name)
 
-    for path, holder in _matrices(data):
+    def absolute_path(name: Data, path: KeyPath) -> Data:
+        return absolute(name, path) if isinstance(name, str) and "/" in name else name
+
+    for path, holder in tables_in(data):
         for key in ("kernels", "probes"):
             names = holder.get(key)
             if isinstance(names, list):
-                names[:] = [absolute(name, (*path, key, index)) for index, name in enumerate(names)]
+                names[:] = [absolute_path(name, (*path, key, index)) for index, name in enumerate(names)]
         if "image" in holder:
-            holder["image"] = absolute(holder["image"], (*path, "image"))
-        kernel_for, benchmark = holder.get("kernel_for"), holder.get("benchmark")
+            holder["image"] = absolute_path(holder["image"], (*path, "image"))
+        kernel_for, benchmark = holder.get("kernel_for"), holder.get(BENCHMARK)
         if isinstance(kernel_for, dict):
             holder["kernel_for"] = {
-                str(absolute(probe, (*path, "kernel_for", probe))): absolute(name, (*path, "kernel_for", probe))
+                str(absolute_path(probe, (*path, "kernel_for", probe))): absolute_path(
+                    name, (*path, "kernel_for", probe)
+                )
                 for probe, name in kernel_for.items()
             }
-        if isinstance(benchmark, dict) and "file" in benchmark:
-            benchmark["file"] = absolute(benchmark["file"], (*path, "benchmark", "file"), always=True)
-
-
-def _matrices(data: Data) -> Iterator[tuple[KeyPath, dict[str, Data]]]:
-    if not isinstance(data, dict):
-        return
-    yield (), data
-    tables = data.get(TABLES)
-    if isinstance(tables, dict):
-        yield from (((TABLES, name), table) for name, table in tables.items() if isinstance(table, dict))
+        if isinstance(benchmark, dict):
+            for key in benchmark_paths & benchmark.keys():
+                benchmark[key] = absolute(benchmark[key], (*path, BENCHMARK, key))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks, and the kernel function that each calls."""
+"""The benchmarks that make calls, and the kernel function that each enters."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ class BenchmarkSpec(Fact):
 @lru_cache(maxsize=1)
 def benchmarks() -> Mapping[str, BenchmarkSpec]:
     """Return the benchmarks by name."""
-    return named(BenchmarkSpec, read("benchmarks.yaml"))
+    return named(BenchmarkSpec, read("benchmarks.yaml", __package__))

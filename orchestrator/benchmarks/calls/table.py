@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What each cell of a table runs, as an experiment file says it."""
+"""A table of calls: what is called, and what may be around it."""
 
 from __future__ import annotations
 
@@ -7,57 +7,39 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Self, get_args
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
 
+from orchestrator.benchmarks.calls import fields
+from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
-from orchestrator.benchmarks.scaling.rows import MassBenchmark, mass_benchmark
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
-from orchestrator.catalog.benchmarks import Entry, benchmarks
-from orchestrator.catalog.spelling import choices_sentence
+from orchestrator.benchmarks.calls.capabilities import ability_names
+from orchestrator.catalog.probes import probes
+from orchestrator.catalog.user_probe import is_path
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
-from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import one_of, whole
-from orchestrator.experiment.file.problems import Problem, conflict, mismatch, shown, wrong
-from orchestrator.experiment.file.strict import Strict
+from orchestrator.experiment.file.problems import Problem, conflict
+from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
 
-_MOST_ARGUMENTS = 6
 _LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 
 
-def _few(value: object) -> object:
-    if not isinstance(value, list | tuple) or len(value) > _MOST_ARGUMENTS:
-        found = f"{len(value)} arguments" if isinstance(value, list | tuple) else shown(value)
-        raise wrong(f"found {found}; expected a list of at most {_MOST_ARGUMENTS}")
-    return tuple(value)
-
-
-def _name(value: object) -> object:
-    if isinstance(value, str) and value in macro_benchmarks().benchmarks:
-        raise wrong(f"found '{value}', a whole-system workload: write it in a table's macro: {{name: {value}}} instead")
-    if not isinstance(value, str) or value not in benchmarks():
-        raise mismatch(value, choices_sentence(str(value), benchmarks()))
-    return value
-
-
-class Benchmark(Strict):
+class CallsBenchmark(BenchmarkChoice):
     """What each cell runs: ``repeats`` samples of ``calls`` calls, entering the kernel by ``entry``.
 
     Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; a workload of the
     user's own a ``file``: a C file, or a static program (``arguments`` are its own), of which a sample is a whole run.
-    ``hits`` is how often each call, or each run, enters the probe point. A benchmark of many probes has ``sizes``, each
-    a number of probes and a guest of its own, and a ``seed`` that the functions are chosen by.
+    ``hits`` is how often each call, or each run, enters the probe point.
     """
 
-    name: Annotated[str, BeforeValidator(_name)]
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
     repeats: Annotated[int, whole(1, 100)] | None = None
     entry: Annotated[Entry, one_of(lambda: get_args(Entry))] = "auto"
     call: Annotated[str, BeforeValidator(fields.call)] | None = None
-    arguments: Annotated[tuple[Annotated[Argument, BeforeValidator(fields.argument)], ...], BeforeValidator(_few)] = ()
+    arguments: Annotated[
+        tuple[Annotated[Argument, BeforeValidator(fields.argument)], ...], BeforeValidator(fields.arguments)
+    ] = ()
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
     hits: Annotated[int, whole(1, 1_000_000)] = 1
-    sizes: Annotated[tuple[int, ...], BeforeValidator(fields.sizes)] | None = None
-    seed: Annotated[int, whole(0, 2**32 - 1)] = 2014
 
     @property
     def own(self) -> UserWorkload | None:
@@ -68,16 +50,6 @@ class Benchmark(Strict):
     def is_program(self) -> bool:
         """Whether a sample is a whole run of a program."""
         return self.own is not None and self.own.kind == "program"
-
-    @property
-    def mass(self) -> MassBenchmark | None:
-        """What is known of it where it is one of many probes."""
-        return mass_benchmark(self.name)
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether its probes are rows of its own, named ``BENCHMARK.ROW`` or ``marker.ROW``."""
-        return self.name == "markers" or self.mass is not None
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -94,18 +66,15 @@ class Benchmark(Strict):
         return self
 
     def _superfluous(self) -> Iterator[Problem]:
-        """Keys that this benchmark would pass over."""
+        """Keys that this benchmark would ignore."""
         spec = benchmarks()[self.name]
+        names_its_call = bool(spec.entries) and spec.call is None
         allowed = {
             "entry": bool(spec.entries),
-            "call": bool(spec.entries) and spec.call is None,
+            "call": names_its_call,
             "file": self.name == "workload",
-            "arguments": (bool(spec.entries) and spec.call is None) or self.is_program,
-            "calls": not self.is_program and not self.has_rows,
-            "repeats": self.mass is None,
-            "hits": not self.has_rows,
-            "sizes": self.mass is not None,
-            "seed": self.mass is not None,
+            "arguments": names_its_call or self.is_program,
+            "calls": not self.is_program,
         }
         for key, may in allowed.items():
             if not may and key in self.model_fields_set and getattr(self, key) != type(self).model_fields[key].default:
@@ -116,3 +85,38 @@ class Benchmark(Strict):
         for index, argument in enumerate(() if self.is_program else self.arguments):
             if isinstance(argument, str) and _LIKE_A_NUMBER.fullmatch(argument):
                 yield Problem(("arguments", index), f"found {argument!r}, a text; numbers are decimal, within 64 bits")
+
+
+def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBenchmark:
+    clock = info.data.get("clock")  # none where it is wrong itself
+    if benchmark.repeats is not None or clock is None:
+        return benchmark
+    # A program's runs scatter on the exact clock as well.
+    return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS["wall" if benchmark.is_program else clock]})
+
+
+class CallsTable(ProbedTable):
+    """Machines, kernels, points, probes and handlers, of which every combination is a cell."""
+
+    benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
+
+    @property
+    def repeats(self) -> int:
+        """Samples of each cell."""
+        return self.benchmark.repeats or DEFAULT_REPEATS[self.clock]
+
+    def conflicts(self) -> Iterator[Problem]:
+        """What is wrong between values that are right by themselves."""
+        scatters = self.benchmark.is_program or self.clock == "wall"
+        if scatters and self.repeats < FEWEST_WALL_REPEATS:
+            why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
+            who = "a program" if self.benchmark.is_program else "clock 'wall'"
+            yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
+        for index, probe in enumerate(self.probes):
+            if not (is_path(probe) or probe in probes() or probe in ability_names()):
+                other = "markers" if probe.startswith("marker.") else probe.partition(".")[0]
+                sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{other}'"
+                yield Problem(("probes", index), sentence, other=("benchmark", "name"))
+        if self.benchmark.own is not None and self.points is None:
+            yield Problem(("points",), "missing; of a workload of your own, say which functions of the kernel to probe")
+        yield from super().conflicts()

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The cells of a table of calls, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.probe_kinds import probe_kind
+from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.task import CallCell, CallTask
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.user_probe import shown_name
+from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
+from orchestrator.experiment.machine import Machine
+from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
+
+
+def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
+    """Each machine's and kernel's cells by point and handler, the baseline first."""
+    for machine, (kernel, probes) in product(
+        table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
+    ):
+        for point, handler in product(table.points or (None,), table.handlers):
+            place = _Place(name, table, machine, kernel, point, handler)
+            for probe in probes:
+                yield _cell(place, probe)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What cells that are compared with one baseline have in common."""
+
+    name: str | None
+    table: CallsTable
+    machine: Machine
+    kernel: str
+    point: str | None
+    handler: Handler
+
+    def id(self, probe: str) -> str:
+        parts = [machine_id(self.machine), kernel_spec(self.kernel).name, probe, self.handler]
+        return cell_id(self.name, *parts, *([] if self.point is None else [self.point]))
+
+
+def _cell(place: _Place, probe: str) -> CallCell:
+    table, machine, benchmark = place.table, place.machine, place.table.benchmark
+    kind = probe_kind(probe)
+    call = benchmarks()[benchmark.name].call or benchmark.call
+    return Cell(
+        id=place.id(kind.name),
+        table=place.name,
+        cpu=machine.cpu,
+        smp=machine.smp,
+        memory_mib=machine.memory_mib,
+        kernel=place.kernel,
+        row=kind.name,
+        handler=place.handler,
+        benchmark=benchmark.name,
+        metric=PER_RUN if benchmark.is_program else PER_CALL,
+        repeats=table.repeats,
+        clock=table.clock,
+        image=table.image,
+        channel=table.channel,
+        time_limit=table.time_limit,
+        task=CallTask(
+            probe=probe,
+            point=place.point,
+            calls=benchmark.calls,
+            entry=benchmark.entry,
+            call=call,
+            arguments=benchmark.arguments,
+            file=benchmark.file,
+            hits=benchmark.hits,
+        ),
+        parameters=_parameters(table, call, place.point),
+        published=_published(table.reference, kind.column),
+        compared_with=() if probe == BASELINE else (place.id(BASELINE),),
+    )
+
+
+def _parameters(table: CallsTable, call: str | None, point: str | None) -> dict[str, str | int]:
+    parameters: dict[str, str | int] = {}
+    if call is not None:
+        parameters["call"] = call
+    if table.benchmark.file is not None:
+        parameters["workload"] = shown_name(Path(table.benchmark.file))
+    if point is not None:
+        parameters["at"] = point
+    if table.image is not None:
+        parameters["image"] = shown_name(Path(table.image))
+    if table.channel != "framed":
+        parameters["channel"] = table.channel
+    return parameters
+
+
+def _published(reference: str | None, column: str | None) -> ReferenceValue | None:
+    if reference is None or column is None:
+        return None
+    table = reference_table(reference)
+    if column not in table.columns:
+        return None
+    return ReferenceValue(table=table.id, value=table.average(column), overhead=table.overhead(column), unit=table.unit)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the values of a ``benchmark`` that makes calls may be."""
+
+from __future__ import annotations
+
+from orchestrator.benchmarks.calls.benchmarks import Buffer
+from orchestrator.catalog.spelling import nearest
+from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.user_workload import find_workload
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.problems import mismatch, shown, wrong
+
+_LONGEST_TEXT = 200
+_LARGEST_BUFFER = 65536
+_MOST_ARGUMENTS = 6
+
+
+def arguments(value: object) -> object:
+    """A system call's arguments, or a program's."""
+    if not isinstance(value, list | tuple) or len(value) > _MOST_ARGUMENTS:
+        found = f"{len(value)} arguments" if isinstance(value, list | tuple) else shown(value)
+        raise wrong(f"found {found}; expected a list of at most {_MOST_ARGUMENTS}")
+    return tuple(value)
+
+
+def call(value: object) -> object:
+    """A system call's name."""
+    if not isinstance(value, str) or value not in system_calls():
+        guess = nearest(value, system_calls()) if isinstance(value, str) else None
+        question = f"; did you mean '{guess}'?" if guess else ""
+        raise mismatch(value, f"expected the name of a system call, such as getppid{question}")
+    return value
+
+
+def argument(value: object) -> object:
+    """A system call's argument: a number, a text to point to, or a buffer to point to."""
+    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64:
+        return value
+    if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
+        return value
+    if isinstance(value, dict) and list(value) == ["buffer"]:
+        size = value["buffer"]
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
+            return Buffer(buffer=size)
+    raise mismatch(
+        value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
+    )
+
+
+def file(value: object) -> object:
+    """The path of a workload of the user's own; it becomes absolute."""
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise mismatch(value, "expected the path of a C file or of a static program")
+    try:
+        return str(find_workload(value).file)
+    except ConfigError as error:
+        raise wrong(error.what) from None

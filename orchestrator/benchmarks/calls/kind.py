@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Calls: what one call of a system call, of a function or of a program costs with a probe in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.cells import call_cells
+from orchestrator.benchmarks.calls.figures import exact_overhead
+from orchestrator.benchmarks.calls.measurement import measure_call
+from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
+from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.experiment.kind import BenchmarkEntry, Listing
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.attended import attended
+from orchestrator.run.boot import BootTask, Session
+from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.preparation import Prepared
+from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.record import changed
+
+
+class CallsKind(BenchmarkKind):
+    """Calls, one probe a cell."""
+
+    name = "calls"
+    table = CallsTable
+    paths = ("file",)
+
+    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
+        """The benchmarks by name."""
+        return {one.name: BenchmarkEntry(one.title, one.entries) for one in benchmarks().values()}
+
+    def rows(self) -> Mapping[str, str]:
+        """Probes that show one capability: ``djprobe.pre-exec``."""
+        return dict.fromkeys(ability_names(), next(iter(benchmarks())))
+
+    def lists(self) -> Mapping[str, Listing]:
+        """The capabilities by List 15."""
+        return {"capabilities": Listing(("name", "capability", "granted"), _capabilities)}
+
+    def cells(self, name: str | None, table: CallsTable) -> Generator[CallCell, None, None]:
+        """Each machine's and kernel's cells by point and handler, the baseline first."""
+        yield from call_cells(name, table)
+
+    def describe(self, cell: CallCell) -> str:
+        """How much is measured."""
+        return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
+
+    def prepare(
+        self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
+    ) -> Mapping[str, Prepared[CallSetup]]:
+        """A module for each probe and a program for each workload."""
+        return prepare_calls(context, kernel, cells)
+
+    def measure(self, session: Session, cells: Sequence[CallCell]) -> Generator[CellRecord, None, None]:
+        """Measure cell after cell in one guest."""
+
+        def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
+            return measure_call(ready, cell, session.setup(cell), _events_file(session.task, cell))
+
+        return attended(session, cells, measured)
+
+    def compare(self, cell: CallCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+        """The record with its overhead, on the exact clock; elsewhere each sample has a baseline of its own."""
+        if record.overhead is not None:
+            return record
+        baseline = next((other.value for other in others), None)
+        if baseline is None or record.value is None:
+            lacking = "no overhead: the cell without a probe has no number to compare with"
+            return changed(record, notes=(*record.notes, lacking))
+        overhead = exact_overhead(record.value, baseline)
+        return changed(record, overhead=overhead, interval=(overhead, overhead))
+
+
+def _events_file(task: BootTask, cell: CallCell) -> Path | None:
+    """Where a recording cell's events go; a cell's id may hold slashes, and nothing else that a name may not."""
+    return None if task.events is None else task.events / f"{cell.id.replace('/', '.')}.csv"
+
+
+def _capabilities() -> Sequence[Sequence[object]]:
+    abilities = ability_list().abilities
+    return [
+        (name, abilities[ability].title, "yes" if abilities[ability].probes[probe].grants else "no")
+        for name, (probe, ability) in ability_names().items()
+    ]

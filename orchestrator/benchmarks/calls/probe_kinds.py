@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kinds of probe a call can have: the catalogue's, users' modules, and those that show one capability."""
+
+from __future__ import annotations
+
+from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.catalog import probes as catalogue
+from orchestrator.catalog.probes import ProbeKind, probes
+
+
+def probe_kind(name: str) -> ProbeKind:
+    """Return the kind of probe, or the user's own module where the name is a path (with a slash in it).
+
+    Raises ConfigError for one that is not there.
+    """
+    return _showing(*ability_names()[name]) if name in ability_names() else catalogue.probe_kind(name)
+
+
+def _showing(probe: str, ability: str) -> ProbeKind:
+    kind, grant = probes()[probe], ability_list().abilities[ability].probes[probe]
+    return kind.model_copy(
+        update={
+            "name": f"{probe}.{ability}",
+            "title": f"{probe}, {ability_list().abilities[ability].title}",
+            "column": None,
+            "template": f"ability_{probe}",
+            "mechanism": kind.mechanism if grant.int3 is not None else "own",
+            "int3_per_hit": grant.int3,
+            "ability": ability,
+        }
+    )

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one cell of calls runs, and where its probe goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.benchmarks.calls.benchmarks import Entry
+from orchestrator.benchmarks.calls.call_programs import Argument
+from orchestrator.experiment.cell import Cell
+
+
+@dataclass(frozen=True)
+class CallTask:
+    """``calls`` calls a sample, each entering the probe point ``hits`` times.
+
+    ``probe`` is a catalogue's name or an absolute path, ``point`` None where the benchmark's own function is probed.
+    ``call`` is a system call's name with its ``arguments``, ``file`` a workload of the user's own.
+    """
+
+    probe: str
+    point: str | None
+    calls: int
+    entry: Entry
+    call: str | None
+    arguments: tuple[Argument, ...]
+    file: str | None
+    hits: int
+
+
+CallCell = Cell[CallTask]

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Markers: what one round of a loop costs with a marker in it, by the document of 2006."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import render
+from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.benchmarks.markers.measurement import measure_marker
+from orchestrator.benchmarks.markers.rows import PREFIX, marker_benchmarks, marker_row
+from orchestrator.benchmarks.markers.table import MarkersTable
+from orchestrator.benchmarks.markers.task import MarkerCell, MarkerTask
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.user_probe import shown_name
+from orchestrator.errors import BuildError
+from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
+from orchestrator.experiment.kind import BenchmarkEntry, Listing
+from orchestrator.results.contract import PER_LOOP, CellRecord
+from orchestrator.run.attended import attended
+from orchestrator.run.boot import Session
+from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.preparation import Prepared, Ready, compiler_note, failed, smp_note, unsupported
+from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.record import changed
+
+_NAME = "markers"
+
+
+class MarkersKind(BenchmarkKind):
+    """Loops with markers, one row a cell."""
+
+    name = "markers"
+    table = MarkersTable
+
+    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
+        """The one benchmark."""
+        return {_NAME: BenchmarkEntry(marker_benchmarks().listed_as)}
+
+    def rows(self) -> Mapping[str, str]:
+        """The document's rows."""
+        return {f"{PREFIX}{row}": _NAME for row in marker_benchmarks().rows}
+
+    def lists(self) -> Mapping[str, Listing]:
+        """The document's rows."""
+        return {"markers": Listing(("name", "loop", "rounds"), _rows)}
+
+    def cells(self, name: str | None, table: MarkersTable) -> Generator[MarkerCell, None, None]:
+        """Each machine's and kernel's rows, the empty loop first."""
+        for machine, (kernel, rows) in product(
+            table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
+        ):
+            kernel_name, machine_name = kernel_spec(kernel).name, machine_id(machine)
+            baseline = cell_id(name, machine_name, kernel_name, BASELINE, "noop")
+            for row in rows:
+                parameters: dict[str, str | int] = {}
+                if table.image is not None:
+                    parameters["image"] = shown_name(Path(table.image))
+                if table.channel != "framed":
+                    parameters["channel"] = table.channel
+                yield Cell(
+                    id=cell_id(name, machine_name, kernel_name, row, "noop"),
+                    table=name,
+                    cpu=machine.cpu,
+                    smp=machine.smp,
+                    memory_mib=machine.memory_mib,
+                    kernel=kernel,
+                    row=row,
+                    handler="noop",
+                    benchmark=_NAME,
+                    metric=PER_LOOP,
+                    repeats=table.benchmark.repeats or 1,
+                    clock=table.clock,
+                    image=table.image,
+                    channel=table.channel,
+                    time_limit=table.time_limit,
+                    task=MarkerTask(row),
+                    parameters=parameters,
+                    compared_with=() if row == BASELINE else (baseline,),
+                )
+
+    def describe(self, cell: MarkerCell) -> str:
+        """How much is measured."""
+        row = marker_row(cell.task.row)
+        return f"{cell.repeats} x {0 if row is None else row.rounds} rounds"
+
+    def prepare(
+        self, context: BuildContext, kernel: Kernel, cells: Sequence[MarkerCell]
+    ) -> Mapping[str, Prepared[Module]]:
+        """The module with all the loops, for each row that the kernel can have."""
+        reasons = {cell.id: unsupported_reason(kernel, cell) for cell in cells}
+        prepared: dict[str, Prepared[Module]] = {
+            id_: unsupported(why) for id_, why in reasons.items() if why is not None
+        }
+        possible = [cell for cell in cells if cell.id not in prepared]
+        if not possible:
+            return prepared
+        (module,) = build_modules(context, kernel, [render("markers", {})])
+        for cell in possible:
+            if isinstance(module, BuildError):
+                prepared[cell.id] = failed(module)
+            else:
+                notes = (*smp_note(kernel, cell.smp), *compiler_note(kernel, module))
+                prepared[cell.id] = Ready(module, (module,), notes)
+        return prepared
+
+    def measure(self, session: Session, cells: Sequence[MarkerCell]) -> Generator[CellRecord, None, None]:
+        """Measure row after row in one guest."""
+
+        def measured(ready: ReadyGuest, cell: MarkerCell) -> CellRecord:
+            prepared = session.setup(cell)
+            return measure_marker(ready, cell, prepared.setup, prepared.notes)
+
+        return attended(session, cells, measured)
+
+    def compare(self, cell: MarkerCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+        """The record with what a round costs more than one of the empty loop."""
+        baseline = next((other.value for other in others), None)
+        if cell.task.row == BASELINE or baseline is None or record.value is None:
+            return record
+        overhead = record.value - baseline
+        return changed(record, overhead=overhead, interval=(overhead, overhead))
+
+
+def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
+    """Why this kernel cannot have this row, by its own configuration; None when it can."""
+    row = marker_row(cell.task.row)
+    if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
+        return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"
+    if row is not None and row.guarded and kernel.config.get("CONFIG_PREEMPT_COUNT") != "y":
+        other = "lab-x86_64-smp-preempt" if kernel.spec.arch == "x86_64" else "lab-i386-smp-preempt"
+        return f"this kernel has no preemption to disable; take a preemptible one, such as {other}"
+    return None
+
+
+def _rows() -> Sequence[Sequence[object]]:
+    return [(f"{PREFIX}{name}", row.title, row.rounds) for name, row in marker_benchmarks().rows.items()]

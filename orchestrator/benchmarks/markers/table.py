@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A table of marked loops."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, ValidationInfo
+
+from orchestrator.benchmarks.markers.rows import PREFIX
+from orchestrator.experiment.file.fields import whole
+from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, RowsTable
+
+
+class MarkersBenchmark(BenchmarkChoice):
+    """``repeats`` samples of each loop; without it, as many as the clock needs."""
+
+    repeats: Annotated[int, whole(1, 100)] | None = None
+
+
+def _with_repeats(benchmark: MarkersBenchmark, info: ValidationInfo) -> MarkersBenchmark:
+    clock = info.data.get("clock")  # none where it is wrong itself
+    if benchmark.repeats is not None or clock is None:
+        return benchmark
+    return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS[clock]})
+
+
+class MarkersTable(RowsTable):
+    """Machines, kernels and rows of the markers document, of which every combination is a cell."""
+
+    benchmark: Annotated[MarkersBenchmark, AfterValidator(_with_repeats)]
+
+    def row_prefix(self) -> str:
+        """What the names of the rows begin with."""
+        return PREFIX

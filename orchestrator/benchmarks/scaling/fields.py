@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the values of a ``benchmark`` with many probes may be."""
+
+from __future__ import annotations
+
+from orchestrator.experiment.file.problems import mismatch
+
+MOST_PROBES = 50_000
+_MOST_SIZES = 20
+
+
+def sizes(value: object) -> object:
+    """Numbers of probes, each once. In steps of hundreds: they are registered and enabled in equal steps."""
+    known = value if isinstance(value, list | tuple) else ()
+    good = all(isinstance(one, int) and not isinstance(one, bool) for one in known) and 1 <= len(known) <= _MOST_SIZES
+    if not good or any(not 100 <= one <= MOST_PROBES or one % 100 for one in known) or len(set(known)) != len(known):
+        raise mismatch(
+            value,
+            f"expected a list of up to {_MOST_SIZES} different hundreds from 100 to {MOST_PROBES}, as [1000, 5000]",
+        )
+    return tuple(known)

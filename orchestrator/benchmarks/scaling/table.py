@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A table of many probes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from orchestrator.benchmarks.scaling import fields
+from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.experiment.file.fields import whole
+from orchestrator.experiment.file.problems import Problem
+from orchestrator.experiment.table import BenchmarkChoice, RowsTable
+
+
+class ScalingBenchmark(BenchmarkChoice):
+    """``sizes`` are numbers of probes, each with a guest of its own; ``seed`` chooses the functions that are probed."""
+
+    sizes: Annotated[tuple[int, ...], BeforeValidator(fields.sizes)] | None = None
+    seed: Annotated[int, whole(0, 2**32 - 1)] = 2014
+
+
+def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
+    known = mass_benchmark(benchmark.name)
+    assert known is not None
+    return benchmark.model_copy(update={"sizes": benchmark.sizes or tuple(known.sizes)})
+
+
+class ScalingTable(RowsTable):
+    """Machines, kernels, sizes and rows, of which every combination is a cell.
+
+    ``time_limit`` is in seconds of the host's time without any progress.
+    """
+
+    benchmark: Annotated[ScalingBenchmark, AfterValidator(_with_sizes)]
+
+    def conflicts(self) -> Iterator[Problem]:
+        """What is wrong between values that are right by themselves."""
+        if self.image is not None:
+            why = f"what benchmark '{self.benchmark.name}' does comes with the initramfs, before an image is entered"
+            yield Problem(("image",), f"{why}; leave it out")
+        yield from super().conflicts()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a kind of benchmark is to an experiment file and its plan, and the kinds there are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, TypeVar
+
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.table import Table
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class BenchmarkEntry:
+    """A benchmark as ``orchestrator list benchmarks`` shows it."""
+
+    title: str
+    entries: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list that ``orchestrator list`` can print: column names, and rows of as many values."""
+
+    columns: Sequence[str]
+    rows: Callable[[], Iterable[Sequence[object]]]
+
+
+class TableKind(ABC):
+    """A kind of benchmark: what one table of it may contain, and which cells the table has.
+
+    A kind has no state, so that a boot's task can carry it to another process.
+    """
+
+    name: ClassVar[str]
+    table: ClassVar[type[Table]]
+    aliases: ClassVar[Mapping[str, str]] = NOTHING
+    """Former names of keys of ``benchmark``, each with today's."""
+    paths: ClassVar[Collection[str]] = ()
+    """Keys of ``benchmark`` that are paths of the user's own."""
+
+    @abstractmethod
+    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
+        """The benchmarks of this kind by name; no two kinds share a name."""
+
+    def rows(self) -> Mapping[str, str]:
+        """What an experiment may write among ``probes`` besides the probes: each row's name, and its benchmark."""
+        return NOTHING
+
+    def lists(self) -> Mapping[str, Listing]:
+        """What ``orchestrator list`` can print of this kind, by name."""
+        return {}
+
+    @abstractmethod
+    def cells(self, name: str | None, table: Any) -> Iterable[Cell[Any]]:
+        """The cells of a table, in order; ``name`` is the table's, None where the experiment has but one."""
+
+    def boot_key(self, cell: Cell[Any]) -> Hashable:
+        """Cells of one machine with equal keys share a boot."""
+        del cell
+        return ()
+
+    @abstractmethod
+    def describe(self, cell: Cell[Any]) -> str:
+        """How much a cell measures, for a person: ``4 x 5000 calls, entry auto``."""
+
+
+KindT = TypeVar("KindT", bound=TableKind, covariant=True)
+
+
+class KindRegistry(Generic[KindT]):
+    """The kinds of benchmark by the names of their benchmarks. The first stands for tables that name none."""
+
+    def __init__(self, kinds: Iterable[KindT]) -> None:
+        self._kinds = tuple(kinds)
+        self._by_benchmark: dict[str, KindT] = {}
+        for kind in self._kinds:
+            for name in kind.benchmarks():
+                if name in self._by_benchmark:
+                    raise ValueError(f"kinds {self._by_benchmark[name].name} and {kind.name} both have a '{name}'")
+                self._by_benchmark[name] = kind
+
+    def __iter__(self) -> Iterator[KindT]:
+        return iter(self._kinds)
+
+    def of_benchmark(self, name: object) -> KindT:
+        """The kind of the benchmark with this name; the first kind where there is none such."""
+        return self._by_benchmark.get(name, self._kinds[0]) if isinstance(name, str) else self._kinds[0]
+
+    def named(self, name: str) -> KindT:
+        """The kind with this name. Raises KeyError."""
+        return {kind.name: kind for kind in self._kinds}[name]
+
+    @property
+    def benchmarks(self) -> Collection[str]:
+        """The names of all benchmarks, kind by kind."""
+        return self._by_benchmark
+
+    @property
+    def rows(self) -> Mapping[str, str]:
+        """The benchmarks by the names of their own rows."""
+        return {row: benchmark for kind in self._kinds for row, benchmark in kind.rows().items()}
+
+    @property
+    def table_keys(self) -> Sequence[str]:
+        """All keys that a table of any kind may have."""
+        return list(dict.fromkeys(key for kind in self._kinds for key in kind.table.model_fields))
+
+
+def benchmark_keys(table: type[Table]) -> Mapping[str, Any]:
+    """The fields of a table's ``benchmark`` by key, as pydantic describes them."""
+    model = table.model_fields["benchmark"].annotation
+    fields = getattr(model, "model_fields", None)
+    assert isinstance(fields, dict), f"{table.__name__}.benchmark is no model"
+    return fields

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine of a table: as an experiment file describes it, and what its kernels and clock allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.experiment.file import fields
+from orchestrator.experiment.file.fields import Strict, whole
+from orchestrator.experiment.file.problems import Problem
+from orchestrator.experiment.file.source import KeyPath
+from orchestrator.results.contract import Clock
+
+DEFAULT_MEMORY = "256M"
+
+
+class Machine(Strict):
+    """A CPU model, how many of it, and memory (MiB with an ``M``)."""
+
+    cpu: Annotated[str, BeforeValidator(fields.cpu)]
+    smp: Annotated[int, whole(1, 16)] = 1
+    memory: Annotated[str, BeforeValidator(fields.memory)] = DEFAULT_MEMORY
+
+    @property
+    def memory_mib(self) -> int:
+        """The guest's memory in MiB."""
+        return int(self.memory.removesuffix("M"))
+
+
+def machine_conflicts(machines: Sequence[Machine], kernels: Sequence[str], clock: Clock) -> Iterator[Problem]:
+    """What is wrong with a table's machines for its clock and its kernels."""
+    for index, machine in enumerate(machines):
+        if clock == "instructions" and machine.smp != 1:
+            why = "QEMU counts instructions exactly with one virtual CPU only, and a second never comes up"
+            yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
+        for kernel in kernels:
+            yield from kernel_conflicts(kernel, machine, ("machines", index, "cpu"), ("kernels",))
+
+
+def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPath) -> Iterator[Problem]:
+    """What is wrong with a kernel on a machine, as a problem of the key at ``path``."""
+    reason = kernel_spec(kernel).unsupported_reason(cpu(machine.cpu))
+    if reason:
+        yield Problem(path, reason, other=other)

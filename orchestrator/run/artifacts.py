@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Everything a boot needs before its guest starts: kernel, initramfs, disks, and what each cell's kind prepares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.experiment.plan import Boot
+from orchestrator.guest.machine import Machine
+from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.machines import machine_of
+from orchestrator.run.preparation import Prepared
+
+
+@dataclass(frozen=True)
+class BootArtifacts:
+    """A boot's kernel and machine, and what was prepared for each cell, by its id."""
+
+    kernel: Kernel
+    machine: Machine
+    cells: Mapping[str, Prepared[Any]]
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What names the exact content of everything: kernel, initramfs, image, and modules by cell."""
+        keys = {"kernel": self.kernel.key, "initramfs": self.machine.initramfs.parent.name}
+        if self.machine.root is not None:
+            keys["image"] = self.machine.root.key
+        for cell, prepared in self.cells.items():
+            keys |= {f"{cell}: {module.name}": module.key for module in prepared.modules}
+        return keys
+
+
+def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtifacts:
+    """Fetch and build what a boot needs. Raises HostError and the like when there is no kernel to boot.
+
+    A module that does not build is its own cells' failure only.
+    """
+    kernel = ready_kernel(context, kernel_spec(boot.kernel))
+    machine = machine_of(context, kernel, boot)
+    return BootArtifacts(kernel, machine, kind.prepare(context, kernel, boot.cells))

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A boot as a pure task: a boot, its cells and the keys of its artifacts in; records, events and files out.
+
+A task survives pickling. It touches neither the store nor the progress display nor other boots, so it runs in a thread,
+in another process, or on another machine alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.errors import HostError, LabError, UnsupportedError, UsageError
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.plan import Boot
+from orchestrator.guest.guest import Guest
+from orchestrator.results.contract import CellRecord, Status
+from orchestrator.run.artifacts import BootArtifacts, prepare
+from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.preparation import Ready, Refused
+from orchestrator.run.record import without_number
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Something that takes a person's time begins: a download, a build, a boot."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class CellBegan:
+    """A cell is being measured."""
+
+    cell: str
+
+
+@dataclass(frozen=True)
+class GuestBooted:
+    """A guest runs: its name, which its logs have too, QEMU's command line, and the content of the work in it."""
+
+    name: str
+    command_line: tuple[str, ...]
+    work: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A cell has a record."""
+
+    record: CellRecord
+
+
+Event = Progress | CellBegan | GuestBooted | Outcome
+
+
+@dataclass(frozen=True)
+class BootTask:
+    """A boot to do: those of its cells that have no outcome yet, with artifacts of these ``keys``.
+
+    Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``events``, a folder, what
+    recording handlers wrote is kept there as CSV.
+    """
+
+    kind: BenchmarkKind
+    boot: Boot
+    cells: tuple[Cell[Any], ...]
+    keys: Mapping[str, str]
+    directory: Path
+    events: Path | None = None
+
+
+def _unwatched(guest: Guest) -> None:
+    del guest
+
+
+@dataclass
+class Session:
+    """What a boot's measurement works with: its task, its artifacts here, and where its events go.
+
+    ``watch`` is called with each guest before it runs.
+    """
+
+    task: BootTask
+    artifacts: BootArtifacts
+    context: BuildContext
+    emit: Callable[[Event], None]
+    watch: Callable[[Guest], None] = _unwatched
+    begun: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.context = replace(self.context, say=self.report)
+
+    def report(self, text: str) -> None:
+        """Emit progress."""
+        self.emit(Progress(text))
+
+    def begin(self, cell: Cell[Any]) -> None:
+        """The work of a cell begins."""
+        self.begun.append(cell.id)
+        self.emit(CellBegan(cell.id))
+
+    def setup(self, cell: Cell[Any]) -> Ready[Any]:
+        """What was prepared for a cell that is ready."""
+        prepared = self.artifacts.cells[cell.id]
+        assert isinstance(prepared, Ready)
+        return prepared
+
+    def guest_name(self) -> str:
+        """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""
+        number = 1
+        while True:
+            name = f"guest{number}-{self.task.boot.cpu}-{kernel_spec(self.task.boot.kernel).name}"
+            if not (self.task.directory / f"{name}.console").exists():
+                return name
+            number += 1
+
+
+def run_boot(session: Session) -> None:
+    """Give every cell of the session's task an outcome, in as many guests as failures cost.
+
+    This is the failure policy of all kinds of benchmark. A failed cell costs its guest, so that nothing it left behind
+    is measured: the cells after it get a fresh one. An error ends the cells that had begun, or all of them where none
+    had: there is no guest to measure in, and a second try would end the same, because the exact clock repeats
+    everything. HostError and UsageError end the run and are raised.
+    """
+    task = session.task
+    task.directory.mkdir(parents=True, exist_ok=True)
+    waiting: list[Cell[Any]] = []
+    for cell in task.cells:
+        prepared = session.artifacts.cells[cell.id]
+        if isinstance(prepared, Refused):
+            session.emit(Outcome(without_number(cell, prepared.status, prepared.reason)))
+        else:
+            waiting.append(cell)
+    while waiting:
+        ended = _in_one_guest(session, waiting)
+        waiting = [cell for cell in waiting if cell.id not in ended]
+
+
+def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
+    """Measure cells until one fails or none is left; the ids of those that have an outcome now."""
+    session.begun.clear()
+    ended: set[str] = set()
+    try:
+        with closing(session.task.kind.measure(session, cells)) as records:
+            for record in records:
+                ended.add(record.id)
+                session.emit(Outcome(record))
+                if record.status == "failed":
+                    break
+    except LabError as error:
+        status = status_of(error)
+        concerned = [cell for cell in cells if cell.id in session.begun and cell.id not in ended]
+        for cell in concerned or [cell for cell in cells if cell.id not in ended]:
+            ended.add(cell.id)
+            session.emit(Outcome(without_number(cell, status, str(error))))
+    return ended
+
+
+def status_of(error: LabError) -> Status:
+    """How a cell ends that met this error. Raises the error where it ends the run."""
+    if isinstance(error, HostError | UsageError):
+        raise error
+    return "unsupported" if isinstance(error, UnsupportedError) else "failed"
+
+
+def run_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None]) -> None:
+    """Do a task that came from another process: with the artifacts of this machine's cache, made here if need be.
+
+    Raises HostError where they are not those that the task names.
+    """
+    artifacts = prepare(context, task.kind, task.boot)
+    if artifacts.keys != dict(task.keys):
+        differing = sorted(name for name, key in task.keys.items() if artifacts.keys.get(name) != key)
+        raise HostError("the artifacts here are not those of the task", detail=differing)
+    run_boot(Session(task, artifacts, context, emit))
