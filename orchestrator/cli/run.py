@@ -62,8 +62,9 @@ def run(
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir, lab_dir
+    from orchestrator.results.contract import all_ok
     from orchestrator.results.store import Store
-    from orchestrator.run.runner import Runner, all_ok
+    from orchestrator.run.runner import Runner
 
     # What is wrong with any of the files is said before the first one runs.
     experiments = [load_experiment(config, overrides or [], qemu_cpu_names) for config in configs]
@@ -81,7 +82,9 @@ def run(
             runner = Runner(context, store, watching, jobs, events)
             entry = _run_one(runner, experiment, planned, directory, resume=resume)
             record = store.load_run(entry.id)
-        _show(record, entry, charts=experiment.charts)
+        _show(record, entry)
+        if experiment.charts:
+            _draw(record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
 
@@ -105,21 +108,24 @@ def _run_one(
     return runner.run(experiment, planned, directory)
 
 
-def _show(record: RunRecord, entry: RunEntry, *, charts: bool) -> None:
+def _show(record: RunRecord, entry: RunEntry) -> None:
     from rich.console import Console
 
-    from orchestrator.errors import HostError
+    from orchestrator.benchmarks.reports import REPORTS
     from orchestrator.report.table import print_table
 
-    print_table(record, Console())
+    print_table(record, Console(), REPORTS)
     sys.stdout.flush()
     print(f"\nrun {entry.id}: {entry.directory}", file=sys.stderr)
-    if not charts:
-        return
+
+
+def _draw(record: RunRecord, entry: RunEntry) -> None:
+    from orchestrator.benchmarks.reports import REPORTS
+    from orchestrator.errors import HostError
     from orchestrator.report.charts import draw_charts
 
     try:
-        drawn = draw_charts(record, entry.directory)
+        drawn = draw_charts(record, entry.directory, REPORTS)
     except HostError as error:  # the numbers are there all the same
         print(f"no charts: {error}", file=sys.stderr)
     else:

@@ -11,6 +11,7 @@ from orchestrator.report.claims_layout import Statement, statements
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid
+from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sheets import sheets
 from orchestrator.report.table import NO_CELLS
@@ -21,14 +22,14 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!
 _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 
 
-def render_markdown(run: RunRecord) -> str:
-    """Return the run's tables and claims. Whatever a guest said appears as text: no markup, link or mention."""
+def render_markdown(run: RunRecord, registry: ReportRegistry) -> str:
+    """Return the run's tables and claims. Text from a guest appears as text: no markup, link or mention."""
     parts = [f"# {escaped(run.experiment)}\n\nRun `{run.run}`."]
     if not run.cells:
         parts.append(NO_CELLS)
-    for sheet in sheets(run):
+    for sheet in sheets(run, registry):
         parts += _sheet(sheet)
-    for assessment in assess(run):
+    for assessment in assess(run, registry):
         parts += _claims(assessment)
     return "\n\n".join(parts) + "\n"
 

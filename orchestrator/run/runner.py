@@ -16,7 +16,6 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.file.experiment import AnyExperiment
 from orchestrator.experiment.plan import Boot, Plan
-from orchestrator.results.contract import RunRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
@@ -130,15 +129,6 @@ class Runner:
         if boot.cells[0].size is not None:
             return MassWorker(self.context, coordinator, journal, boot, cells, artifacts, name)
         return BootWorker(coordinator, journal, boot, cells, artifacts, name, self.keep_events)
-
-
-def all_ok(record: RunRecord) -> bool:
-    """Whether no cell failed and at least one has a number.
-
-    A cell that this machine or kernel cannot have is no failure; a run of nothing else measured nothing.
-    """
-    states = {cell.status for cell in record.cells}
-    return "failed" not in states and "ok" in states
 
 
 def check_resumable(entry: RunEntry, experiment: AnyExperiment) -> None:

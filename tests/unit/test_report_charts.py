@@ -20,14 +20,27 @@ from record_builders import (
     wall_list,
 )
 
+from orchestrator.benchmarks.reports import REPORTS
 from orchestrator.errors import HostError
-from orchestrator.report.charts import charts, curves, draw_charts
+from orchestrator.report.chart import BarChart, CurveChart
+from orchestrator.report.charts import charts, draw_charts
+from orchestrator.results.contract import RunRecord
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+def bars(record: RunRecord) -> dict[str, BarChart]:
+    """The bar charts of a run by name."""
+    return {name: chart for name, chart in charts(record, REPORTS).items() if isinstance(chart, BarChart)}
+
+
+def curves(record: RunRecord) -> dict[str, CurveChart]:
+    """The charts of curves of a run by name."""
+    return {name: chart for name, chart in charts(record, REPORTS).items() if isinstance(chart, CurveChart)}
+
+
 def test_a_list_is_shown_beside_the_published_one() -> None:
-    (panes,) = charts(run(*noop_list("list7"))).values()
+    (panes,) = bars(run(*noop_list("list7"))).values()
     assert panes.title == "Figure 4 Overheads of probes on Pentium M"
     assert list(panes.labels) == ["kprobes", "jprobe", "djprobe"]
     (left, (measured,)), (right, (published,)) = panes.panes
@@ -38,7 +51,7 @@ def test_a_list_is_shown_beside_the_published_one() -> None:
 
 
 def test_the_mails_tables_are_one_chart() -> None:
-    drawn = charts(run(*mail_table("x86-32"), *mail_table("x86-64")))
+    drawn = bars(run(*mail_table("x86-32"), *mail_table("x86-64")))
     assert list(drawn) == ["jump-optimization-2009"]
     panes = drawn["jump-optimization-2009"]
     assert [[one.name for one in series] for _, series in panes.panes] == [["x86-32", "x86-64"]] * 2
@@ -47,20 +60,18 @@ def test_the_mails_tables_are_one_chart() -> None:
 
 
 def test_a_probe_on_a_kernel_of_its_own_is_told() -> None:
-    (panes,) = charts(run(*mail_table("x86-32"))).values()
+    (panes,) = bars(run(*mail_table("x86-32"))).values()
     assert "1 CPU, lab-i386-smp (kretprobe: lab-i386-smp-preempt), handler noop" in panes.subtitle
 
 
 def test_what_has_no_number_is_named_in_its_place() -> None:
-    (panes,) = charts(
-        run(*noop_list("list5")[:2], failed("jprobe", "no", table="list5", kernel="lab-i386-up"))
-    ).values()
-    bars = panes.panes[0][1][0].bars
-    assert [(bar.value, bar.text) for bar in bars] == [(640.0, "640"), (None, "failed")]
+    (panes,) = bars(run(*noop_list("list5")[:2], failed("jprobe", "no", table="list5", kernel="lab-i386-up"))).values()
+    shown = panes.panes[0][1][0].bars
+    assert [(bar.value, bar.text) for bar in shown] == [(640.0, "640"), (None, "failed")]
 
 
 def test_wall_clock_bars_have_intervals_and_say_what_they_are() -> None:
-    (panes,) = charts(run(*wall_list())).values()
+    (panes,) = bars(run(*wall_list())).values()
     axis, (measured,) = panes.panes[0]
     assert axis == "measured, nsec (an indication only)"
     assert measured.bars[0].bounds == (2499.5, 2571.0)
@@ -81,11 +92,11 @@ def test_thousands_of_kprobes_are_curves_over_their_number() -> None:
     later, first = drawn["kpcache-hit"].panes
     assert [later.curves[1].points[1][1], first.curves[1].points[1][1]] == [363.078125, 396.740625]
     assert len(drawn["kpcache-model"].panes[0].curves) == 4
-    assert charts(run(*many_probes())) == {}
+    assert bars(run(*many_probes())) == {}
 
 
 def test_each_group_of_marker_loops_has_a_chart() -> None:
-    drawn = charts(run(*marker_loops(empty=2.0, empty_optimized=5.0, empty_generic=6.0, varargs=None, int3=2.0)))
+    drawn = bars(run(*marker_loops(empty=2.0, empty_optimized=5.0, empty_generic=6.0, varargs=None, int3=2.0)))
     assert list(drawn) == ["markers-empty", "markers-enabled", "markers-int3"]
     (left, (measured,)), (right, (published,)) = drawn["markers-empty"].panes
     assert (left, right) == ("measured, instructions", "published, cycles")
@@ -100,7 +111,7 @@ def test_marker_loops_of_two_kernels_are_not_compared() -> None:
     empty, optimized = marker_loops(empty=2.0, empty_optimized=5.0)
     generic = marker_loops(empty=9.0, empty_generic=6.0)
     others = [one.model_copy(update={"kernel": "debian-686", "id": f"other/{one.id}"}) for one in generic]
-    drawn = charts(run(empty, optimized, *others))
+    drawn = bars(run(empty, optimized, *others))
     (_, (measured,)), _ = drawn["markers-empty"].panes
     assert [(bar.value, bar.text) for bar in measured.bars] == [(3.0, "3"), (None, "nothing to compare")]
 
@@ -108,12 +119,12 @@ def test_marker_loops_of_two_kernels_are_not_compared() -> None:
 def test_charts_are_named_after_their_tables_and_never_overwrite_each_other() -> None:
     plain = [cell(probe) for probe in COUNTS]
     others = [cell(probe, id=f"smp/{probe}", smp=2) for probe in COUNTS]
-    names = list(charts(run(*recording_list("list12"), *plain, *others)))
+    names = list(bars(run(*recording_list("list12"), *plain, *others)))
     assert names == ["list12", "pentium4-debian-686-noop", "pentium4-debian-686-noop-2"]
 
 
 def test_a_table_without_probes_has_no_chart() -> None:
-    assert charts(run(cell("none"))) == {}
+    assert bars(run(cell("none"))) == {}
 
 
 def test_equal_results_give_equal_files(tmp_path: Path) -> None:
@@ -122,7 +133,7 @@ def test_equal_results_give_equal_files(tmp_path: Path) -> None:
     files = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        drawn = draw_charts(record, tmp_path / name)
+        drawn = draw_charts(record, tmp_path / name, REPORTS)
         assert [path.name for path in drawn] == [
             "list7.png",
             "list7.svg",
@@ -140,5 +151,5 @@ def test_equal_results_give_equal_files(tmp_path: Path) -> None:
 def test_without_matplotlib_the_way_to_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # what an import of a module that is not there meets
     with pytest.raises(HostError, match=r"pip install 'orchestrator\[plots\]'"):
-        draw_charts(run(*noop_list("list5")), tmp_path)
+        draw_charts(run(*noop_list("list5")), tmp_path, REPORTS)
     assert list(tmp_path.iterdir()) == []

@@ -32,6 +32,7 @@ from record_builders import (
 )
 from rich.console import Console
 
+from orchestrator.benchmarks.reports import REPORTS
 from orchestrator.report.figures import number
 from orchestrator.report.table import print_table
 from orchestrator.results.contract import CellRecord, RunRecord
@@ -120,7 +121,7 @@ def printed(record: RunRecord, width: int = 80, encoding: str = "utf-8") -> str:
     """Print as into a pipe."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    print_table(record, Console(file=file, width=width))
+    print_table(record, Console(file=file, width=width), REPORTS)
     file.flush()
     return raw.getvalue().decode(encoding)
 
@@ -169,7 +170,7 @@ def test_a_narrow_ascii_output_gets_the_table_in_parts() -> None:
 
 def test_a_pipe_gets_no_escapes_and_a_terminal_the_same_words() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system="standard", record=True)
-    print_table(RUNS["with_failures"], console)
+    print_table(RUNS["with_failures"], console, REPORTS)
     plain = printed(RUNS["with_failures"])
     assert "\x1b" not in plain
     assert console.export_text(styles=False) == plain
