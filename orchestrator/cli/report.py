@@ -62,16 +62,16 @@ def report(
 
 
 def _print(record: RunRecord, form: Format) -> None:
-    from orchestrator.benchmarks.reports import REPORTS
-
     match form:
         case Format.TABLE:
             from rich.console import Console
 
+            from orchestrator.benchmarks.reports import REPORTS
             from orchestrator.report.table import print_table
 
             print_table(record, Console(), REPORTS)
         case Format.MARKDOWN:
+            from orchestrator.benchmarks.reports import REPORTS
             from orchestrator.report.markdown import render_markdown
 
             typer.echo(render_markdown(record, REPORTS), nl=False)
