@@ -4,22 +4,20 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import cells, failed, run
-from test_report_table import RUNS
+from report_examples import RUNS
+from report_text import GOLDEN
 
 from orchestrator.benchmarks.reports import REPORTS
 from orchestrator.report.markdown import escaped, render_markdown
 from orchestrator.results.contract import CellRecord
 
-GOLDEN = Path(__file__).with_name("golden")
 
-
-@pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty", "abilities"])
+@pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty", "capabilities"])
 def test_markdown_is_as_in_the_golden_file(name: str) -> None:
     assert render_markdown(RUNS[name], REPORTS) == (GOLDEN / f"markdown_{name}.md").read_text("utf-8")
 
