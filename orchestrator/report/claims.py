@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which of the documents' claims hold in a run, and with which figures."""
+"""The documents' claims, judged by a run's figures."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _SUBTITLE_WIDTH = 110  # characters
 _INCHES_PER_LABEL = 0.6
 _MEASURED = ("#0072B2", "#56B4E9")
 _PUBLISHED = ("#D55E00", "#E69F00")
-"""Blues and oranges of Okabe and Ito's palette, which colour-blind readers tell apart."""
+"""Blues and oranges of Okabe and Ito's palette, which colour-blind readers can distinguish."""
 _STROKES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", ":"), ("#CC79A7", "-."))
 """Of the same palette; different strokes keep curves apart that lie on each other."""
 

@@ -32,7 +32,7 @@ class ProofList:
 
 
 def hit_facts(evidence: Evidence) -> list[str]:
-    """Return what the counting pass of calls, with or without a probe, was checked for."""
+    """Return the facts of a counting pass of calls, with a probe or without."""
     counted = f"{evidence.calls} calls" if evidence.calls != 1 else "1 call"
     if evidence.mechanism == "none":
         return [f"no probe, {counted}"]

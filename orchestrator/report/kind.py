@@ -15,22 +15,25 @@ from orchestrator.results.contract import CellRecord
 
 
 class KindReport(Protocol):
-    """How the cells of one kind of benchmark stand together, and how they are printed and drawn."""
+    """How the cells of one kind of benchmark stand together, and how they are printed and drawn.
+
+    Cells with one key are parted into panels; panels that join become a group; a group is one table and its charts.
+    """
 
     def owns(self, benchmark: str) -> bool:
         """Whether records of the benchmark of this name are of this kind."""
         ...
 
     def apart(self, cell: CellRecord) -> Hashable:
-        """Return what, besides table, machine, benchmark, metric and clock, tells the cell's panel from others."""
+        """Return the kind's part of the cell's key; table, machine, benchmark, metric and clock are always in it."""
         ...
 
     def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
-        """Return cells that are equal in all of that as panels: one for each kernel, or one across kernels."""
+        """Return cells of one key as panels: one for each kernel (``by_kernel``), or one across kernels."""
         ...
 
     def joins(self, panel: Panel, group: Group) -> bool:
-        """Whether the panel is printed in one table with the group, which is of the same kind."""
+        """Whether the panel is printed in one table with the group, which is of this kind too."""
         ...
 
     def sheet(self, group: Group) -> Sheet:
@@ -44,12 +47,12 @@ class KindReport(Protocol):
 
 @dataclass(frozen=True)
 class ReportRegistry:
-    """The known kinds. The first one that owns a record's benchmark prints the record."""
+    """The known kinds; a benchmark belongs to the first one that owns it."""
 
     kinds: Sequence[KindReport]
 
     def kind_of(self, cell: CellRecord) -> KindReport:
-        """Return the record's kind; of a benchmark that only another version knows, the plain one."""
+        """Return the record's kind, or the plain one for the benchmark of another version."""
         return next((kind for kind in self.kinds if kind.owns(cell.benchmark)), _PLAIN)
 
 

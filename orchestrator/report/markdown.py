@@ -18,7 +18,7 @@ from orchestrator.report.table import NO_CELLS
 from orchestrator.results.contract import RunRecord
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}
-"""An empty comment parts what would otherwise call a person or an issue."""
+"""An empty comment breaks a mention of a person or an issue."""
 _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 
 
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def _paragraph(*lines: str) -> str:
-    """Set lines below each other. What begins a list or a rule elsewhere is text here."""
+    """Set lines below each other, with a list's or a rule's first character escaped."""
     return "  \n".join(re.sub(r"^(\s*\d*)([-+=.)])", r"\1\\\2", escaped(line)) for line in lines)
 
 

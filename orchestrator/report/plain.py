@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of a benchmark that no kind knows, such as one of another version's run: a row for each cell."""
+"""The table of cells that no layout fits, such as those of another version's benchmark: a row for each cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PlainReport:
     """Needs nothing but the result contract: rows are named by the cells' ids, which are unique in a run."""
 
     def owns(self, benchmark: str) -> bool:
-        """Every benchmark: this is the last resort."""
+        """Every benchmark."""
         del benchmark
         return True
 
@@ -51,13 +51,13 @@ class PlainReport:
                 [f"value({unit})", f"overhead({unit})", f"95 % from({unit})", f"95 % to({unit})", "published overhead"],
                 [[Row(_name(cell), list(_figures(cell, footnotes))) for cell in panel.cells]],
             ),
-            sentences=["This version does not know this benchmark: a row for each cell.", unit_meaning(panel)],
+            sentences=["This version has no layout for these cells: each has a row.", unit_meaning(panel)],
             footnotes=footnotes.all(),
             proofs=proof_lists(panel.cells, _name),
         )
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """None: which cells belong side by side is the kind's to know."""
+        """None: only its kind can choose the cells that a chart compares."""
         del group
         return {}
 

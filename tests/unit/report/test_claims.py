@@ -55,7 +55,7 @@ def test_a_claim_holds_for_the_figures_it_was_made_of(name: str) -> None:
         for comparison in compare(claim, published_facts(reference_table(f"{claim.document}/{table}")))
         if comparison.judged
     ]
-    # How a probe point is reached was told, not printed as a figure.
+    # The documents describe how a probe point is reached; they print no figure of it.
     assert judged == [None if isinstance(claim, MechanismClaim) else True] * len(judged)
     assert judged
 
@@ -147,7 +147,7 @@ def test_another_mechanism_refutes_a_claim() -> None:
     assert outcome.columns[0].measured[0].text == "jump, 0 int3"
 
 
-def test_traps_that_nobody_counted_are_not_judged() -> None:
+def test_traps_that_were_not_counted_are_not_judged() -> None:
     cells = [changed(one, evidence={**any_evidence(one.probe), "int3": None}) for one in noop_list("list5")]
     assert outcomes(*cells)["int3-per-hit"].verdict is Verdict.UNKNOWN
 
@@ -188,7 +188,7 @@ def test_one_table_on_two_kernels_has_two_columns() -> None:
     assert [column.name for column in columns] == ["list5 pentium4 lab-i386-up", "list5 pentium4 lab-i386-smp"]
 
 
-def test_why_is_said_only_where_a_claim_does_not_hold() -> None:
+def test_the_reason_stands_only_where_a_claim_does_not_hold() -> None:
     (assessment,) = assess(run(*noop_list("list5")), REPORTS)
     for statement, outcome in zip(statements(assessment), assessment.outcomes, strict=True):
         explained = outcome.claim.why["instructions"] in statement.remarks

@@ -45,7 +45,7 @@ def test_equal_results_give_equal_files(tmp_path: Path) -> None:
     assert b"<dc:date>" not in files[0][1]
 
 
-def test_without_matplotlib_the_error_has_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_error_has_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # what an import of a module that is not there meets
     with pytest.raises(HostError, match=r"pip install 'orchestrator\[plots\]'"):
         draw_charts(run(*noop_list("list5")), tmp_path, REPORTS)

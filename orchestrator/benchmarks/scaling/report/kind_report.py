@@ -10,9 +10,10 @@ from orchestrator.benchmarks.scaling.report.layout import kernels_sheet
 from orchestrator.benchmarks.scaling.report.model_layout import BENCHMARK as MODEL
 from orchestrator.benchmarks.scaling.report.model_layout import model_sheet
 from orchestrator.benchmarks.scaling.report.scaling_cells import place_of
-from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.benchmarks.scaling.rows import mass_benchmark, mass_row
 from orchestrator.report.chart import Chart
 from orchestrator.report.panel import Group, Panel, by_kernel, parameters
+from orchestrator.report.plain import PlainReport
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 
@@ -40,7 +41,10 @@ class ScalingReport:
         return _shared(panel) == _shared(group[0]) and not any(place_of(cell) in taken for cell in panel.cells)
 
     def sheet(self, group: Group) -> Sheet:
-        """Return the group as one table."""
+        """Return the group as one table; a plain one where it has no row of the catalogue, as with a baseline alone."""
+        cells = [cell for panel in group for cell in panel.cells]
+        if not any(mass_row(cell.probe) for cell in cells):
+            return PlainReport().sheet([Panel(cells, group[0].kernel)])
         return model_sheet(group) if _is_model(group[0]) else kernels_sheet(group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:

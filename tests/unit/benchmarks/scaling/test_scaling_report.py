@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from drawn_charts import bar_charts, curve_charts
 from record_builders import failed, many_probes, run
-from report_text import check_golden
+from report_text import check_golden, printed
 
 from orchestrator.results.contract import RunRecord
 
@@ -45,3 +45,8 @@ def test_thousands_of_kprobes_are_curves_over_their_number() -> None:
     assert [later.curves[1].points[1][1], first.curves[1].points[1][1]] == [363.078125, 396.740625]
     assert len(drawn["kpcache-model"].panes[0].curves) == 4
     assert bar_charts(run(*many_probes())) == {}
+
+
+def test_a_baseline_alone_has_a_plain_table() -> None:
+    (baseline, *_) = [one for one in many_probes() if one.benchmark == "kpcache" and one.probe == "none"]
+    assert any(line.startswith(baseline.id) for line in printed(run(baseline)).splitlines())
