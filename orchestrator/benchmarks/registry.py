@@ -1,13 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kinds of benchmark there are. A new kind is a folder beside this file, and a line here."""
+"""The kinds of benchmark there are.
+
+A kind is a folder beside this file. Its ``kind.py`` has a ``KIND``, which plans and measures; its
+``report/kind_report.py`` has a ``REPORT``, which prints. They are imported apart: a report loads no guest code.
+"""
 
 from __future__ import annotations
 
-from orchestrator.benchmarks.calls.kind import CallsKind
-from orchestrator.benchmarks.markers.kind import MarkersKind
-from orchestrator.benchmarks.scaling.kind import ScalingKind
-from orchestrator.benchmarks.system.kind import SystemKind
-from orchestrator.experiment.kind import KindRegistry
-from orchestrator.run.kind import BenchmarkKind
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-KINDS: KindRegistry[BenchmarkKind] = KindRegistry((CallsKind(), MarkersKind(), ScalingKind(), SystemKind()))
+if TYPE_CHECKING:
+    from orchestrator.experiment.kind import KindRegistry
+    from orchestrator.report.kind import ReportRegistry
+    from orchestrator.run.kind import BenchmarkKind
+
+NAMES = ("calls", "markers", "scaling", "system")
+
+
+@cache
+def kinds() -> KindRegistry[BenchmarkKind]:
+    """Every kind, as a run needs it."""
+    from orchestrator.experiment.kind import KindRegistry
+
+    return KindRegistry(import_module(f"{__package__}.{name}.kind").KIND for name in NAMES)
+
+
+@cache
+def reports() -> ReportRegistry:
+    """Every kind, as a report needs it."""
+    from orchestrator.report.kind import ReportRegistry
+
+    return ReportRegistry([import_module(f"{__package__}.{name}.report.kind_report").REPORT for name in NAMES])

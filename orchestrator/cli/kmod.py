@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,7 +103,7 @@ def size(
     from orchestrator.errors import BuildError, HostError
 
     try:
-        from orchestrator.benchmarks.markers.codesize.size_table import size_lines
+        from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
     except ImportError:
         hint = "pip install 'orchestrator[disassembly]'"
         raise HostError("code is disassembled with capstone, which is not installed", hint=hint) from None
@@ -112,7 +113,8 @@ def size(
     if isinstance(module, BuildError):
         raise module
     console = Console()
-    for line in size_lines(read_object(module.file), built.spec.name, listing=listing):
+    found = read_object(module.file)
+    for line in chain(size_lines(found, built.spec.name), listing_lines(found) if listing else ()):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

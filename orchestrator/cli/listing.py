@@ -42,13 +42,13 @@ def show(
     from orchestrator.catalog.spelling import unknown
     from orchestrator.errors import UsageError
 
-    lists = all_lists()
-    if what is None:
+    name = _ALIASES.get(what or "", what)
+    lists = _CATALOGUE if name in _CATALOGUE else all_lists()
+    if name is None:
         typer.echo("\n".join(lists))
         return
-    name = _ALIASES.get(what, what)
     if name not in lists:
-        raise UsageError(unknown("list", what, lists))
+        raise UsageError(unknown("list", name, lists))
     names, rows = lists[name]()
     if as_json:
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], default=_json_value, indent=1))
@@ -60,12 +60,12 @@ def show(
 
 def all_lists() -> Mapping[str, Callable[[], tuple[Sequence[str], Rows]]]:
     """What can be listed, by name: the catalogue, what each kind of benchmark adds, and the runs."""
-    from orchestrator.benchmarks.registry import KINDS
+    from orchestrator.benchmarks.registry import kinds
 
     def printable(listing: Listing) -> Callable[[], tuple[Sequence[str], Rows]]:
         return lambda: (listing.columns, listing.rows())
 
-    of_kinds = {name: printable(listing) for kind in KINDS for name, listing in kind.lists().items()}
+    of_kinds = {name: printable(listing) for kind in kinds() for name, listing in kind.lists().items()}
     return {**_CATALOGUE, **of_kinds, "runs": _runs}
 
 
@@ -119,10 +119,10 @@ def _handlers() -> tuple[Sequence[str], Rows]:
 
 
 def _benchmarks() -> tuple[Sequence[str], Rows]:
-    from orchestrator.benchmarks.registry import KINDS
+    from orchestrator.benchmarks.registry import kinds
 
     return ("name", "title", "system_call_entries", "kind"), (
-        (name, one.title, one.entries, kind.name) for kind in KINDS for name, one in kind.benchmarks().items()
+        (name, one.title, one.entries, kind.name) for kind in kinds() for name, one in kind.benchmarks().items()
     )
 
 

@@ -44,16 +44,17 @@ def report(
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
     from orchestrator.paths import lab_dir
+    from orchestrator.results.contract import all_ok
     from orchestrator.results.runs import find_run
-    from orchestrator.run.runner import all_ok
 
     found = find_run(run, lab_dir())
     _print(found.record, form)
     if charts:
+        from orchestrator.benchmarks.registry import reports
         from orchestrator.report.charts import draw_charts
 
         sys.stdout.flush()
-        for path in draw_charts(found.record, found.directory):
+        for path in draw_charts(found.record, found.directory, reports()):
             print(path, file=sys.stderr)
     if found.unfinished:
         print(f"{found.unfinished} cells of run {found.record.run} have no outcome yet", file=sys.stderr)
@@ -65,18 +66,20 @@ def _print(record: RunRecord, form: Format) -> None:
         case Format.TABLE:
             from rich.console import Console
 
+            from orchestrator.benchmarks.registry import reports
             from orchestrator.report.table import print_table
 
-            print_table(record, Console())
+            print_table(record, Console(), reports())
         case Format.MARKDOWN:
+            from orchestrator.benchmarks.registry import reports
             from orchestrator.report.markdown import render_markdown
 
-            typer.echo(render_markdown(record), nl=False)
+            typer.echo(render_markdown(record, reports()), nl=False)
         case Format.CSV:
             from orchestrator.report.csv_report import render_csv
 
             typer.echo(render_csv(record), nl=False)
         case Format.JSON:
-            from orchestrator.report.json_report import render_json
+            from orchestrator.results.contract import json_text
 
-            typer.echo(render_json(record), nl=False)
+            typer.echo(json_text(record), nl=False)

@@ -55,18 +55,19 @@ def run(
     """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
-    from orchestrator.benchmarks.registry import KINDS
+    from orchestrator.benchmarks.registry import kinds
     from orchestrator.cli.progress import listener
     from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.experiment.plan import plan
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir, lab_dir
+    from orchestrator.results.contract import all_ok
     from orchestrator.results.store import Store
-    from orchestrator.run.runner import Runner, all_ok
+    from orchestrator.run.runner import Runner
 
     # What is wrong with any of the files is said before the first one runs.
-    experiments = [load_experiment(config, KINDS, overrides or [], qemu_cpu_names) for config in configs]
+    experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     _check_names(configs, experiments)
     plans = [select(plan(experiment), only or []) for experiment in experiments]
     if dry_run:
@@ -78,10 +79,12 @@ def run(
         directory = out / experiment.name if out is not None and len(experiments) > 1 else out
         with listener(sys.stderr) as watching, Store.open(lab_dir()) as store:
             context = BuildContext(Cache(cache_dir()), offline, watching.say)
-            runner = Runner(context, store, watching, KINDS, jobs, events)
+            runner = Runner(context, store, watching, kinds(), jobs, events)
             entry = _run_one(runner, experiment, planned, directory, resume=resume)
             record = store.load_run(entry.id)
-        _show(record, entry, charts=experiment.charts)
+        _show(record, entry)
+        if experiment.charts:
+            _draw(record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
 
@@ -105,21 +108,24 @@ def _run_one(
     return runner.run(experiment, planned, directory)
 
 
-def _show(record: RunRecord, entry: RunEntry, *, charts: bool) -> None:
+def _show(record: RunRecord, entry: RunEntry) -> None:
     from rich.console import Console
 
-    from orchestrator.errors import HostError
+    from orchestrator.benchmarks.registry import reports
     from orchestrator.report.table import print_table
 
-    print_table(record, Console())
+    print_table(record, Console(), reports())
     sys.stdout.flush()
     print(f"\nrun {entry.id}: {entry.directory}", file=sys.stderr)
-    if not charts:
-        return
+
+
+def _draw(record: RunRecord, entry: RunEntry) -> None:
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.errors import HostError
     from orchestrator.report.charts import draw_charts
 
     try:
-        drawn = draw_charts(record, entry.directory)
+        drawn = draw_charts(record, entry.directory, reports())
     except HostError as error:  # the numbers are there all the same
         print(f"no charts: {error}", file=sys.stderr)
     else:
@@ -127,7 +133,7 @@ def _show(record: RunRecord, entry: RunEntry, *, charts: bool) -> None:
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
-    from orchestrator.benchmarks.registry import KINDS
+    from orchestrator.benchmarks.registry import kinds
     from orchestrator.errors import UsageError
     from orchestrator.run.runner import check_resumable
 
@@ -142,14 +148,14 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
         if not entries:
             raise UsageError("this lab has no run in that directory", where=str(directory))
         entry = entries[0]
-    check_resumable(entry, experiment, KINDS)
+    check_resumable(entry, experiment, kinds())
     return entry
 
 
 def _print_plan(planned: Plan, context: BuildContext) -> None:
     """The cells by boot, each boot with its QEMU command line. Nothing is fetched, built or started."""
     from orchestrator.artifacts.kernels import ready_kernel
-    from orchestrator.benchmarks.registry import KINDS
+    from orchestrator.benchmarks.registry import kinds
     from orchestrator.catalog.cpus import cpu
     from orchestrator.catalog.kernels import kernel
     from orchestrator.errors import HostError
@@ -176,4 +182,4 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
         typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))
         for cell in boot.cells:
-            typer.echo(f"  {cell.id}  {cell.benchmark}: {KINDS.named(boot.kind).describe(cell)}")
+            typer.echo(f"  {cell.id}  {cell.benchmark}: {kinds().named(boot.kind).describe(cell)}")

@@ -22,8 +22,8 @@ class Cell(Generic[TaskT]):
     ``row`` is its row or column in the table: a probe, a user's module, or a row of the benchmark's own; it is recorded
     as ``probe``. ``kernel`` and ``image`` are a catalogue's names or absolute paths. ``memory_mib`` is in MiB,
     ``time_limit`` in seconds of the host's time. ``parameters`` are what else tells it from other cells, and are
-    recorded; ``published`` are the published figures for it. ``compared_with`` are the ids of the cells that its overhead
-    follows from: its baseline first, then further boots of the baseline.
+    recorded; ``published`` are the published figures for it. ``compared_with`` are the ids of the cells that its
+    overhead follows from: its baseline first, then further boots of the baseline.
     """
 
     id: str

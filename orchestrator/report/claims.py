@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which of the documents' claims hold in a run, and with which figures."""
+"""The documents' claims, judged by a run's figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from orchestrator.catalog.claims import Claim, claims
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.report.comparisons import Comparison, compare
 from orchestrator.report.facts import measured_facts, published_facts
-from orchestrator.report.panels import Panel, panels
+from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.panel import Panel
+from orchestrator.report.panels import panels
 from orchestrator.report.wording import INDICATION
 from orchestrator.results.contract import Clock, RunRecord
 
@@ -20,7 +22,7 @@ _CLOCKS: dict[Clock, str] = {"instructions": "counted in instructions", "wall": 
 
 
 class Verdict(StrEnum):
-    """What became of a claim."""
+    """The outcome of a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -44,7 +46,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run says of a claim; ``columns`` has the measured tables only."""
+    """A claim judged by a run; ``columns`` has the measured tables only."""
 
     claim: Claim
     columns: Sequence[Column]
@@ -73,10 +75,10 @@ class Assessment:
     outcomes: Sequence[Outcome]
 
 
-def assess(run: RunRecord) -> list[Assessment]:
-    """Return what the run says of the claims of each document it is compared with, on each clock it has."""
+def assess(run: RunRecord, registry: ReportRegistry) -> list[Assessment]:
+    """Judge the claims of each document that the run is compared with, on each clock the run has."""
     groups: dict[tuple[str, Clock], list[Panel]] = {}
-    for panel in panels(run):
+    for panel in panels(run, registry):
         if panel.reference is not None:
             groups.setdefault((panel.reference.document_id, panel.first.clock), []).append(panel)
     return [
@@ -94,8 +96,8 @@ def _title(found: Sequence[Panel]) -> str:
 
 
 def _outcome(claim: Claim, found: Sequence[Panel], clock: Clock) -> Outcome:
-    about = [panel for panel in found if _reference(panel).name in claim.tables]
-    names = Counter(panel.name for panel in about)
+    measured = [panel for panel in found if _reference(panel).name in claim.tables]
+    names = Counter(panel.name for panel in measured)
     columns = [
         Column(
             # Two panels of one name differ in kernel or machine.
@@ -104,7 +106,7 @@ def _outcome(claim: Claim, found: Sequence[Panel], clock: Clock) -> Outcome:
             measured=compare(claim, measured_facts(panel)),
             published=compare(claim, published_facts(_reference(panel))),
         )
-        for panel in about
+        for panel in measured
     ]
     return Outcome(claim, columns, clock)
 

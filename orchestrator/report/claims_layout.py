@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a claim and its figures are set."""
+"""A claim and its figures, as they are printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "yellow", Verdict.UNKNOWN: "di
 
 @dataclass(frozen=True)
 class Statement:
-    """A claim with its verdict, its figures (None: there are none) and what has to be said of them."""
+    """A claim with its verdict, its figures (None: there are none) and remarks on them."""
 
     verdict: Verdict
     sentence: str

@@ -24,7 +24,7 @@ class Comparison:
 
 
 def compare(claim: Claim, facts: Facts) -> list[Comparison]:
-    """Return the claim's figures: the same rows whatever is known."""
+    """Return the claim's figures: the same rows for any facts."""
     match claim:
         case RatioClaim():
             return [_ratio(claim, probe, facts) for probe in claim.of]

@@ -44,7 +44,7 @@ def _columns(parameters: list[str], work: list[str]) -> list[str]:
 
 
 def _work_fields(run: RunRecord) -> list[str]:
-    """What the evidence of whole systems' work consists of, where there is some."""
+    """The fields of a work's evidence, where a cell has one: other runs have no columns for them."""
     return list(WorkEvidence.model_fields) if any(cell.work for cell in run.cells) else []
 
 

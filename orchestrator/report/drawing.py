@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from orchestrator.report.bars import Bar, Panes, Series
-from orchestrator.report.curves import CurveChart
+from orchestrator.report.chart import Bar, BarChart, Chart, CurveChart, Series
 
 _DPI = 100
 _HEIGHT = 5.0  # inches
@@ -23,15 +22,15 @@ _SUBTITLE_WIDTH = 110  # characters
 _INCHES_PER_LABEL = 0.6
 _MEASURED = ("#0072B2", "#56B4E9")
 _PUBLISHED = ("#D55E00", "#E69F00")
-"""Blues and oranges of Okabe and Ito's palette, which colour-blind readers tell apart."""
+"""Blues and oranges of Okabe and Ito's palette, which colour-blind readers can distinguish."""
 _STROKES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", ":"), ("#CC79A7", "-."))
-"""Of the same palette; curves that lie on each other are told apart by their strokes."""
+"""Of the same palette; different strokes keep curves apart that lie on each other."""
 
 
-def save(chart: Panes | CurveChart, folder: Path, name: str) -> list[Path]:
+def save(chart: Chart, folder: Path, name: str) -> list[Path]:
     """Draw ``chart`` into ``folder/name.png`` and ``folder/name.svg``, and return these paths.
 
-    No display is needed, and the user's own settings of matplotlib are not asked.
+    No display is needed, and the user's own settings of matplotlib do not apply.
     """
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     with mpl.rc_context():
@@ -39,13 +38,13 @@ def save(chart: Panes | CurveChart, folder: Path, name: str) -> list[Path]:
         mpl.rc("axes.spines", top=False, right=False)
         mpl.rc("text", parse_math=False)
         mpl.rc("svg", hashsalt="orchestrator")  # equal charts, equal files
-        drawn = _bars(chart) if isinstance(chart, Panes) else _curves(chart)
+        drawn = _bars(chart) if isinstance(chart, BarChart) else _curves(chart)
         drawn.savefig(paths[0], dpi=_DPI, metadata={"Software": None})
         drawn.savefig(paths[1], metadata={"Date": None, "Creator": None})
     return paths
 
 
-def _titled(chart: Panes | CurveChart, width: float) -> Figure:
+def _titled(chart: Chart, width: float) -> Figure:
     figure = Figure(figsize=(width, _HEIGHT), layout="constrained")
     lines = textwrap.wrap(chart.subtitle, _SUBTITLE_WIDTH)
     # The title's empty lines keep the room that the subtitle stands in.
@@ -77,7 +76,7 @@ def _curves(chart: CurveChart) -> Figure:
     return figure
 
 
-def _bars(chart: Panes) -> Figure:
+def _bars(chart: BarChart) -> Figure:
     wanted = 1 + len(chart.panes) * len(chart.labels) * _INCHES_PER_LABEL
     figure = _titled(chart, max(_WIDTH, wanted))
     axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is printed as proof that each number measured what it is named after."""
+"""The evidence printed below a table: what proves that each number measured what it is named after."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from itertools import groupby
 from orchestrator.report.figures import number
 from orchestrator.results.contract import CellRecord, Evidence
 
-_MODEL = "model"
 _SHOWN_BYTES = 5  # as long as a jump
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One cell's: what it is called, how the probe point was reached, its live bytes, and what was checked."""
+    """One cell's evidence: its name, how the probe point was reached, the live bytes there, and what was checked."""
 
     name: str
     mechanism: str
@@ -32,34 +31,11 @@ class ProofList:
     proofs: Sequence[Proof]
 
 
-def proof_lists(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> list[ProofList]:
-    """Return the evidence of all cells that are ok, in their order; ``name`` is what the table calls a cell."""
-    proved = [(cell, cell.evidence) for cell in cells if cell.status == "ok" and cell.evidence]
-    lists = []
-    for (symbol, clocksource), group in groupby(proved, lambda pair: (pair[1].symbol, pair[1].clocksource)):
-        proofs = [Proof(name(cell), evidence.mechanism, _live(evidence), _facts(evidence)) for cell, evidence in group]
-        lists.append(ProofList(f"Evidence at {symbol} (clocksource {clocksource})", proofs))
-    return lists
-
-
-def traps_per_hit(cell: CellRecord) -> float | None:
-    """Return the breakpoint traps that a hit took; None where nothing was hit or nobody counted them."""
-    evidence = cell.evidence
-    if cell.status != "ok" or evidence is None or evidence.int3 is None or not evidence.hits:
-        return None
-    return evidence.int3 / evidence.hits
-
-
-def _live(evidence: Evidence) -> str:
-    return bytes.fromhex(evidence.probe_bytes)[:_SHOWN_BYTES].hex(" ")
-
-
-def _facts(evidence: Evidence) -> list[str]:
+def hit_facts(evidence: Evidence) -> list[str]:
+    """Return the facts of a counting pass of calls, with a probe or without."""
     counted = f"{evidence.calls} calls" if evidence.calls != 1 else "1 call"
     if evidence.mechanism == "none":
         return [f"no probe, {counted}"]
-    if evidence.mechanism == _MODEL:
-        return [f"{evidence.hits} of {evidence.calls} found their own", "nothing patched"]
     each = f" x {evidence.hits_per_call}" if evidence.hits_per_call != 1 else ""
     facts = [f"{evidence.hits} hits = {counted}{each}"] if evidence.hits_per_call else [f"no hit in {counted}"]
     if evidence.others:
@@ -74,3 +50,32 @@ def _facts(evidence: Evidence) -> list[str]:
     if evidence.disturbed:
         facts.append(f"disturbed batches repeated: {evidence.disturbed}")
     return facts
+
+
+def proof_lists(
+    cells: Sequence[CellRecord],
+    name: Callable[[CellRecord], str],
+    facts: Callable[[Evidence], Sequence[str]] = hit_facts,
+) -> list[ProofList]:
+    """Return the evidence of all cells that are ok, in their order.
+
+    ``name`` gives a cell's name in the table, ``facts`` what its evidence shows.
+    """
+    proved = [(cell, cell.evidence) for cell in cells if cell.status == "ok" and cell.evidence]
+    lists = []
+    for (symbol, clocksource), group in groupby(proved, lambda pair: (pair[1].symbol, pair[1].clocksource)):
+        proofs = [Proof(name(cell), evidence.mechanism, _live(evidence), facts(evidence)) for cell, evidence in group]
+        lists.append(ProofList(f"Evidence at {symbol} (clocksource {clocksource})", proofs))
+    return lists
+
+
+def traps_per_hit(cell: CellRecord) -> float | None:
+    """Return the breakpoint traps that a hit took; None without hits or without a count of traps."""
+    evidence = cell.evidence
+    if cell.status != "ok" or evidence is None or evidence.int3 is None or not evidence.hits:
+        return None
+    return evidence.int3 / evidence.hits
+
+
+def _live(evidence: Evidence) -> str:
+    return bytes.fromhex(evidence.probe_bytes)[:_SHOWN_BYTES].hex(" ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is known of a table's probes, be it measured or published, in the form that claims are computed from."""
+"""A table's figures, measured or published, in the form that claims are computed from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.report.evidence import traps_per_hit
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Panel
 from orchestrator.results.contract import CellRecord
 
 PLAIN, EXTRA = "probe_bytes_plain", "probe_bytes_extra"
@@ -35,7 +35,7 @@ class Facts:
 
 
 def measured_facts(panel: Panel) -> Facts:
-    """Return what the panel's valid cells say."""
+    """Return the figures of the panel's valid cells."""
     cells = {cell.probe: cell for cell in panel.cells if cell.status == "ok" and cell.probe != BASELINE}
     return Facts(
         overheads=_known(cells, lambda cell: cell.overhead),
@@ -48,7 +48,7 @@ def measured_facts(panel: Panel) -> Facts:
 
 
 def published_facts(table: ReferenceTable) -> Facts:
-    """Return what the document says."""
+    """Return the document's figures."""
     names = {kind.column: kind.name for kind in probes().values() if kind.column is not None}
     return Facts(
         overheads={names[column]: table.overhead(column) for column in table.columns if column in names},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a figure is spelled: as exact as its clock, and units as the documents write them."""
+"""How a figure is printed: as exact as its clock, and units as the documents write them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def published_figure(value: float | None) -> str:
 
 
 def ratio_figure(value: float | None, base: float | None) -> str:
-    """Return how many times ``base`` fits into ``value``, to two decimals; a dash where that says nothing."""
+    """Return how many times ``base`` fits into ``value``, to two decimals; a dash where that means nothing."""
     if value is None or base is None:
         return NOTHING
     times = ratio(value, base)

@@ -21,7 +21,7 @@ class Footnote:
 class Footnotes:
     """The notes of a table's cells, numbered in the cells' order; the same sentence is printed once.
 
-    ``name`` is what the table calls a cell, ``remark`` what the table itself has to say of one.
+    ``name`` gives a cell's name in the table, ``remark`` the table's own note on one.
     """
 
     def __init__(

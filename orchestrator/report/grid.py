@@ -27,7 +27,7 @@ class Row:
 class Grid:
     """Columns under ``headings``, and ``blocks`` of rows with a rule above each.
 
-    So many columns as ``together`` says are never parted.
+    Each run of ``together`` columns stays on one line.
     """
 
     headings: Sequence[str]

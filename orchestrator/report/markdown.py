@@ -11,24 +11,25 @@ from orchestrator.report.claims_layout import Statement, statements
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid
+from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sheets import sheets
 from orchestrator.report.table import NO_CELLS
 from orchestrator.results.contract import RunRecord
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!-- -->"}
-"""An empty comment parts what would otherwise call a person or an issue."""
+"""An empty comment breaks a mention of a person or an issue."""
 _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 
 
-def render_markdown(run: RunRecord) -> str:
-    """Return the run's tables and claims. Whatever a guest said appears as text: no markup, link or mention."""
+def render_markdown(run: RunRecord, registry: ReportRegistry) -> str:
+    """Return the run's tables and claims. Text from a guest appears as text: no markup, link or mention."""
     parts = [f"# {escaped(run.experiment)}\n\nRun `{run.run}`."]
     if not run.cells:
         parts.append(NO_CELLS)
-    for sheet in sheets(run):
+    for sheet in sheets(run, registry):
         parts += _sheet(sheet)
-    for assessment in assess(run):
+    for assessment in assess(run, registry):
         parts += _claims(assessment)
     return "\n\n".join(parts) + "\n"
 
@@ -42,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def _paragraph(*lines: str) -> str:
-    """Set lines below each other. What begins a list or a rule elsewhere is text here."""
+    """Set lines below each other, with a list's or a rule's first character escaped."""
     return "  \n".join(re.sub(r"^(\s*\d*)([-+=.)])", r"\1\\\2", escaped(line)) for line in lines)
 
 

@@ -23,12 +23,13 @@ class Published:
 def published(cell: CellRecord, table_id: str) -> Published:
     """Return what the table ``table_id`` has for the cell: nothing, if it has no such column.
 
-    Of a cell without a number the catalogue tells it, and of a table that this version does not know the record does.
+    A cell without a number has no reference in its record; the catalogue has its figures. Of a table that this
+    version does not know, the record has some.
     """
     table = reference_tables().get(table_id)
     if table is None:
-        told = cell.reference if cell.reference and cell.reference.table == table_id else None
-        return Published(average=told.value, overhead=told.overhead) if told else Published()
+        recorded = cell.reference if cell.reference and cell.reference.table == table_id else None
+        return Published(average=recorded.value, overhead=recorded.overhead) if recorded else Published()
     kind = probes().get(cell.probe)
     column = kind.column if kind else None
     if column is None or column not in table.columns:
@@ -42,7 +43,7 @@ def published_unit(cells: Sequence[CellRecord], table_id: str) -> str:
 
 
 def source(table_id: str) -> str:
-    """Return the sentence that says where published figures come from."""
+    """Return the sentence that names the source of published figures."""
     table = reference_tables().get(table_id)
     if table is None:  # a run of another version of this program
         return f"Published: {table_id}."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a printed table consists of, whatever it is printed as."""
+"""What a printed table consists of, in any format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.report.grid import Grid
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table with its title, what it was measured on (``facts``), what a reader should know, and its evidence."""
+    """A table with its title, what it was measured on (``facts``), sentences on how to read it, and its evidence."""
 
     title: str
     facts: Sequence[str]

@@ -14,6 +14,7 @@ from orchestrator.report.claims_layout import Statement, statements
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import GAP
+from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sheets import sheets
 from orchestrator.results.contract import RunRecord
@@ -23,27 +24,27 @@ _WIDEST_PROSE = 100
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def print_table(run: RunRecord, console: Console) -> None:
-    """Print a run's tables and what they say of the documents' claims, set for the console's width.
+def print_table(run: RunRecord, console: Console, registry: ReportRegistry) -> None:
+    """Print a run's tables and the outcome of the documents' claims, set for the console's width.
 
     They are plain text where the console has no colours, and plain ASCII where its encoding is not a Unicode one.
     """
     ascii_only = console.options.ascii_only
-    for line in _lines(run, console.width, "-" if ascii_only else "─"):
+    for line in _lines(run, registry, console.width, "-" if ascii_only else "─"):
         if ascii_only:
             line.plain = line.plain.encode("ascii", "replace").decode("ascii")
         # A line that is too long is left to the terminal: cutting it would lose figures.
         console.print(line, soft_wrap=True)
 
 
-def _lines(run: RunRecord, width: int, rule: str) -> Iterator[Text]:
+def _lines(run: RunRecord, registry: ReportRegistry, width: int, rule: str) -> Iterator[Text]:
     if not run.cells:
         yield Text(NO_CELLS)
-    for index, sheet in enumerate(sheets(run)):
+    for index, sheet in enumerate(sheets(run, registry)):
         if index:
             yield Text("\n")
         yield from _sheet(sheet, width, rule)
-    for assessment in assess(run):
+    for assessment in assess(run, registry):
         yield Text("\n")
         yield from _claims(assessment, width, rule)
 

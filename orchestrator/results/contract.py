@@ -277,6 +277,15 @@ class RunRecord(_Record):
         return self
 
 
+def all_ok(record: RunRecord) -> bool:
+    """Whether no cell failed and at least one has a number.
+
+    A cell that this machine or kernel cannot have is no failure; a run of nothing else measured nothing.
+    """
+    states = {cell.status for cell in record.cells}
+    return "failed" not in states and "ok" in states
+
+
 def json_text(record: RunRecord) -> str:
     """Return the contract as text: stable order, ASCII only, one newline at the end."""
     return json.dumps(record.model_dump(mode="json"), indent=2) + "\n"

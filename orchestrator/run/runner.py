@@ -19,7 +19,6 @@ from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.guest.emulator import qemu_cpu_names
-from orchestrator.results.contract import RunRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
@@ -138,15 +137,6 @@ class Runner:
             coordinator.do(lambda: journal.take(event, task, artifacts))
 
         run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
-
-
-def all_ok(record: RunRecord) -> bool:
-    """Whether no cell failed and at least one has a number.
-
-    A cell that this machine or kernel cannot have is no failure; a run of nothing else measured nothing.
-    """
-    states = {cell.status for cell in record.cells}
-    return "failed" not in states and "ok" in states
 
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:

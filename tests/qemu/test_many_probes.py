@@ -12,7 +12,8 @@ import pytest
 from command_line import CommandLine
 from module_maker import ModuleMaker
 
-from orchestrator.benchmarks.scaling.report.growth_rows import Mass, row_of, size_of
+from orchestrator.benchmarks.registry import reports
+from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, row_of, size_of
 from orchestrator.benchmarks.scaling.rows import mass_benchmark
 from orchestrator.benchmarks.scaling.sites import choose_addresses
 from orchestrator.errors import GuestError
@@ -87,11 +88,11 @@ def test_the_hash_and_the_cache_are_two_effects(command: CommandLine) -> None:
     finished = command.run("run", CONFIG, "--only", "kernels", "--only", "hash6", *sizes, "--jobs", "2")
     assert finished.returncode == 0, finished.stderr
     run = RunRecord(run="r", experiment="e", cells=tuple(records(command)))
-    mass = Mass.of(panels(run))
-    assert mass.kernels == ["lab-i386-smp-hash6", "lab-i386-smp-hash12", "lab-i386-smp-kpcache"]
+    table = ScalingCells.of(panels(run, reports()))
+    assert table.kernels == ["lab-i386-smp-hash6", "lab-i386-smp-hash12", "lab-i386-smp-kpcache"]
 
     def hit(kernel: str, row: str, size: int) -> float:
-        cell = mass.cell(f"lab-i386-smp-{kernel}", row, size)
+        cell = table.cell(f"lab-i386-smp-{kernel}", row, size)
         assert cell is not None
         assert cell.overhead is not None
         return cell.overhead
@@ -103,9 +104,9 @@ def test_the_hash_and_the_cache_are_two_effects(command: CommandLine) -> None:
     assert hit("kpcache", "hit", 2000) == pytest.approx(hit("kpcache", "hit", 500), abs=1)
     assert hit("kpcache", "hit-first", 2000) > hit("kpcache", "hit", 2000) + 10
     assert hit("hash12", "hit-first", 2000) == pytest.approx(hit("hash12", "hit", 2000), abs=1)
-    for kernel in mass.kernels[1:]:
-        found = growth(mass.totals(kernel, "register"))
-        by_steps = mass.growth_by_steps(kernel, "register", 2000)
+    for kernel in table.kernels[1:]:
+        found = growth(table.totals(kernel, "register"))
+        by_steps = table.growth_by_steps(kernel, "register", 2000)
         assert found is not None
         assert by_steps is not None
         assert max(found.exponent, by_steps.exponent) <= 1.1

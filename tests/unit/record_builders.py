@@ -91,19 +91,19 @@ def failed(probe: str, reason: str, /, **changes: Any) -> CellRecord:
     return cell(probe, **{**nothing, "status": "failed", "reason": reason, **changes})
 
 
-def abilities(*names: str, refused: bool = True) -> list[CellRecord]:
+def capabilities(*names: str, refused: bool = True) -> list[CellRecord]:
     """Build what a guest shows of List 15: all of it, or of these; ``refused`` where the document grants nothing."""
     found = []
-    for name, (probe, ability) in ability_names().items():
+    for name, (probe, capability) in ability_names().items():
         if names and name not in names:
             continue
-        grant = ability_list().abilities[ability].probes[probe]
+        grant = ability_list().abilities[capability].probes[probe]
         identity = f"pentium4/debian-686/{name}/noop"
         if grant.shown == "refusal" and refused:
             reason = "__ia32_sys_gettimeofday+0x6: not a function entry"
             found.append(failed(probe, reason, status="unsupported", probe=name, id=identity))
         else:
-            places = {"places_taken": 59, "places": 60} if ability == "anywhere" else {}
+            places = {"places_taken": 59, "places": 60} if capability == "anywhere" else {}
             if name == "kprobe.anywhere":
                 places |= {"sampled_taken": 390, "sampled": 393, "sampled_functions": 50}
             notes = [grant.note] if grant.note else []

@@ -90,3 +90,6 @@ def _capabilities() -> Sequence[Sequence[object]]:
         (name, abilities[ability].title, "yes" if abilities[ability].probes[probe].grants else "no")
         for name, (probe, ability) in ability_names().items()
     ]
+
+
+KIND = CallsKind()

@@ -140,3 +140,6 @@ def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
 
 def _rows() -> Sequence[Sequence[object]]:
     return [(f"{PREFIX}{name}", row.title, row.rounds) for name, row in marker_benchmarks().rows.items()]
+
+
+KIND = MarkersKind()

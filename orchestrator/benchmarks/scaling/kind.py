@@ -113,3 +113,6 @@ def _rows() -> Sequence[Sequence[object]]:
         for name, benchmark in kprobe_cache().benchmarks.items()
         for row_name, row in benchmark.rows.items()
     ]
+
+
+KIND = ScalingKind()

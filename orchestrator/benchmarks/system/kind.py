@@ -79,3 +79,6 @@ def _events() -> Sequence[Sequence[object]]:
     return [
         (e.name, e.title, e.group, e.marker, e.functions or ["system calls' own"]) for e in standard_events().values()
     ]
+
+
+KIND = SystemKind()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""List 15 of the djprobe document: what each probe can do, the document's words above what was seen."""
+"""List 15 of the djprobe document: what each probe can do, the document's words above what the guest showed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Panel
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
@@ -22,14 +22,14 @@ TITLE = "List 15 Probes' function"
 _WIDTH = 16
 
 
-def fits_abilities(panel: Panel) -> bool:
-    """Whether all that the panel has is what List 15 is of."""
+def shows_capabilities(panel: Panel) -> bool:
+    """Whether the panel has probes, and all of them are List 15's."""
     probed = [cell.probe for cell in panel.cells if cell.probe != BASELINE]
     return bool(probed) and all(probe in ability_names() for probe in probed)
 
 
-def ability_sheet(panel: Panel) -> Sheet:
-    """Return a panel that fits as List 15."""
+def capability_sheet(panel: Panel) -> Sheet:
+    """Return a panel that shows capabilities as List 15."""
     cells = [cell for cell in panel.cells if cell.probe != BASELINE]
     footnotes = Footnotes(cells, _name, lambda _: None)
     first = panel.first
@@ -53,10 +53,10 @@ def ability_sheet(panel: Panel) -> Sheet:
 def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
     for key, row in ability_list().rows.items():
         block = [*_words(row)]
-        for name, ability in ability_list().abilities.items():
-            if ability.row == key:
+        for name, capability in ability_list().abilities.items():
+            if capability.row == key:
                 shown = [_shown(cells.get(f"{probe}.{name}"), footnotes) for probe in SHOWN_FOR]
-                block.append(Row(f"  {ability.title}", shown))
+                block.append(Row(f"  {capability.title}", shown))
         yield block
 
 
@@ -69,7 +69,7 @@ def _words(row: ListRow) -> Iterator[Row]:
 
 
 def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
-    """What was seen of an ability, in a word or two."""
+    """What the guest showed of a capability, in a word or two."""
     if cell is None:
         return NOTHING
     marks = footnotes.marks(cell)
@@ -82,24 +82,24 @@ def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
 
 
 def _has(cell: CellRecord) -> bool | None:
-    """Whether the probe was seen to have the ability; None where that was not found out."""
+    """Whether the probe showed the capability; None where that is unknown."""
     probe, name = ability_names()[cell.probe]
     grant = ability_list().abilities[name].probes[probe]
     if cell.status == "ok":
-        # Where the document grants nothing, a hit is one in which the handler saw that there is nothing.
+        # Where the document grants nothing, the handler counts the hits in which the capability was missing.
         return grant.grants or grant.shown == "refusal"
     return False if cell.status == "unsupported" and grant.shown == "refusal" else None
 
 
 def _deviations(cells: Sequence[CellRecord]) -> list[str]:
-    """What is not as the document says."""
+    """The sentence on what differs from the document, or that nothing does."""
     wrong = []
     for cell in cells:
         probe, name = ability_names()[cell.probe]
-        ability = ability_list().abilities[name]
+        capability = ability_list().abilities[name]
         has = _has(cell)
-        if has is not None and has != ability.probes[probe].grants:
-            wrong.append(f"{probe}: {ability.title}")
+        if has is not None and has != capability.probes[probe].grants:
+            wrong.append(f"{probe}: {capability.title}")
     if wrong:
         return [f"Not as the document says: {', '.join(wrong)}."]
     complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(ability_names())
@@ -110,20 +110,21 @@ def _places(cells: Sequence[CellRecord]) -> list[str]:
     """How much "almost" leaves out: of the probed function, and of a sample of others."""
     sentences = []
     for cell in cells:
-        told = cell.parameters
-        if "places" in told:
+        found = cell.parameters
+        if "places" in found:
             sentences.append(
-                f"{cell.probe}: probes at {told['places_taken']} of the function's {told['places']} instructions "
+                f"{cell.probe}: probes at {found['places_taken']} of the function's {found['places']} instructions "
                 "at once."
             )
-        if "sampled" in told:
+        if "sampled" in found:
             sentences.append(
-                f"{cell.probe}: {told['sampled_taken']} of the {told['sampled']} instructions of "
-                f"{told['sampled_functions']} functions from all over the kernel took a probe; kprobes refuse the rest."
+                f"{cell.probe}: {found['sampled_taken']} of the {found['sampled']} instructions of "
+                f"{found['sampled_functions']} functions from all over the kernel took a probe; "
+                "kprobes refuse the rest."
             )
     return sentences
 
 
 def _name(cell: CellRecord) -> str:
-    """As the experiment says it: the titles are for the table's rows."""
+    """The probe's name in the experiment: titles are for the table's rows."""
     return cell.probe

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from orchestrator.benchmarks.calls.report.wording import (
+    benchmark_title,
+    comparison_meaning,
+    conditions,
+    heading,
+    probe_title,
+)
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import proof_lists, traps_per_hit
@@ -23,10 +30,10 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel, benchmark_title, heading, probe_title
+from orchestrator.report.panel import Panel
 from orchestrator.report.published import published, published_unit, source
 from orchestrator.report.sheet import Sheet
-from orchestrator.report.wording import caution, conditions, other_kernel
+from orchestrator.report.wording import other_kernel, unit_meaning
 from orchestrator.results.contract import CellRecord, centre_of
 from orchestrator.results.statistics import mean
 
@@ -45,7 +52,10 @@ def list_sheet(panel: Panel) -> Sheet:
         title=title,
         facts=facts,
         grid=Grid(headings, blocks),
-        sentences=[*(source(table) for table in panel.references), *caution(panel, compared=bool(panel.references))],
+        sentences=[
+            *(source(table) for table in panel.references),
+            comparison_meaning(panel) if panel.references else unit_meaning(panel),
+        ],
         footnotes=footnotes.all(),
         proofs=proof_lists(panel.cells, probe_title),
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from orchestrator.benchmarks.calls.report.wording import comparison_meaning, conditions, heading, probe_title
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import ReferenceTable
@@ -23,10 +24,10 @@ from orchestrator.report.figures import (
 )
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel, heading, probe_title
+from orchestrator.report.panel import Group, Panel
 from orchestrator.report.published import source
 from orchestrator.report.sheet import Sheet
-from orchestrator.report.wording import caution, conditions, other_kernel
+from orchestrator.report.wording import other_kernel
 from orchestrator.results.contract import CellRecord
 
 _COMPARED_WITH = "kprobe+optimized"
@@ -34,7 +35,7 @@ _COMPARED_WITH = "kprobe+optimized"
 
 @dataclass(frozen=True)
 class _Half:
-    """A published table and what was measured for it, by the mail's names."""
+    """A published table and the cells measured for it, by the mail's names."""
 
     panel: Panel
     table: ReferenceTable
@@ -47,11 +48,11 @@ def fits_mail(panel: Panel) -> bool:
     return panel.reference is not None and panel.reference.layout == "mail" and len(set(probed)) == len(probed)
 
 
-def mail_sheet(panels: Sequence[Panel]) -> Sheet:
-    """Return panels that fit the mail, of different tables of one document, as one table."""
+def mail_sheet(group: Group) -> Sheet:
+    """Return panels that fit the mail, each of another table of one document, as one table."""
     halves = [
         _Half(panel, panel.reference, {mail_label(cell): cell for cell in panel.cells if cell.probe != BASELINE})
-        for panel in panels
+        for panel in group
         if panel.reference is not None
     ]
     owner = {cell.id: half for half in halves for cell in half.panel.cells}
@@ -68,7 +69,7 @@ def mail_sheet(panels: Sequence[Panel]) -> Sheet:
         title=first.table.figure,
         facts=[f"Overhead of probes on {', '.join(processors)}", *(_conditions(half, footnotes) for half in halves)],
         grid=_grid(halves, footnotes),
-        sentences=[*(source(half.table.id) for half in halves), *caution(first.panel, compared=True)],
+        sentences=[*(source(half.table.id) for half in halves), comparison_meaning(first.panel)],
         footnotes=footnotes.all(),
         proofs=[proofs for half in halves for proofs in proof_lists(half.panel.cells, name)],
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a marker adds to a function's code, and its disassembly with what each part is for.
+"""What a marker adds to a function's code, and the annotated disassembly.
 
 The marker itself is from the load of its immediate value or flag to the branch on it. The likely path is what runs
 while nothing is connected: from the function's entry to its return, no conditional branch taken. The unlikely path is
@@ -23,6 +23,8 @@ MARKER_DATA = "__marker_data"
 """The section of the markers' names, formats, probes and flags."""
 _IMMEDIATE = b"\xb0\x00"
 """mov $0, %al, which loads the immediate value."""
+_LIKELY, _UNLIKELY = " ", "|"
+"""Marks of the two paths in the listing."""
 _ENDS = ("ret", "retq", "retl", "ud2", "int3")
 
 
@@ -74,9 +76,13 @@ def paths(found: ObjectFile, name: str) -> Paths:
     unlikely = _reachable(code, likely)
     cold = found.functions.get(f"{name}.cold")
     beyond = sum(len(one.code) for one in _instructions(cold, found.arch)) if cold else 0
-    listing = [_line(one, one.at in unlikely) for one in code.values() if one.at in likely or one.at in unlikely]
+    listing = [
+        _line(one, _UNLIKELY if one.at in unlikely else _LIKELY)
+        for one in code.values()
+        if one.at in likely or one.at in unlikely
+    ]
     if cold:
-        listing += [_line(one, True) for one in _instructions(cold, found.arch)]
+        listing += [_line(one, _UNLIKELY) for one in _instructions(cold, found.arch)]
     marker = _marker([code[at] for at in likely])
     return Paths(
         likely=sum(map(len, likely.values())),
@@ -147,7 +153,7 @@ def _reachable(code: Mapping[int, Instruction], likely: Mapping[int, bytes]) -> 
     return found
 
 
-def _line(one: Instruction, unlikely: bool) -> str:
+def _line(one: Instruction, mark: str) -> str:
     notes = [f"<{one.refers}>"] if one.refers else []
     if one.code == _IMMEDIATE:
         notes.append("<-- immediate value")
@@ -155,5 +161,4 @@ def _line(one: Instruction, unlikely: bool) -> str:
         notes.append("<-- load of the flag")
     elif one.text.startswith("call"):
         notes.append("<-- call" if one.refers is None or one.refers == MARKER_DATA else "")
-    mark = "|" if unlikely else " "
     return f"{one.at:4x}: {one.code.hex(' '):<30} {mark} {one.text} {' '.join(notes)}".rstrip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a marker of each flavour adds to an object, beside the table of the document of 2006."""
+"""Bytes that a marker of each flavour adds to an object."""
 
 from __future__ import annotations
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 
 from orchestrator.benchmarks.markers.report.layout import cells_by_row, difference
 from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks
-from orchestrator.report.bars import Bar, Panes, Series
+from orchestrator.report.chart import Bar, BarChart, Series
 from orchestrator.report.figures import figure, published_figure, unit_name
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Panel
 from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
 
@@ -17,48 +18,60 @@ _LABEL_WIDTHS = {True: 10, False: 16}
 """Where labels are folded, with many bars and with few."""
 _MANY = 5
 _ADDED = ("empty", "memcpy")
-"""Groups whose loops differ by little: what a marker adds is drawn, not what a loop takes."""
+"""Groups whose loops differ by little: the chart has what a marker adds, not what a loop takes."""
 
 
-def marker_charts(panel: Panel) -> dict[str, Panes]:
+def marker_charts(panel: Panel) -> dict[str, BarChart]:
     """Return a chart for each group that has something measured, by the name of its file."""
     cells = cells_by_row(panel)
     found = {}
     for group, title in marker_benchmarks().groups.items():
-        rows = {
-            name: row
-            for name, row in marker_benchmarks().rows.items()
-            if row.group == group and name in cells and (group not in _ADDED or row.minus)
-        }
-        if rows:
-            found[f"markers-{group}"] = _panes(panel, title, rows, cells, added=group in _ADDED)
+        measured = {name: row for name, row in marker_benchmarks().rows.items() if row.group == group and name in cells}
+        chart = _added(panel, title, measured) if group in _ADDED else _costs(panel, title, measured)
+        if chart is not None:
+            found[f"markers-{group}"] = chart
     return found
 
 
-def _panes(panel: Panel, title: str, rows: dict[str, MarkerRow], cells: dict[str, CellRecord], *, added: bool) -> Panes:
-    first = panel.first
-    measured = [_measured(name, row, cells, added=added) for name, row in rows.items()]
-    told = [_told(row, added=added) for row in rows.values()]
-    what = "what a marker adds to a loop" if added else "cost of a loop"
+def _costs(panel: Panel, title: str, rows: Mapping[str, MarkerRow]) -> BarChart | None:
+    """What each loop takes."""
+    cells = cells_by_row(panel)
+    measured = [_bar(cells[name], cells[name].value) for name in rows]
+    published = [_published(row.published) for row in rows.values()]
+    return _chart(panel, (title, "cost of a loop"), list(rows.values()), measured, published)
+
+
+def _added(panel: Panel, title: str, rows: Mapping[str, MarkerRow]) -> BarChart | None:
+    """What each loop takes more than the one it is compared with."""
+    cells = cells_by_row(panel)
+    compared = [(name, row, row.minus) for name, row in rows.items() if row.minus]
+    measured = [_bar(cells[name], difference(cells, name, minus.row)) for name, _, minus in compared]
+    published = [_published(minus.published) for _, _, minus in compared]
+    return _chart(panel, (title, "what a marker adds to a loop"), [row for _, row, _ in compared], measured, published)
+
+
+def _chart(
+    panel: Panel, titles: tuple[str, str], rows: Sequence[MarkerRow], measured: Sequence[Bar], published: Sequence[Bar]
+) -> BarChart | None:
+    if not rows:
+        return None
+    first, (title, what) = panel.first, titles
     panes = [(f"measured, {unit_name(first.unit)}", [Series("", measured)])]
-    if any(bar.value is not None for bar in told):
-        panes.append((f"published, {marker_benchmarks().unit}", [Series("published", told)]))
-    return Panes(
+    if any(bar.value is not None for bar in published):
+        panes.append((f"published, {marker_benchmarks().unit}", [Series("published", published)]))
+    return BarChart(
         title=title,
         subtitle=f"{what}; measured on {first.cpu}, {processors(first)}, {panel.kernel}",
-        labels=["\n".join(textwrap.wrap(row.title, _LABEL_WIDTHS[len(rows) >= _MANY])) for row in rows.values()],
+        labels=["\n".join(textwrap.wrap(row.title, _LABEL_WIDTHS[len(rows) >= _MANY])) for row in rows],
         panes=panes,
     )
 
 
-def _measured(name: str, row: MarkerRow, cells: dict[str, CellRecord], *, added: bool) -> Bar:
-    cell = cells[name]
+def _bar(cell: CellRecord, value: float | None) -> Bar:
     if cell.value is None:
         return Bar(None, cell.status)
-    value = difference(cells, name, row.minus.row) if added and row.minus else cell.value
     return Bar(None, "nothing to compare") if value is None else Bar(value, figure(value, cell.unit))
 
 
-def _told(row: MarkerRow, *, added: bool) -> Bar:
-    value = (row.minus.published if row.minus else None) if added else row.published
+def _published(value: float | None) -> Bar:
     return Bar(value, "" if value is None else published_figure(value))

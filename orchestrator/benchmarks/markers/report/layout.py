@@ -11,21 +11,14 @@ from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Panel
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
 
-BENCHMARK = "markers"
-
-
-def fits_markers(panel: Panel) -> bool:
-    """Whether the panel is of these loops."""
-    return panel.first.benchmark == BENCHMARK
-
 
 def markers_sheet(panel: Panel) -> Sheet:
-    """Return a panel that fits in the document's order."""
+    """Return a panel of loops in the document's order."""
     document, first = marker_benchmarks(), panel.first
     cells = cells_by_row(panel)
     shown = [cell for cell in panel.cells if cells[row_name(cell)] is cell]
@@ -81,7 +74,7 @@ def _rows(name: str, row: MarkerRow, cells: Mapping[str, CellRecord], footnotes:
 
 
 def _row(title: str, cell: CellRecord, published: float | None, footnotes: Footnotes) -> Row:
-    # "unsupported" is too long a word for the column; the note says it.
+    # "unsupported" is too wide for the column; the footnote has the reason.
     lacking = NOTHING if cell.status == "unsupported" else cell.status
     value = lacking if cell.value is None else figure(cell.value, cell.unit)
     rounds = str(cell.parameters.get("rounds", NOTHING))

@@ -3,30 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from orchestrator.benchmarks.scaling.report.growth_rows import Mass
 from orchestrator.benchmarks.scaling.report.layout import PER_SECOND
 from orchestrator.benchmarks.scaling.report.model_layout import ACCESS
 from orchestrator.benchmarks.scaling.report.model_layout import BENCHMARK as MODEL
+from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells
 from orchestrator.benchmarks.scaling.rows import mass_benchmark
-from orchestrator.report.curves import Curve, CurveChart, CurvePane
-from orchestrator.report.panels import Panel
+from orchestrator.report.chart import Curve, CurveChart, CurvePane
+from orchestrator.report.panel import Group
 from orchestrator.report.wording import processors
 
 _SECONDS = "seconds of the guest's time"
 
 
-def mass_charts(group: Sequence[Panel]) -> dict[str, CurveChart]:
-    """Return the curves of panels that are printed together, by the name of their file; none without two sizes."""
-    mass, first = Mass.of(group), group[0].first
-    subtitle = f"measured on {first.cpu}, {processors(first)}, instructions; a second is 10^9 of them"
-    charts = _model(mass, subtitle) if first.benchmark == MODEL else _kernels(mass, subtitle)
-    return {name: chart for name, chart in charts.items() if any(pane.curves for pane in chart.panes)}
-
-
-def _kernels(mass: Mass, subtitle: str) -> dict[str, CurveChart]:
-    benchmark = mass.cells[0].benchmark
+def kernels_charts(group: Group) -> dict[str, CurveChart]:
+    """Return the curves of real kprobes, by the names of their files: the totals, the steps and the hits."""
+    table, subtitle = ScalingCells.of(group), _subtitle(group)
+    benchmark = table.cells[0].benchmark
     rows = mass_benchmark(benchmark)
     assert rows is not None
     charts = {
@@ -34,8 +28,8 @@ def _kernels(mass: Mass, subtitle: str) -> dict[str, CurveChart]:
             f"{row.title.capitalize()} so many kprobes",
             subtitle,
             [
-                CurvePane("kprobes", _SECONDS, _totals(mass, name), logarithmic=True),
-                CurvePane(f"kprobes, of {mass.sizes[-1]} registered", _SECONDS, _steps(mass, name)),
+                CurvePane("kprobes", _SECONDS, _totals(table, name), logarithmic=True),
+                CurvePane(f"kprobes, of {table.sizes[-1]} registered", _SECONDS, _steps(table, name)),
             ],
         )
         for name, row in rows.rows.items()
@@ -45,23 +39,25 @@ def _kernels(mass: Mass, subtitle: str) -> dict[str, CurveChart]:
         "What a hit costs among so many kprobes",
         subtitle,
         [
-            CurvePane("kprobes", f"instructions, {title}", _each(mass, name))
+            CurvePane("kprobes", f"instructions, {title}", _each(table, name))
             for name, title in (("hit", "later hits"), ("hit-first", "the first hit"))
         ],
     )
     return charts
 
 
-def _model(mass: Mass, subtitle: str) -> dict[str, CurveChart]:
+def model_charts(group: Group) -> dict[str, CurveChart]:
+    """Return the curves of the model of the kprobes' hash, by the name of their file."""
+    table, subtitle = ScalingCells.of(group), _subtitle(group)
     rows = mass_benchmark(MODEL)
     assert rows is not None
-    (kernel, *_) = mass.kernels
+    (kernel, *_) = table.kernels
     panes = [
         CurvePane(
             "addresses",
             f"instructions a lookup: {title.lower()}",
             _drawable(
-                Curve(row.title, _overheads(mass, kernel, name)) for name, row in rows.rows.items() if row.hot == hot
+                Curve(row.title, _overheads(table, kernel, name)) for name, row in rows.rows.items() if row.hot == hot
             ),
             logarithmic=True,
         )
@@ -70,25 +66,30 @@ def _model(mass: Mass, subtitle: str) -> dict[str, CurveChart]:
     return {"kpcache-model": CurveChart("A lookup in the model of the kprobes' hash", subtitle, panes)}
 
 
-def _totals(mass: Mass, row: str) -> list[Curve]:
+def _subtitle(group: Group) -> str:
+    first = group[0].first
+    return f"measured on {first.cpu}, {processors(first)}, instructions; a second is 10^9 of them"
+
+
+def _totals(table: ScalingCells, row: str) -> list[Curve]:
     return _drawable(
-        Curve(kernel, [(x, y / PER_SECOND) for x, y in mass.totals(kernel, row)]) for kernel in mass.kernels
+        Curve(kernel, [(x, y / PER_SECOND) for x, y in table.totals(kernel, row)]) for kernel in table.kernels
     )
 
 
-def _steps(mass: Mass, row: str) -> list[Curve]:
+def _steps(table: ScalingCells, row: str) -> list[Curve]:
     return _drawable(
-        Curve(kernel, [(x, y / PER_SECOND) for x, y in mass.steps(kernel, row, mass.sizes[-1])])
-        for kernel in mass.kernels
+        Curve(kernel, [(x, y / PER_SECOND) for x, y in table.steps(kernel, row, table.sizes[-1])])
+        for kernel in table.kernels
     )
 
 
-def _each(mass: Mass, row: str) -> list[Curve]:
-    return _drawable(Curve(kernel, _overheads(mass, kernel, row)) for kernel in mass.kernels)
+def _each(table: ScalingCells, row: str) -> list[Curve]:
+    return _drawable(Curve(kernel, _overheads(table, kernel, row)) for kernel in table.kernels)
 
 
-def _overheads(mass: Mass, kernel: str, row: str) -> list[tuple[float, float]]:
-    cells = [(size, mass.cell(kernel, row, size)) for size in mass.sizes]
+def _overheads(table: ScalingCells, kernel: str, row: str) -> list[tuple[float, float]]:
+    cells = [(size, table.cell(kernel, row, size)) for size in table.sizes]
     return [(float(size), cell.overhead) for size, cell in cells if cell and cell.overhead is not None]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.benchmarks.scaling.report.growth_rows import Mass, growth_rows, row_of, size_of
+from orchestrator.benchmarks.scaling.report.growth_rows import growth_rows
+from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, row_of, size_of
 from orchestrator.benchmarks.scaling.rows import kprobe_cache, mass_benchmark, mass_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
@@ -14,7 +15,7 @@ from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Group
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
@@ -35,11 +36,11 @@ _MEMORY = {
 }
 
 
-def mass_sheet(group: Sequence[Panel]) -> Sheet:
-    """Return the panels of one machine as one table."""
-    mass, first = Mass.of(group), group[0].first
-    footnotes = Footnotes(mass.cells, _name, lambda _: None)
-    sizes = ", ".join(str(size) for size in mass.sizes)
+def kernels_sheet(group: Group) -> Sheet:
+    """Return the panels of one machine as one table, a column for each kernel."""
+    table, first = ScalingCells.of(group), group[0].first
+    footnotes = Footnotes(table.cells, _name, lambda _: None)
+    sizes = ", ".join(str(size) for size in table.sizes)
     return Sheet(
         title=f"Thousands of kprobes{', as events of tracefs' if first.benchmark == _EVENTS else ''}: {sizes}",
         facts=[
@@ -48,87 +49,87 @@ def mass_sheet(group: Sequence[Panel]) -> Sheet:
             "half of the registered probes are enabled"
             + ("; less what the shell takes itself" if first.benchmark == _EVENTS else ""),
         ],
-        grid=Grid([_heading(mass, kernel) for kernel in mass.kernels], list(_blocks(mass, footnotes))),
-        sentences=list(_sentences(mass)),
+        grid=Grid([_heading(table, kernel) for kernel in table.kernels], list(_blocks(table, footnotes))),
+        sentences=list(_sentences(table)),
         footnotes=footnotes.all(),
-        proofs=proof_lists([cell for cell in mass.cells if row_of(cell) == _PROVED[first.benchmark]], _place),
+        proofs=proof_lists([cell for cell in table.cells if row_of(cell) == _PROVED[first.benchmark]], _place),
     )
 
 
-def _heading(mass: Mass, kernel: str) -> str:
-    bits = mass.bits(kernel)
+def _heading(table: ScalingCells, kernel: str) -> str:
+    bits = table.bits(kernel)
     lists = f": {1 << bits} lists" if bits is not None and bits < 32 else ""
-    return f"{kernel}{lists}{', cache' if mass.cache(kernel) else ''}"
+    return f"{kernel}{lists}{', cache' if table.cache(kernel) else ''}"
 
 
-def _blocks(mass: Mass, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    benchmark = mass_benchmark(mass.cells[0].benchmark)
+def _blocks(table: ScalingCells, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    benchmark = mass_benchmark(table.cells[0].benchmark)
     assert benchmark is not None
-    measured = {row_of(cell) for cell in mass.cells}
+    measured = {row_of(cell) for cell in table.cells}
     for name, row in benchmark.rows.items():
         if row.curve and name in measured:
             yield [
-                Row(f"{row.title.capitalize()} a probe", _blanks(mass), style="bold"),
-                *_curve(mass, name, footnotes),
+                Row(f"{row.title.capitalize()} a probe", _blanks(table), style="bold"),
+                *_curve(table, name, footnotes),
             ]
     if measured & set(_HITS):
-        yield [Row("A hit", _blanks(mass), style="bold"), *_hits(mass, footnotes)]
-    effects = list(_effects(mass))
+        yield [Row("A hit", _blanks(table), style="bold"), *_hits(table, footnotes)]
+    effects = list(_effects(table))
     if effects:
-        yield [Row("Effects on a hit", _blanks(mass), style="bold"), *effects]
-    steps = list(_steps(mass))
+        yield [Row("Effects on a hit", _blanks(table), style="bold"), *effects]
+    steps = list(_steps(table))
     if steps:
-        yield [Row(f"Enable, of {mass.sizes[-1]} registered", _blanks(mass), style="bold"), *steps]
-    memory = list(_memory(mass))
+        yield [Row(f"Enable, of {table.sizes[-1]} registered", _blanks(table), style="bold"), *steps]
+    memory = list(_memory(table))
     if memory:
-        yield [Row("Memory, bytes", _blanks(mass), style="bold"), *memory]
+        yield [Row("Memory, bytes", _blanks(table), style="bold"), *memory]
 
 
-def _curve(mass: Mass, name: str, footnotes: Footnotes) -> Iterator[Row]:
-    for size in mass.sizes:
-        yield Row(f"{size} registered", [_shown(mass.cell(kernel, name, size), footnotes) for kernel in mass.kernels])
-    totals = [mass.totals(kernel, name) for kernel in mass.kernels]
+def _curve(table: ScalingCells, name: str, footnotes: Footnotes) -> Iterator[Row]:
+    for size in table.sizes:
+        yield Row(f"{size} registered", [_shown(table.cell(kernel, name, size), footnotes) for kernel in table.kernels])
+    totals = [table.totals(kernel, name) for kernel in table.kernels]
     yield Row("  the most, guest seconds", [f"{t[-1][1] / PER_SECOND:.4g}" if t else NOTHING for t in totals])
     yield from growth_rows("exponent, by the number", [growth(points) for points in totals])
-    largest = [(kernel, mass.largest(kernel, name)) for kernel in mass.kernels]
-    within = [mass.growth_by_steps(kernel, name, most) if most else None for kernel, most in largest]
+    largest = [(kernel, table.largest(kernel, name)) for kernel in table.kernels]
+    within = [table.growth_by_steps(kernel, name, most) if most else None for kernel, most in largest]
     yield from growth_rows("exponent, by the steps", within)
 
 
-def _hits(mass: Mass, footnotes: Footnotes) -> Iterator[Row]:
+def _hits(table: ScalingCells, footnotes: Footnotes) -> Iterator[Row]:
     def row(label: str, name: str, size: int) -> Row:
-        return Row(label, [_shown(mass.cell(kernel, name, size), footnotes) for kernel in mass.kernels])
+        return Row(label, [_shown(table.cell(kernel, name, size), footnotes) for kernel in table.kernels])
 
     alone = [
-        next((cell for size in mass.sizes if (cell := mass.cell(kernel, "hit-alone", size))), None)
-        for kernel in mass.kernels
+        next((cell for size in table.sizes if (cell := table.cell(kernel, "hit-alone", size))), None)
+        for kernel in table.kernels
     ]
     yield Row("without other probes", [_shown(cell, footnotes) for cell in alone])
-    for size in mass.sizes:
+    for size in table.sizes:
         yield row(f"the first, among {size}", "hit-first", size)
         yield row(f"later ones, among {size}", "hit", size)
-    yield from growth_rows("exponent, later ones", [mass.growth_of_each(kernel, "hit") for kernel in mass.kernels])
+    yield from growth_rows("exponent, later ones", [table.growth_of_each(kernel, "hit") for kernel in table.kernels])
 
 
-def _effects(mass: Mass) -> Iterator[Row]:
-    """What the hash's size does, and what the cache does besides: two comparisons, never one."""
-    plain = [kernel for kernel in mass.kernels if not mass.cache(kernel)]
-    for size in mass.sizes:
+def _effects(table: ScalingCells) -> Iterator[Row]:
+    """The effect of the hash's size, and of the cache with the same size: two comparisons, never one."""
+    plain = [kernel for kernel in table.kernels if not table.cache(kernel)]
+    for size in table.sizes:
         larger = [
-            _difference(mass, kernel, plain[0], size) if kernel in plain[1:] else NOTHING for kernel in mass.kernels
+            _difference(table, kernel, plain[0], size) if kernel in plain[1:] else NOTHING for kernel in table.kernels
         ]
         if set(larger) != {NOTHING}:
             yield Row(f"more lists, among {size}", larger)
         cached = []
-        for kernel in mass.kernels:
-            same = next((other for other in plain if mass.bits(other) == mass.bits(kernel)), None)
-            cached.append(_difference(mass, kernel, same, size) if same and mass.cache(kernel) else NOTHING)
+        for kernel in table.kernels:
+            same = next((other for other in plain if table.bits(other) == table.bits(kernel)), None)
+            cached.append(_difference(table, kernel, same, size) if same and table.cache(kernel) else NOTHING)
         if set(cached) != {NOTHING}:
             yield Row(f"the cache, among {size}", cached)
 
 
-def _steps(mass: Mass) -> Iterator[Row]:
-    cells = [mass.cell(kernel, "enable", mass.sizes[-1]) for kernel in mass.kernels]
+def _steps(table: ScalingCells) -> Iterator[Row]:
+    cells = [table.cell(kernel, "enable", table.sizes[-1]) for kernel in table.kernels]
     for number in range(max((len(cell.samples) for cell in cells if cell), default=0)):
         step = next(cell.parameters["step"] for cell in cells if cell and len(cell.samples) > number)
         assert isinstance(step, int | float)
@@ -138,10 +139,11 @@ def _steps(mass: Mass) -> Iterator[Row]:
         )
 
 
-def _memory(mass: Mass) -> Iterator[Row]:
-    sizes = [mass.largest(kernel, "register") for kernel in mass.kernels]
+def _memory(table: ScalingCells) -> Iterator[Row]:
+    sizes = [table.largest(kernel, "register") for kernel in table.kernels]
     cells = [
-        mass.cell(kernel, "register", size) if size else None for kernel, size in zip(mass.kernels, sizes, strict=True)
+        table.cell(kernel, "register", size) if size else None
+        for kernel, size in zip(table.kernels, sizes, strict=True)
     ]
     for label, name in _MEMORY.items():
         texts = [str(cell.parameters.get(name, NOTHING)) if cell else NOTHING for cell in cells]
@@ -149,7 +151,7 @@ def _memory(mass: Mass) -> Iterator[Row]:
             yield Row(label, texts)
 
 
-def _sentences(mass: Mass) -> Iterator[str]:
+def _sentences(table: ScalingCells) -> Iterator[str]:
     published = kprobe_cache().published
     without, with_cache = published.net_seconds("without"), published.net_seconds("with")
     yield (
@@ -163,19 +165,21 @@ def _sentences(mass: Mass) -> Iterator[str]:
         "Instructions are a count, not time: what a lookup waits for memory is not in them, and that is what the cache "
         "is to save."
     )
-    if any(row_of(cell) in _HITS for cell in mass.cells):
+    if any(row_of(cell) in _HITS for cell in table.cells):
         yield "A hit's figures are what it costs more than the call; what is hit is spread evenly among the others."
-    if any("probe_bytes_extra" in cell.parameters for cell in mass.cells):
+    if any("probe_bytes_extra" in cell.parameters for cell in table.cells):
         extra = reference_table(_MAIL).extra_bytes["kprobe+optimized"]
         yield f"Published of the optimizer's part, in the mail of 2009: {extra} bytes more on x86-32, 3 times as much."
-    left_out = {cell.kernel: cell.parameters.get("left_out") for cell in mass.cells if size_of(cell) == mass.sizes[-1]}
-    told = ", ".join(f"{number} on {kernel}" for kernel, number in left_out.items() if number is not None)
-    if told:
-        yield f"Registered, but not enabled, because enabling itself hits them: {told}."
+    left_out = {
+        cell.kernel: cell.parameters.get("left_out") for cell in table.cells if size_of(cell) == table.sizes[-1]
+    }
+    numbers = ", ".join(f"{number} on {kernel}" for kernel, number in left_out.items() if number is not None)
+    if numbers:
+        yield f"Registered, but not enabled, because enabling itself hits them: {numbers}."
 
 
-def _difference(mass: Mass, kernel: str, other: str, size: int) -> str:
-    one, two = mass.cell(kernel, "hit", size), mass.cell(other, "hit", size)
+def _difference(table: ScalingCells, kernel: str, other: str, size: int) -> str:
+    one, two = table.cell(kernel, "hit", size), table.cell(other, "hit", size)
     if one is None or two is None or one.overhead is None or two.overhead is None:
         return NOTHING
     difference = one.overhead - two.overhead
@@ -183,7 +187,7 @@ def _difference(mass: Mass, kernel: str, other: str, size: int) -> str:
 
 
 def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
-    """What a hit adds to its call, exactly; of all else, the average to a tenth."""
+    """A hit's overhead is exact; all else is an average, printed to a tenth."""
     if cell is None:
         return NOTHING
     if cell.value is None:
@@ -193,8 +197,8 @@ def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
     return figure(cell.overhead, cell.unit)
 
 
-def _blanks(mass: Mass) -> list[str]:
-    return [""] * len(mass.kernels)
+def _blanks(table: ScalingCells) -> list[str]:
+    return [""] * len(table.kernels)
 
 
 def _place(cell: CellRecord) -> str:

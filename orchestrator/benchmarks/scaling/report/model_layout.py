@@ -1,39 +1,42 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The model of the kprobes' hash and its cache: what a lookup costs, and how often the cache had the answer."""
+"""The model of the kprobes' hash and its cache: the cost of a lookup, and the cache's hit rate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.benchmarks.scaling.report.growth_rows import Mass, growth_rows, row_of, size_of
+from orchestrator.benchmarks.scaling.report.growth_rows import growth_rows
+from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, row_of, size_of
 from orchestrator.benchmarks.scaling.rows import MassRow, mass_benchmark, mass_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.report.evidence import proof_lists
+from orchestrator.report.evidence import hit_facts, proof_lists
 from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Group
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.wording import processors
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CellRecord, Evidence
 
 BENCHMARK = "kpcache-model"
+_MODEL = "model"
+"""The mechanism of a lookup that touches no probe."""
 ACCESS = {0: "Any of the addresses", 95: "95 of 100 times one of 256"}
 
 
-def model_sheet(group: Sequence[Panel]) -> Sheet:
+def model_sheet(group: Group) -> Sheet:
     """Return the panels of one machine and kernel as one table."""
-    mass, first = Mass.of(group), group[0].first
-    footnotes = Footnotes(mass.cells, _name, lambda _: None)
-    cache = next((cell.parameters["cache_bytes"] for cell in mass.cells if "cache_bytes" in cell.parameters), None)
+    table, first = ScalingCells.of(group), group[0].first
+    footnotes = Footnotes(table.cells, _name, lambda _: None)
+    cache = next((cell.parameters["cache_bytes"] for cell in table.cells if "cache_bytes" in cell.parameters), None)
     return Sheet(
         title="A model of the kprobes' hash and of its cache",
         facts=[
             cpu(first.cpu).title,
             f"{first.cpu}, {processors(first)}, kernel {group[0].kernel}; instructions a lookup, interrupts off",
         ],
-        grid=Grid([title for title, _ in _columns()], list(_blocks(mass, footnotes)), together=4),
+        grid=Grid([title for title, _ in _columns()], list(_blocks(table, footnotes)), together=4),
         sentences=[
             "No kprobe is there: a module has the document's lists and cache, and looks addresses of the kernel's own "
             "functions up in them. The cache has as many sets of four as there are lists.",
@@ -41,7 +44,7 @@ def model_sheet(group: Sequence[Panel]) -> Sheet:
             *([] if cache is None else [f"The cache of 4096 sets takes {cache} bytes a CPU."]),
         ],
         footnotes=footnotes.all(),
-        proofs=proof_lists([cell for cell in mass.cells if size_of(cell) == mass.sizes[-1]], _name),
+        proofs=proof_lists([cell for cell in table.cells if size_of(cell) == table.sizes[-1]], _name, _facts),
     )
 
 
@@ -56,21 +59,21 @@ def _rows() -> dict[str, MassRow]:
     return benchmark.rows
 
 
-def _blocks(mass: Mass, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    (kernel, *_) = mass.kernels
+def _blocks(table: ScalingCells, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
+    (kernel, *_) = table.kernels
     for hot, title in ACCESS.items():
         names = [
             next(name for name, row in _rows().items() if (row.bits, row.walk) == column and row.hot == hot)
             for _, column in _columns()
         ]
         rows = [Row(title, [""] * len(names), style="bold")]
-        for size in mass.sizes:
-            cells = [mass.cell(kernel, name, size) for name in names]
+        for size in table.sizes:
+            cells = [table.cell(kernel, name, size) for name in names]
             if not any(cells):
                 continue
             rows.append(Row(f"{size} addresses", [_shown(cell, footnotes) for cell in cells]))
             rows.append(Row("  found in the cache", [_found(cell) for cell in cells]))
-        rows += growth_rows("exponent", [mass.growth_of_each(kernel, name) for name in names])
+        rows += growth_rows("exponent", [table.growth_of_each(kernel, name) for name in names])
         if len(rows) > 2:
             yield rows
 
@@ -95,3 +98,9 @@ def _name(cell: CellRecord) -> str:
     if cell.probe == BASELINE or row is None:
         return f"baseline, {size_of(cell)}" if cell.probe == BASELINE else row_of(cell)
     return f"{row.title}, {size_of(cell)}, {'any' if not row.hot else 'few'}"
+
+
+def _facts(evidence: Evidence) -> list[str]:
+    if evidence.mechanism == _MODEL:
+        return [f"{evidence.hits} of {evidence.calls} found their own", "nothing patched"]
+    return hit_facts(evidence)

@@ -13,8 +13,8 @@ from orchestrator.benchmarks.system.report.comparison import (
     published_table,
     row_title,
 )
-from orchestrator.report.bars import Bar, Panes, Series
-from orchestrator.report.panels import Panel
+from orchestrator.report.chart import Bar, BarChart, Series
+from orchestrator.report.panel import Panel
 from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
 
@@ -22,8 +22,8 @@ _LABEL_WIDTH = 14
 _DIGITS = 3
 
 
-def macro_panes(panel: Panel) -> Panes | None:
-    """Return what the chart shows: per cent of the baseline, with what runs differ by anyway; None without a bar."""
+def system_chart(panel: Panel) -> BarChart | None:
+    """Return the differences in per cent of the baseline, with the smallest resolvable one; None without a bar."""
     cells = [cell for cell in panel.cells if not is_baseline(panel, cell)]
     if not cells:
         return None
@@ -31,9 +31,9 @@ def macro_panes(panel: Panel) -> Panes | None:
     panes = [("added to a run, per cent", [Series("", [_bar(cell) for cell in cells])])]
     if table is not None and table.unit == "percent":
         rows = [published_row(table, cell) for cell in cells]
-        told = [Bar(None, "") if row is None else Bar(row.overhead, f"{row.bound} {row.overhead}") for row in rows]
-        panes.append(("published, per cent", [Series("published", told)]))
-    return Panes(
+        published = [Bar(None, "") if row is None else Bar(row.overhead, f"{row.bound} {row.overhead}") for row in rows]
+        panes.append(("published, per cent", [Series("published", published)]))
+    return BarChart(
         title=table.title if table else first.benchmark,
         subtitle=f"{first.benchmark} on {first.cpu}, {processors(first)}, {panel.kernel}, in {first.unit}",
         labels=["\n".join(textwrap.wrap(row_title(panel, cell), _LABEL_WIDTH)) for cell in cells],

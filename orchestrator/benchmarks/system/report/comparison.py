@@ -1,30 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cells of a whole-system workload, as its tables and charts look at them."""
+"""How the cells of a whole-system workload compare with their baselines and with what was published."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from orchestrator.benchmarks.system.published import PublishedSystem, PublishedWork, published_systems
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Panel
 from orchestrator.results.contract import CellRecord
 
 EVENTS = "events_a_run"
 """The parameter of a recording cell: events recorded in a warm run, the median."""
 
 
-def fits_macro(panel: Panel) -> bool:
-    """Whether the panel is of a whole-system workload."""
-    return panel.first.benchmark in macro_benchmarks().benchmarks
-
-
 def row_title(panel: Panel, cell: CellRecord) -> str:
-    """Return what a cell's row is called: its kernel, or what is compared with the panel's first one."""
-    again = cell.parameters.get("again")
-    if again:
-        return "the same again" if again == 1 else f"the same again ({again})"
+    """Return the title of a cell's row: its kernel, its probe, or that it repeats the baseline."""
+    aa_boot = cell.parameters.get("again")
+    if aa_boot:
+        return "the same again" if aa_boot == 1 else f"the same again ({aa_boot})"
     if cell.probe == BASELINE:
         return cell.kernel
     return cell.probe if cell.kernel == panel.kernel else f"{cell.probe}, {cell.kernel}"
@@ -51,13 +45,13 @@ def parameter(cell: CellRecord, name: str) -> float | None:
 
 
 def per_event(panel: Panel, cell: CellRecord) -> float | None:
-    """Return what each event recorded in a warm run took, beside the same kernel and nothing recorded."""
+    """Return the cost of each event recorded in a warm run, over the same kernel without recording."""
     events, own = parameter(cell, EVENTS), own_overhead(panel, cell)
     return own / events if events and own is not None and cell.verdict != "none" else None
 
 
 def own_overhead(panel: Panel, cell: CellRecord) -> float | None:
-    """Return the difference to the cell's own kernel with nothing besides; None where that was not measured."""
+    """Return the difference to the baseline of the cell's own kernel; None where that was not measured."""
     own = next((one for one in panel.cells if one.kernel == cell.kernel and _alone(one)), None)
     return None if own is None or own.value is None or cell.value is None else cell.value - own.value
 
@@ -78,7 +72,7 @@ def published_table(cells: Sequence[CellRecord]) -> PublishedSystem | None:
 
 
 def published_row(table: PublishedSystem | None, cell: CellRecord) -> PublishedWork | None:
-    """Return what was published for a cell; nothing for the baseline measured again."""
+    """Return what was published for a cell; None for a repeated baseline."""
     if table is None or cell.parameters.get("again"):
         return None
     return table.row(cell.kernel, cell.probe)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A whole-system workload with and without instrumentation: what a run takes, and what the difference means."""
+"""A whole-system workload with and without instrumentation: the cost of a run, and what the difference means."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from orchestrator.report.evidence import Proof, ProofList
 from orchestrator.report.figures import NOTHING, published_figure
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.panels import Panel
+from orchestrator.report.panel import Panel
 from orchestrator.report.sheet import Sheet
-from orchestrator.report.wording import caution, processors
+from orchestrator.report.wording import processors, unit_meaning
 from orchestrator.results.contract import CellRecord
 
 _MILLION = 1e6
@@ -35,18 +35,18 @@ _PER_SECOND = 1e9
 """Of both clocks' units: the exact clock's second has a thousand million instructions."""
 _DIGEST = 16
 _FEWEST_TICKS = 30
-"""Of a run: with fewer samples nothing is said of what ran at them."""
+"""Of a run: with fewer samples, user and sys are not printed."""
 _ROUND_TRIP = {"rtt_min_ns": "us min", "rtt_avg_ns": "us avg", "rtt_max_ns": "us max"}
-"""What is told of a packet's way and back, by the parameters that have it in ns; ping rounds to microseconds."""
+"""Columns of the round-trip time by their parameters, which are in ns; ping rounds to microseconds."""
 
 
-def macro_sheet(panel: Panel) -> Sheet:
+def system_sheet(panel: Panel) -> Sheet:
     """Return the cells of one workload on one machine, whatever their kernels and probes."""
     first, table = panel.first, published_table(panel.cells)
     footnotes = Footnotes(panel.cells, lambda cell: row_title(panel, cell), lambda cell: _remark(panel, cell))
     unit = "million instructions" if first.clock == "instructions" else "milliseconds"
     return Sheet(
-        title=table.title if table else macro_title(first),
+        title=table.title if table else _title(first),
         facts=[
             cpu(first.cpu).title,
             f"{f'{first.table}: ' if first.table else ''}{first.cpu}, {processors(first)}, {_asked(first)}, "
@@ -59,18 +59,17 @@ def macro_sheet(panel: Panel) -> Sheet:
     )
 
 
-def macro_title(cell: CellRecord) -> str:
-    """Return what the workload is called."""
+def _title(cell: CellRecord) -> str:
     known = macro_benchmark(cell.benchmark)
     return known.title if known else cell.benchmark
 
 
 def _asked(cell: CellRecord) -> str:
-    told = {"scope": "scope {}", "packets": "{} packets", "command": "{}", "image": "image {}"}
+    texts = {"scope": "scope {}", "packets": "{} packets", "command": "{}", "image": "image {}"}
     return ", ".join(
         [
             cell.benchmark,
-            *(text.format(cell.parameters[name]) for name, text in told.items() if name in cell.parameters),
+            *(text.format(cell.parameters[name]) for name, text in texts.items() if name in cell.parameters),
         ]
     )
 
@@ -120,7 +119,7 @@ def _figures(panel: Panel, cell: CellRecord, table: PublishedSystem | None, foot
         yield from _events(panel, cell)
     if _overheads(table):
         row = published_row(table, cell)
-        yield "" if row is None else _told(row)
+        yield "" if row is None else _bound(row)
 
 
 def _events(panel: Panel, cell: CellRecord) -> Iterator[str]:
@@ -156,20 +155,20 @@ def _overheads(table: PublishedSystem | None) -> bool:
     return table is not None and table.unit == "percent"
 
 
-def _told(row: PublishedWork) -> str:
+def _bound(row: PublishedWork) -> str:
     estimated = " (estimated)" if row.estimated else ""
     return f"{row.bound} {published_figure(row.overhead)} %{estimated}".strip()
 
 
 def _resolution(panel: Panel, unit: str) -> Iterator[str]:
-    again = [cell for cell in panel.cells if cell.parameters.get("again") and cell.overhead is not None]
-    for cell in again:
+    aa_boots = [cell for cell in panel.cells if cell.parameters.get("again") and cell.overhead is not None]
+    for cell in aa_boots:
         yield (
             "A/A: the baseline booted again, with other random numbers and begun at another phase of the timer's tick, "
             f"differs by {abs(cell.overhead or 0) / _MILLION:.3f} {unit} "
             f"({abs(percent(cell, cell.overhead) or 0):.4f} %)."
         )
-    if again:
+    if aa_boots:
         yield (
             "+-: what a difference has to exceed to count: the largest between a run of the baseline and the same run "
             "of its repetition, or by which a run of the row itself is off."
@@ -184,7 +183,7 @@ def _published_sentences(table: PublishedSystem | None) -> Iterator[str]:
 
 def _clock(panel: Panel) -> list[str]:
     if panel.first.clock != "instructions":
-        return caution(panel, compared=False)
+        return [unit_meaning(panel)]
     return [
         "Instructions are a count, not time. The whole system is in memory, and no disk is read: a cold run "
         "decompresses what a warm one finds in the cache.",
@@ -193,7 +192,7 @@ def _clock(panel: Panel) -> list[str]:
 
 
 def _sampling(cell: CellRecord) -> Iterator[str]:
-    """How good user and sys are: of so many ticks, each is in one or in the other."""
+    """The error of user and sys: each tick is counted in one or the other."""
     ticks = _ticks(cell)
     if ticks >= _FEWEST_TICKS:
         yield (
@@ -222,7 +221,7 @@ def _runs(panel: Panel) -> str:
 
 
 def _remark(panel: Panel, cell: CellRecord) -> str | None:
-    """What there is to say of a probe or a module on another kernel: what is its own, and not that kernel's."""
+    """For a probe or a module on another kernel: its own share of the difference, without that kernel's."""
     own = own_overhead(panel, cell)
     if cell.kernel == panel.kernel or cell.probe == BASELINE or own is None or cell.value is None:
         return None

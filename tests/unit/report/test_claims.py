@@ -22,6 +22,7 @@ from record_builders import (
     wall_list,
 )
 
+from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.claims import MechanismClaim, RatioClaim, SizeClaim, TrapsClaim, claims
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_table, reference_tables
@@ -36,7 +37,7 @@ LIST5 = "djprobe-2005/list5"
 
 def outcomes(*cells: CellRecord) -> dict[str, Outcome]:
     """The claims of the only document and clock that these cells have."""
-    (assessment,) = assess(run(*cells))
+    (assessment,) = assess(run(*cells), reports())
     return {outcome.claim.id: outcome for outcome in assessment.outcomes}
 
 
@@ -54,7 +55,7 @@ def test_a_claim_holds_for_the_figures_it_was_made_of(name: str) -> None:
         for comparison in compare(claim, published_facts(reference_table(f"{claim.document}/{table}")))
         if comparison.judged
     ]
-    # How a probe point is reached was told, not printed as a figure.
+    # The documents describe how a probe point is reached; they print no figure of it.
     assert judged == [None if isinstance(claim, MechanismClaim) else True] * len(judged)
     assert judged
 
@@ -146,7 +147,7 @@ def test_another_mechanism_refutes_a_claim() -> None:
     assert outcome.columns[0].measured[0].text == "jump, 0 int3"
 
 
-def test_traps_that_nobody_counted_are_not_judged() -> None:
+def test_traps_that_were_not_counted_are_not_judged() -> None:
     cells = [changed(one, evidence={**any_evidence(one.probe), "int3": None}) for one in noop_list("list5")]
     assert outcomes(*cells)["int3-per-hit"].verdict is Verdict.UNKNOWN
 
@@ -160,7 +161,7 @@ def test_a_failed_cell_leaves_a_claim_open() -> None:
 
 
 def test_what_drift_hides_is_no_figure() -> None:
-    (assessment,) = assess(run(*wall_list()))
+    (assessment,) = assess(run(*wall_list()), reports())
     assert assessment.title.endswith("by the wall clock, an indication only")
     light = assessment.outcomes[0]
     assert light.verdict is Verdict.UNKNOWN
@@ -168,13 +169,13 @@ def test_what_drift_hides_is_no_figure() -> None:
 
 
 def test_clocks_and_documents_are_assessed_apart() -> None:
-    assessments = assess(run(*noop_list("list5"), *wall_list(), *mail_table("x86-64")))
+    assessments = assess(run(*noop_list("list5"), *wall_list(), *mail_table("x86-64")), reports())
     assert [len(assessment.outcomes) for assessment in assessments] == [7, 7, 4]
     assert len({assessment.title for assessment in assessments}) == 3
 
 
 def test_a_run_beside_no_document_says_nothing_of_claims() -> None:
-    assert assess(run(*(cell(probe) for probe in COUNTS))) == []
+    assert assess(run(*(cell(probe) for probe in COUNTS)), reports()) == []
 
 
 def test_one_table_on_two_kernels_has_two_columns() -> None:
@@ -187,8 +188,8 @@ def test_one_table_on_two_kernels_has_two_columns() -> None:
     assert [column.name for column in columns] == ["list5 pentium4 lab-i386-up", "list5 pentium4 lab-i386-smp"]
 
 
-def test_why_is_said_only_where_a_claim_does_not_hold() -> None:
-    (assessment,) = assess(run(*noop_list("list5")))
+def test_the_reason_stands_only_where_a_claim_does_not_hold() -> None:
+    (assessment,) = assess(run(*noop_list("list5")), reports())
     for statement, outcome in zip(statements(assessment), assessment.outcomes, strict=True):
         explained = outcome.claim.why["instructions"] in statement.remarks
         assert explained is (statement.verdict is Verdict.FAILS)
@@ -196,7 +197,7 @@ def test_why_is_said_only_where_a_claim_does_not_hold() -> None:
 
 
 def test_a_figure_below_zero_is_explained() -> None:
-    (assessment,) = assess(run(*noop_list("list7")))
+    (assessment,) = assess(run(*noop_list("list7")), reports())
     assert any("(< 0): " in remark for remark in statements(assessment)[0].remarks)
 
 
@@ -230,6 +231,6 @@ def test_a_ratio_is_judged_as_it_is_printed(value: float, base: float, bound: fl
 
 
 def test_assessments_name_their_document() -> None:
-    (assessment,) = assess(run(*mail_table("x86-32")))
+    (assessment,) = assess(run(*mail_table("x86-32")), reports())
     assert isinstance(assessment, Assessment)
     assert "kprobes: support jump optimization on x86" in assessment.title

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.benchmarks.markers.codesize.marker_code import paths
 from orchestrator.benchmarks.markers.codesize.marker_size import marker_sizes, probe_listing
 from orchestrator.benchmarks.markers.codesize.object_file import ObjectFile, read_object
-from orchestrator.benchmarks.markers.codesize.size_table import size_lines
+from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
 from orchestrator.errors import ConfigError, EvidenceError
 
 SOURCE = Path(__file__).with_name("codesize") / "marked.S"
@@ -79,7 +79,7 @@ def test_the_listing_says_what_is_what(marked: ObjectFile) -> None:
 
 
 def test_the_table_names_its_compiler_whichever_it_is(marked: ObjectFile) -> None:
-    text = "\n".join(str(line) for line in size_lines(marked, "a-kernel", listing=True))
+    text = "\n".join(str(line) for line in [*size_lines(marked, "a-kernel"), *listing_lines(marked)])
     assert f"{marked.arch}, kernel a-kernel, unknown compiler" in text
     rows = {
         line.split("  ")[0]: line.split()[-4:]

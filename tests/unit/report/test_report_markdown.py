@@ -4,23 +4,22 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import cells, failed, run
-from test_report_table import RUNS
+from report_examples import RUNS
+from report_text import GOLDEN
 
+from orchestrator.benchmarks.registry import reports
 from orchestrator.report.markdown import escaped, render_markdown
 from orchestrator.results.contract import CellRecord
 
-GOLDEN = Path(__file__).with_name("golden")
 
-
-@pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty", "abilities"])
+@pytest.mark.parametrize("name", ["with_failures", "lists", "mail", "wall", "empty", "capabilities"])
 def test_markdown_is_as_in_the_golden_file(name: str) -> None:
-    assert render_markdown(RUNS[name]) == (GOLDEN / f"markdown_{name}.md").read_text("utf-8")
+    assert render_markdown(RUNS[name], reports()) == (GOLDEN / f"markdown_{name}.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -40,12 +39,12 @@ def test_markup_is_shown_as_text(text: str, shown: str) -> None:
 
 
 def test_a_guests_lines_cannot_leave_their_fence() -> None:
-    text = render_markdown(run(failed("kprobe", "it broke\n```\n# no heading\n````")))
+    text = render_markdown(run(failed("kprobe", "it broke\n```\n# no heading\n````")), reports())
     assert "\n`````text\n```\n# no heading\n````\n`````\n" in text
 
 
 def test_a_reason_cannot_begin_a_list_or_a_rule() -> None:
-    text = render_markdown(run(failed("none", "- item"), failed("kprobe", "1. item", id="another")))
+    text = render_markdown(run(failed("none", "- item"), failed("kprobe", "1. item", id="another")), reports())
     assert not re.search(r"^\s*(-|\d+\.) ", text, re.MULTILINE)
 
 
@@ -53,7 +52,7 @@ def test_a_reason_cannot_begin_a_list_or_a_rule() -> None:
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(drawn: list[CellRecord]) -> None:
     columns = None
     fenced = False
-    for line in render_markdown(run(*drawn)).split("\n"):
+    for line in render_markdown(run(*drawn), reports()).split("\n"):
         fenced ^= line.startswith("```")
         if fenced or not line.startswith("| "):
             columns = None

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from record_builders import COUNTS, cell, failed, reference, run
+from report_text import GOLDEN
 
-from orchestrator.report.json_report import render_json
-
-GOLDEN = Path(__file__).with_name("golden") / "report.json"
+from orchestrator.results.contract import json_text
 
 
 def test_json_is_as_in_the_golden_file() -> None:
@@ -17,4 +14,4 @@ def test_json_is_as_in_the_golden_file() -> None:
         *(cell(probe, reference=reference(probe)) for probe in COUNTS if probe != "jprobe"),
         failed("jprobe", "the module did not load: \u201cUnknown symbol\u201d\n[    1.0] jprobe: Unknown symbol foo"),
     )
-    assert render_json(record) == GOLDEN.read_text("ascii")
+    assert json_text(record) == (GOLDEN / "report.json").read_text("ascii")

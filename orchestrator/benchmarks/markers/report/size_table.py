@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a marker adds to an object, as the document of 2006 tells it, with the published bytes beside."""
+"""Bytes that a marker adds to an object, beside the document's of 2006."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from orchestrator.report.grid import Grid, Row
 _WIDTH = 80
 
 
-def size_lines(found: ObjectFile, kernel: str, *, listing: bool) -> Iterator[Text | str]:
-    """Yield the table's lines, and with ``listing`` the disassembly. Raises EvidenceError for another object."""
+def size_lines(found: ObjectFile, kernel: str) -> Iterator[Text | str]:
+    """Yield the table's lines. Raises EvidenceError for an object without the document's functions and markers."""
     sizes = marker_sizes(found)
     yield "Bytes that each marker adds to the memory image"
     yield f"{found.arch}, kernel {kernel}, {found.compiler or 'unknown compiler'}"
@@ -29,14 +29,24 @@ def size_lines(found: ObjectFile, kernel: str, *, listing: bool) -> Iterator[Tex
     yield "Likely path: the marker's own instructions. Unlikely path: what the function has"
     yield "there more than without a marker, its frame too if the compiler puts that there."
     yield "Markers of one format share its text."
-    if listing:
-        yield from _listings(found)
+
+
+def listing_lines(found: ObjectFile) -> Iterator[str]:
+    """Yield the disassembly of the functions without and with a marker, and of the probe. Raises EvidenceError."""
+    for title, lines in (
+        ("Without marker", paths(found, UNMARKED).listing),
+        *((flavour.capitalize(), size.listing) for flavour, size in marker_sizes(found).items()),
+        ("The probe", probe_listing(found)),
+    ):
+        yield ""
+        yield title
+        yield from lines
 
 
 def _rows(sizes: list[MarkerSize]) -> list[Row]:
     published = list(marker_benchmarks().sizes.values())
     # The document's flag is all that a marker has in .data; ours is in __marker_data.
-    told: list[tuple[str, list[int], list[int | str]]] = [
+    pairs: list[tuple[str, list[int], list[int | str]]] = [
         (".text, likely path", [one.likely for one in sizes], [one.likely for one in published]),
         (".text, unlikely path", [one.unlikely for one in sizes], [one.unlikely for one in published]),
         ("flag that is loaded", [one.flag for one in sizes], [one.flag for one in published]),
@@ -46,19 +56,8 @@ def _rows(sizes: list[MarkerSize]) -> list[Row]:
     ]
     for index, section in enumerate(sizes[0].sections):
         theirs: list[int | str] = [list(one.sections.values())[index] for one in published]
-        told.append((section, [one.sections[section] for one in sizes], theirs))
+        pairs.append((section, [one.sections[section] for one in sizes], theirs))
     return [
         Row(label, [str(number) for pair in zip(ours, theirs, strict=True) for number in pair])
-        for label, ours, theirs in told
+        for label, ours, theirs in pairs
     ]
-
-
-def _listings(found: ObjectFile) -> Iterator[str]:
-    for title, lines in (
-        ("Without marker", paths(found, UNMARKED).listing),
-        *((flavour.capitalize(), size.listing) for flavour, size in marker_sizes(found).items()),
-        ("The probe", probe_listing(found)),
-    ):
-        yield ""
-        yield title
-        yield from lines

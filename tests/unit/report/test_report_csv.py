@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import csv
 import io
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import cells, failed, run
-from test_report_table import RUNS
+from report_examples import RUNS
+from report_text import GOLDEN
 
 from orchestrator.report.csv_report import render_csv
 from orchestrator.results.contract import CellRecord, RunRecord
-
-GOLDEN = Path(__file__).with_name("golden")
 
 
 def rows(record: RunRecord) -> list[dict[str, str]]:

@@ -21,7 +21,7 @@ function my_open_optimized
 	jne 1f			// 2
 2:	mov $-1, %eax
 	ret
-	.byte 0xcc, 0xcc	// padding, which nobody comes to
+	.byte 0xcc, 0xcc	// padding, never reached
 1:	mov $1, %edx		// 5
 	call probe		// 5
 	test %al, %al		// 2

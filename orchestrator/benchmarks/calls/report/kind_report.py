@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How a run's benchmarks of calls are printed: as lists of 2005, as the mail's tables of 2009, or as List 15."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from orchestrator.benchmarks.calls.report.capability_layout import capability_sheet, shows_capabilities
+from orchestrator.benchmarks.calls.report.charts import list_chart, mail_chart
+from orchestrator.benchmarks.calls.report.list_layout import list_sheet
+from orchestrator.benchmarks.calls.report.mail_layout import fits_mail, mail_sheet
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.chart import Chart
+from orchestrator.report.panel import Group, Panel, by_kernel, file_name, parameters
+from orchestrator.report.sheet import Sheet
+from orchestrator.results.contract import CellRecord
+
+_BENCHMARKS = ("gtodbench", "syscall", "workload")
+_APART = ("call", "workload", "at", "image", "channel")
+
+
+class CallsReport:
+    """A table for each kernel and handler; tables of one mail stand side by side."""
+
+    def owns(self, benchmark: str) -> bool:
+        """Whether it times calls."""
+        return benchmark in _BENCHMARKS
+
+    def apart(self, cell: CellRecord) -> tuple[object, ...]:
+        """Return the handler, the call and its point, and how the guest was reached."""
+        return cell.handler, *parameters(cell, _APART)
+
+    def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
+        """Return a panel for each kernel."""
+        return by_kernel(cells)
+
+    def joins(self, panel: Panel, group: Group) -> bool:
+        """Whether both are of one mail, and the group has not this table of it yet."""
+        if not all(fits_mail(one) for one in (panel, *group)):
+            return False
+        another = all(panel.references != other.references for other in group)
+        return another and _shared(panel) == _shared(group[0])
+
+    def sheet(self, group: Group) -> Sheet:
+        """Return the group in the layout of the document it is compared with; without one, as a list of 2005."""
+        if fits_mail(group[0]):
+            return mail_sheet(group)
+        (panel,) = group
+        return capability_sheet(panel) if shows_capabilities(panel) else list_sheet(panel)
+
+    def charts(self, group: Group) -> Mapping[str, Chart]:
+        """Return the chart of the probes' overheads; none of List 15, whose yes and no are no bars."""
+        if shows_capabilities(group[0]) or all(cell.probe == BASELINE for panel in group for cell in panel.cells):
+            return {}
+        return {file_name(group): mail_chart(group) if fits_mail(group[0]) else list_chart(group[0])}
+
+
+def _shared(panel: Panel) -> tuple[object, ...]:
+    """What the parts of one table have in common."""
+    first = panel.first
+    document = panel.reference.document_id if panel.reference else None
+    return document, first.smp, first.benchmark, first.metric, first.handler, first.clock
+
+
+REPORT = CallsReport()

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Titles and sentences that the layouts of calls share."""
+
+from __future__ import annotations
+
+from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.report.panel import Panel
+from orchestrator.report.wording import INDICATION, processors, unit_meaning
+from orchestrator.results.contract import CellRecord
+
+_TWO_UNITS = "Ratios in two different units are not expected to agree."
+
+
+def benchmark_title(cell: CellRecord) -> str:
+    """Return what the cell runs, in a word: the user's own file or the system call where the experiment names it."""
+    if cell.benchmark == "gtodbench":
+        return cell.benchmark
+    return str(cell.parameters.get("workload") or cell.parameters.get("call") or cell.benchmark)
+
+
+def probe_title(cell: CellRecord) -> str:
+    """Return the documents' name of the cell's probe."""
+    if cell.probe in ability_names():
+        probe, capability = ability_names()[cell.probe]
+        return f"{probe}, {ability_list().abilities[capability].title}"
+    kind = probes().get(cell.probe)
+    return kind.title if kind else cell.probe
+
+
+def heading(cell: CellRecord) -> str:
+    """Return the heading of the cell's column: for the unprobed kernel its release."""
+    if cell.probe == BASELINE:
+        return f"linux-{cell.parameters.get('kernel_release', cell.kernel)}"
+    return probe_title(cell)
+
+
+def conditions(panel: Panel) -> str:
+    """Return the line with what the panel's cells share."""
+    first = panel.first
+    table = f"{first.table}: " if first.table else ""
+    at = first.parameters.get("at")
+    what = f"{benchmark_title(first)} at {at}, " if at else ""
+    indication = f"; {INDICATION}" if panel.emulated else ""
+    image, channel = first.parameters.get("image"), first.parameters.get("channel")
+    where = (f"image {image}, " if image else "") + (f"channel {channel}, " if channel else "")
+    return (
+        f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, {where}handler {first.handler}, {what}"
+        f"{first.metric} in {first.unit}{indication}"
+    )
+
+
+def comparison_meaning(panel: Panel) -> str:
+    """Return the sentences on the panel's unit where published figures, in nanoseconds, stand beside."""
+    meaning = unit_meaning(panel)
+    return f"{meaning} {_TWO_UNITS}" if panel.first.clock == "instructions" else meaning

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How a run's whole-system workloads are printed: kernels and probes below each other, beside one baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.benchmarks.system.report.charts import system_chart
+from orchestrator.benchmarks.system.report.layout import system_sheet
+from orchestrator.benchmarks.system.workloads import macro_benchmark
+from orchestrator.report.chart import Chart
+from orchestrator.report.panel import Group, Panel, file_name, parameters
+from orchestrator.report.sheet import Sheet
+from orchestrator.results.contract import CellRecord
+
+_APART = ("image", "channel", "scope", "packets", "command", "memory_mib")
+
+
+class SystemReport:
+    """A table for each workload and machine."""
+
+    def owns(self, benchmark: str) -> bool:
+        """Whether it is a whole-system workload."""
+        return macro_benchmark(benchmark) is not None
+
+    def apart(self, cell: CellRecord) -> tuple[object, ...]:
+        """Return the workload's amount and where it ran; probes that record stand beside those that do not."""
+        return parameters(cell, _APART)
+
+    def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:
+        """Return one panel: kernels are compared with each other."""
+        return [Panel(cells, cells[0].kernel)]
+
+    def joins(self, panel: Panel, group: Group) -> bool:
+        """Never."""
+        del panel, group
+        return False
+
+    def sheet(self, group: Group) -> Sheet:
+        """Return the group's only panel as a table."""
+        (panel,) = group
+        return system_sheet(panel)
+
+    def charts(self, group: Group) -> Mapping[str, Chart]:
+        """Return the chart of what instrumentation adds; none of a baseline alone."""
+        (panel,) = group
+        chart = system_chart(panel)
+        return {} if chart is None else {file_name(group): chart}
+
+
+REPORT = SystemReport()

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the report asks of a kind of benchmark, and which kind a record belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.report.chart import Chart
+from orchestrator.report.panel import Group, Panel
+from orchestrator.report.plain import PlainReport
+from orchestrator.report.sheet import Sheet
+from orchestrator.results.contract import CellRecord
+
+
+class KindReport(Protocol):
+    """How the cells of one kind of benchmark stand together, and how they are printed and drawn.
+
+    Cells with one key are parted into panels; panels that join become a group; a group is one table and its charts.
+    """
+
+    def owns(self, benchmark: str) -> bool:
+        """Whether records of the benchmark of this name are of this kind."""
+        ...
+
+    def apart(self, cell: CellRecord) -> Hashable:
+        """Return the kind's part of the cell's key; table, machine, benchmark, metric and clock are always in it."""
+        ...
+
+    def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
+        """Return cells of one key as panels: one for each kernel (``by_kernel``), or one across kernels."""
+        ...
+
+    def joins(self, panel: Panel, group: Group) -> bool:
+        """Whether the panel is printed in one table with the group, which is of this kind too."""
+        ...
+
+    def sheet(self, group: Group) -> Sheet:
+        """Return the group as a table."""
+        ...
+
+    def charts(self, group: Group) -> Mapping[str, Chart]:
+        """Return the group's charts by their files' names, without suffixes; empty where there is nothing to draw."""
+        ...
+
+
+@dataclass(frozen=True)
+class ReportRegistry:
+    """The known kinds; a benchmark belongs to the first one that owns it."""
+
+    kinds: Sequence[KindReport]
+
+    def kind_of(self, cell: CellRecord) -> KindReport:
+        """Return the record's kind, or the plain one for the benchmark of another version."""
+        return next((kind for kind in self.kinds if kind.owns(cell.benchmark)), _PLAIN)
+
+
+_PLAIN = PlainReport()

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A run's tables as a pipe receives them, and the files that hold what they must be."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from orchestrator.benchmarks.registry import reports
+from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.table import print_table
+from orchestrator.results.contract import RunRecord
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def printed(record: RunRecord, width: int = 80, encoding: str = "utf-8", registry: ReportRegistry = reports()) -> str:
+    """Return what ``orchestrator report`` prints into a pipe."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    print_table(record, Console(file=file, width=width), registry)
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def check_golden(name: str, record: RunRecord) -> None:
+    """Fail unless the run's table is the golden file ``table_NAME.txt``, within 80 columns."""
+    text = printed(record)
+    assert text == (GOLDEN / f"table_{name}.txt").read_text("utf-8")
+    assert max(map(len, text.splitlines())) <= 80
