@@ -16,11 +16,11 @@ from orchestrator.results.contract import RunRecord
 GOLDEN = Path(__file__).with_name("golden")
 
 
-def printed(record: RunRecord, width: int = 80, encoding: str = "utf-8", registry: ReportRegistry = reports()) -> str:
+def printed(record: RunRecord, width: int = 80, encoding: str = "utf-8", registry: ReportRegistry | None = None) -> str:
     """Return what ``orchestrator report`` prints into a pipe."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    print_table(record, Console(file=file, width=width), registry)
+    print_table(record, Console(file=file, width=width), registry or reports())
     file.flush()
     return raw.getvalue().decode(encoding)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.benchmarks.calls.call_programs import parse, parse_called
 from orchestrator.benchmarks.calls.workload import Measurement
-from orchestrator.probes.called import Called
 from orchestrator.errors import EvidenceError
+from orchestrator.probes.called import Called
 
 # 5000 calls of 409 instructions in two batches that cost 17 each.
 GOOD = """\

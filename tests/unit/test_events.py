@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.probes.called import Called
 from orchestrator.catalog.probes import BASELINE, ProbeKind, probes
 from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
+from orchestrator.probes.called import Called
 from orchestrator.probes.events import (
     Event,
     EventKind,

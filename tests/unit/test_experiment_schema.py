@@ -10,12 +10,16 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from loaded_tables import only_table
 
+from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import ConfigError, HostError
-from orchestrator.experiment.file.experiment import Experiment, load_experiment
+from orchestrator.experiment.experiment import Experiment, Heading
+from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.paths import data_dir
 
@@ -37,23 +41,21 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
 
     def load_text(text: str, *overrides: str, qemu: Callable[[], Collection[str]] | None = None) -> Experiment:
         Path("x.yaml").write_text(text, encoding="utf-8")
-        loaded = load_experiment(Path("x.yaml"), overrides, qemu)
-        assert isinstance(loaded, Experiment)
-        return loaded
+        return load_experiment(Path("x.yaml"), kinds(), overrides, qemu)
 
     return load_text
 
 
 def test_the_quickstart_is_the_promised_experiment() -> None:
-    experiment = load_experiment(data_dir("configs") / "quickstart.yaml")
-    assert isinstance(experiment, Experiment)
+    experiment = load_experiment(data_dir("configs") / "quickstart.yaml", kinds())
+    table = only_table(experiment, CallsTable)
     assert experiment.name == "quickstart"
-    assert [machine.cpu for machine in experiment.machines] == ["pentium4"]
-    assert experiment.kernels == ("debian-686",)
-    assert experiment.probes == ("none", "kprobe", "jprobe", "djprobe")
-    assert experiment.handlers == ("noop",)
-    assert (experiment.benchmark.calls, experiment.benchmark.repeats) == (5000, 4)
-    assert experiment.reference == "djprobe-2005/list5"
+    assert [machine.cpu for machine in table.machines] == ["pentium4"]
+    assert table.kernels == ("debian-686",)
+    assert table.probes == ("none", "kprobe", "jprobe", "djprobe")
+    assert table.handlers == ("noop",)
+    assert (table.benchmark.calls, table.benchmark.repeats) == (5000, 4)
+    assert table.reference == "djprobe-2005/list5"
 
 
 def test_defaults_are_written_out(load: Loader) -> None:
@@ -80,8 +82,6 @@ def test_defaults_are_written_out(load: Loader) -> None:
             "arguments": [],
             "file": None,
             "hits": 1,
-            "sizes": None,
-            "seed": 2014,
         },
         "time_limit": 120,
     }
@@ -94,7 +94,7 @@ def test_equal_experiments_have_equal_digests(load: Loader) -> None:
 
 def test_memory_has_one_spelling(load: Loader) -> None:
     assert load(MINIMAL, "machines.0.memory=1G") == load(MINIMAL, "machines.0.memory=1024M")
-    assert load(MINIMAL, "machines.0.memory=4G").machines[0].memory_mib == 4096
+    assert only_table(load(MINIMAL, "machines.0.memory=4G"), CallsTable).machines[0].memory_mib == 4096
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("probes=[marker.varargs]", "probes.0: found 'marker.varargs'; with benchmark 'gtodbench': it is a row of"),
         (
             "benchmark.cals=1",
-            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits, sizes, "
-            "seed; did",
+            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits; did you "
+            "mean 'calls'?",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),
@@ -179,10 +179,10 @@ def test_all_problems_are_listed_at_once(load: Loader) -> None:
     assert caught.value.where == "x.yaml"
     assert [line.split(";")[0] for line in caught.value.detail] == [
         "x.yaml:1: name: missing",
+        "x.yaml:1: benchmark: missing",
         "x.yaml:2: kernels.0: found 'debian-687'",
         "x.yaml:3: machines.0.cpu: found 'pentum4'",
         "x.yaml:3: machines.1.cpu: missing",
-        "x.yaml:1: benchmark: missing",
         "--set time_limit=x: time_limit: found 'x'",
         "x.yaml:1: nam: unknown key",
     ]
@@ -215,14 +215,15 @@ def test_qemu_s_own_cpus_are_asked_for_only_when_needed(load: Loader) -> None:
     def qemu() -> Collection[str]:
         raise HostError("QEMU is missing")
 
-    assert load(MINIMAL, qemu=qemu).machines[0].cpu == "pentium4"
+    assert only_table(load(MINIMAL, qemu=qemu), CallsTable).machines[0].cpu == "pentium4"
     with pytest.raises(HostError):
         load(MINIMAL, "machines.0.cpu=Haswell", qemu=qemu)
 
 
 def test_qemu_s_own_cpus(load: Loader) -> None:
     names = ["486", "Haswell-v1", "evil,vmx=on", "../x"]
-    assert load(MINIMAL, "machines.0.cpu='486'", qemu=lambda: names).machines[0].cpu == "486"
+    experiment = load(MINIMAL, "machines.0.cpu='486'", qemu=lambda: names)
+    assert only_table(experiment, CallsTable).machines[0].cpu == "486"
     with pytest.raises(ConfigError, match=r"found 'Haswel-v1'; allowed: pentium4, .*; did you mean 'Haswell-v1'\?"):
         load(MINIMAL, "machines.0.cpu=Haswel-v1", qemu=lambda: names)
     for name in ("evil,vmx=on", "../x"):
@@ -263,10 +264,11 @@ experiments = st.fixed_dictionaries(
 def test_the_resolved_experiment_loads_as_itself(
     tmp_path_factory: pytest.TempPathFactory, fields: dict[str, object]
 ) -> None:
-    experiment = Experiment.model_validate(fields)
     file = tmp_path_factory.getbasetemp() / "resolved.yaml"
+    file.write_text(yaml.safe_dump(fields), encoding="utf-8")
+    experiment = load_experiment(file, kinds())
     file.write_text(experiment.resolved_yaml(), encoding="utf-8")
-    again = load_experiment(file)
+    again = load_experiment(file, kinds())
     assert again == experiment
     assert again.digest() == experiment.digest()
     assert plan(again) == plan(experiment)
@@ -279,13 +281,13 @@ anything = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*Experiment.model_fields, "x"]) | st.text(), anything))
+@given(st.dictionaries(st.sampled_from([*Heading.model_fields, *kinds().table_keys, "x"]) | st.text(), anything))
 def test_any_yaml_is_loaded_or_refused(tmp_path_factory: pytest.TempPathFactory, data: dict[str, object]) -> None:
     file = tmp_path_factory.getbasetemp() / "anything.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
     place = str(file)
     try:
-        load_experiment(file, qemu_cpu_names=lambda: ["qemu32"])
+        load_experiment(file, kinds(), qemu_cpu_names=lambda: ["qemu32"])
     except ConfigError as error:
         place = error.where
     assert place.startswith(str(file))

@@ -6,22 +6,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loaded_tables import calls_experiment
 
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.experiment import Experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.selection import select
 
 PLAN = plan(
-    Experiment.model_validate(
-        {
-            "name": "x",
-            "kernels": ["debian-686"],
-            "machines": [{"cpu": "pentium4"}, {"cpu": "athlon"}],
-            "probes": list(probes()),
-            "benchmark": {"name": "gtodbench"},
-        }
+    calls_experiment(
+        machines=[{"cpu": "pentium4"}, {"cpu": "athlon"}], probes=list(probes()), benchmark={"name": "gtodbench"}
     )
 )
 
@@ -105,4 +99,4 @@ def test_a_selection_is_part_of_the_plan_with_its_baselines(filters: list[str]) 
     for boot in chosen.boots:
         assert boot.cells
         for cell in boot.cells:
-            assert any(other.probe == BASELINE and other.handler == cell.handler for other in boot.cells)
+            assert any(other.row == BASELINE and other.handler == cell.handler for other in boot.cells)

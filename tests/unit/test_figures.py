@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.benchmarks.calls.figures import exact_baseline, exact_figures, paired_figures
+from orchestrator.benchmarks.calls.figures import exact_baseline, exact_figures, exact_overhead, paired_figures
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
 
@@ -15,27 +15,25 @@ def measured(value: float, samples: int = 1) -> Measurement:
     return Measurement((value * 2,) * samples, (value,) * samples, "sysenter", 5000, batches=3, disturbed=1)
 
 
-def test_exact_overhead_is_a_difference_of_counts() -> None:
-    figures = exact_figures(measured(500.0, 4), 960.0)
-    assert (figures.samples, figures.value, figures.overhead) == ((1000.0,) * 4, 1000.0, 40.0)
-    assert figures.interval == (40.0, 40.0)
-    assert (figures.verdict, figures.notes) == (None, ())
+def test_exact_figures_are_counts_and_have_no_overhead_yet() -> None:
+    figures = exact_figures(measured(500.0, 4))
+    assert (figures.samples, figures.value) == ((1000.0,) * 4, 1000.0)
+    assert (figures.overhead, figures.interval, figures.verdict, figures.notes) == (None, None, None, ())
     assert (figures.entry, figures.calls, figures.batches, figures.disturbed) == ("sysenter", 5000, 3, 1)
+
+
+def test_exact_overhead_is_a_difference_of_counts() -> None:
+    assert exact_overhead(1000.0, 960.0) == 40.0
 
 
 def test_the_exact_baseline_has_no_overhead() -> None:
     assert exact_baseline(measured(211.0)).overhead == 0.0
 
 
-def test_without_a_known_baseline_there_is_no_overhead() -> None:
-    figures = exact_figures(measured(500.0), None)
-    assert (figures.value, figures.overhead, figures.interval) == (1000.0, None, None)
-
-
 @pytest.mark.parametrize("baseline", [1000.0, 1001.0])
 def test_a_probe_that_costs_nothing_was_not_hit(baseline: float) -> None:
     with pytest.raises(EvidenceError, match="it was not hit"):
-        exact_figures(measured(500.0), baseline)
+        exact_overhead(1000.0, baseline)
 
 
 def test_wall_overhead_is_taken_against_the_neighbours() -> None:

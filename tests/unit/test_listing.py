@@ -15,17 +15,17 @@ import pytest
 from record_builders import cell, failed
 from typer.testing import CliRunner
 
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.capabilities import ability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import macro_benchmarks
-from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.catalog.reference import reference_tables
-from orchestrator.cli.listing import Subject
+from orchestrator.cli.listing import all_lists
 from orchestrator.cli.main import app
 from orchestrator.results.contract import Clock
 from orchestrator.results.store import Store
@@ -35,10 +35,10 @@ NAMES = {
     "kernels": list(kernels()),
     "probes": list(probes()),
     "handlers": list(get_args(Handler)),
-    "benchmarks": [*benchmarks(), *macro_benchmarks().benchmarks],
+    "benchmarks": [*benchmarks(), "markers", *kprobe_cache().benchmarks, *macro_benchmarks().benchmarks],
     "clocks": list(get_args(Clock)),
     "references": list(reference_tables()),
-    "abilities": list(ability_names()),
+    "capabilities": list(ability_names()),
     "markers": [f"marker.{name}" for name in marker_benchmarks().rows],
     "scopes": list(macro_benchmarks().scopes),
     "events": list(standard_events()),
@@ -91,7 +91,25 @@ def test_programs_get_the_same(what: str) -> None:
 
 
 def test_everything_that_can_be_listed_is_tested_here() -> None:
-    assert {subject.value for subject in Subject} == {*NAMES, "runs"}
+    assert set(all_lists()) == {*NAMES, "runs"}
+    assert listed_lists() == list(all_lists())
+
+
+def listed_lists() -> list[str]:
+    """What ``list`` prints when nothing is named."""
+    result = CliRunner().invoke(app, ["list"])
+    assert result.exit_code == 0
+    return result.stdout.splitlines()
+
+
+def test_a_former_name_of_a_list_is_understood() -> None:
+    assert listed("abilities") == listed("capabilities")
+
+
+def test_an_unknown_list_is_answered_with_the_nearest() -> None:
+    result = CliRunner().invoke(app, ["list", "kernel"])
+    assert result.exit_code == 2
+    assert "did you mean 'kernels'?" in result.stderr
 
 
 def test_programs_get_values_and_not_text() -> None:

@@ -9,37 +9,27 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loaded_tables import calls_experiment, only_table
 
+from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.experiment import Experiment
 from orchestrator.experiment.plan import MAX_CELLS, plan
 
 
-def experiment(**fields: object) -> Experiment:
-    return Experiment.model_validate(
-        {
-            "name": "x",
-            "kernels": ["debian-686"],
-            "machines": [{"cpu": "pentium4"}],
-            "probes": ["none", "kprobe"],
-            "benchmark": {"name": "gtodbench", "calls": 1000, "repeats": 2, "entry": "int80"},
-            **fields,
-        }
-    )
-
-
 def test_a_cell_carries_all_its_number_depends_on() -> None:
-    cell = plan(experiment(reference="djprobe-2005/list5", time_limit=7)).cells[1]
+    cell = plan(calls_experiment(reference="djprobe-2005/list5", time_limit=7)).cells[1]
     assert (cell.id, cell.cpu, cell.smp, cell.memory_mib) == ("pentium4/debian-686/kprobe/noop", "pentium4", 1, 256)
-    assert (cell.kernel, cell.probe, cell.handler) == ("debian-686", "kprobe", "noop")
-    assert (cell.benchmark, cell.calls, cell.repeats, cell.entry) == ("gtodbench", 1000, 2, "int80")
-    assert (cell.clock, cell.reference, cell.time_limit) == ("instructions", "djprobe-2005/list5", 7)
+    assert (cell.kernel, cell.row, cell.handler) == ("debian-686", "kprobe", "noop")
+    assert (cell.benchmark, cell.task.calls, cell.repeats, cell.task.entry) == ("gtodbench", 1000, 2, "int80")
+    assert cell.published is not None
+    assert (cell.clock, cell.published.table, cell.time_limit) == ("instructions", "djprobe-2005/list5", 7)
+    assert cell.compared_with == ("pentium4/debian-686/none/noop",)
 
 
 def test_cells_are_in_the_file_s_order_behind_their_baseline() -> None:
     planned = plan(
-        experiment(
+        calls_experiment(
             machines=[{"cpu": "xeon-e5410"}, {"cpu": "athlon64", "memory": "1G"}],
             kernels=["debian-amd64", "debian-686"],
             probes=["jprobe", "none", "kprobe"],
@@ -59,13 +49,13 @@ def test_cells_are_in_the_file_s_order_behind_their_baseline() -> None:
 
 
 def test_a_missing_baseline_is_added() -> None:
-    assert [cell.probe for cell in plan(experiment(probes=["djprobe"])).cells] == ["none", "djprobe"]
+    assert [cell.row for cell in plan(calls_experiment(probes=["djprobe"])).cells] == ["none", "djprobe"]
 
 
 def test_several_cpus_show_in_the_id() -> None:
     machine = {"cpu": "pentium4", "smp": 2, "memory": "512M"}
     benchmark = {"name": "gtodbench"}
-    planned = plan(experiment(machines=[machine], clock="wall", benchmark=benchmark))
+    planned = plan(calls_experiment(machines=[machine], clock="wall", benchmark=benchmark))
     assert {cell.repeats for cell in planned.cells} == {12}
     assert planned.cells[0].id == "pentium4+x2+512M/debian-686/none/noop"
     assert planned.boots[0].smp == 2
@@ -73,8 +63,8 @@ def test_several_cpus_show_in_the_id() -> None:
 
 def test_the_number_of_cells_is_bounded() -> None:
     machines = [{"cpu": "athlon64", "memory": f"{64 + index}M"} for index in range(1000)]
-    several = experiment(machines=machines, probes=list(probes()), kernels=["debian-686", "debian-amd64"])
-    with pytest.raises(ConfigError, match=rf"'x' has 32000 cells, baselines included; at most {MAX_CELLS} are allowed"):
+    several = calls_experiment(machines=machines, probes=list(probes()), kernels=["debian-686", "debian-amd64"])
+    with pytest.raises(ConfigError, match=f"'x' has more than {MAX_CELLS} cells, baselines included"):
         plan(several)
 
 
@@ -88,20 +78,20 @@ def test_the_number_of_cells_is_bounded() -> None:
     st.lists(st.sampled_from(list(probes())), min_size=1, unique=True),
 )
 def test_the_plan_is_exactly_the_matrix(machines: list[tuple[str, str]], kernels: list[str], kinds: list[str]) -> None:
-    described = experiment(
+    described = calls_experiment(
         machines=[{"cpu": cpu, "memory": memory} for cpu, memory in machines], kernels=kernels, probes=kinds
     )
     planned = plan(described)
-    found = [(cell.cpu, cell.memory_mib, cell.kernel, cell.probe, cell.handler) for cell in planned.cells]
+    found = [(cell.cpu, cell.memory_mib, cell.kernel, cell.row, cell.handler) for cell in planned.cells]
     assert set(found) == {
         (machine.cpu, machine.memory_mib, kernel, probe, "noop")
-        for machine, kernel, probe in product(described.machines, kernels, {BASELINE, *kinds})
+        for machine, kernel, probe in product(only_table(described, CallsTable).machines, kernels, {BASELINE, *kinds})
     }
     assert len(found) == len(set(found)) == len({cell.id for cell in planned.cells})
     for boot in planned.boots:
-        assert boot.cells[0].probe == BASELINE
+        assert boot.cells[0].row == BASELINE
         assert {(cell.cpu, cell.memory_mib, cell.kernel) for cell in boot.cells} == {
             (boot.cpu, boot.memory_mib, boot.kernel)
         }
-        assert [cell.probe for cell in boot.cells[1:]] == [kind for kind in kinds if kind != BASELINE]
+        assert [cell.row for cell in boot.cells[1:]] == [kind for kind in kinds if kind != BASELINE]
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]+(/[a-z0-9-]+){3}", cell.id) for cell in planned.cells)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
+from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.probe_setup import set_up, unsupported_reason
+from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.file.experiment import Experiment
 from orchestrator.experiment.plan import plan
 
 EVERYTHING = dict.fromkeys(
@@ -38,15 +38,11 @@ def a_kernel(name: str, config: dict[str, str]) -> Kernel:
     return Kernel(kernel_spec(name), "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, config, HOST_TOOLCHAIN)
 
 
-def a_cell(probe: str, entry: str = "auto") -> Cell:
-    described = {
-        "name": "x",
-        "kernels": ["debian-686"],
-        "machines": [{"cpu": "athlon64"}],
-        "probes": [probe],
-        "benchmark": {"name": "gtodbench", "entry": entry},
-    }
-    return plan(Experiment.model_validate(described)).cells[-1]
+def a_cell(probe: str, entry: str = "auto") -> CallCell:
+    described = calls_experiment(
+        machines=[{"cpu": "athlon64"}], probes=[probe], benchmark={"name": "gtodbench", "entry": entry}
+    )
+    return plan(described).cells[-1]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.guest.machine import Machine
-from orchestrator.run.boot_artifacts import BootArtifacts
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.boot import GuestBooted
 from orchestrator.run.provenance import Provenance
 
+BOOTED = GuestBooted("guest1", ("qemu",))
 PACKAGE, VERSION = "linux-image-6.1.0-50-686:i386", "6.1.176-1"
 
 
@@ -43,7 +45,7 @@ def artifacts(tmp_path: Path) -> BootArtifacts:
 
 def begin(folder: Path, artifacts: BootArtifacts) -> dict[str, object]:
     folder.mkdir()
-    Provenance(folder).boot("boot1", artifacts, ("qemu",))
+    Provenance(folder).boot(BOOTED, "boot1", artifacts)
     (boot,) = json.loads((folder / "provenance.json").read_text())["boots"]
     assert isinstance(boot["kernel"], dict)
     return boot["kernel"]
@@ -54,7 +56,7 @@ def test_suites_are_recorded_and_do_not_count(tmp_path: Path, artifacts: BootArt
     assert recorded["packages"] == {PACKAGE: VERSION}
     assert recorded["origin"] == {PACKAGE: f"{VERSION} (bookworm-security)"}
     moved = replace(artifacts.kernel, origin={PACKAGE: f"{VERSION} (bookworm)"})
-    Provenance(tmp_path / "run").boot("boot2", replace(artifacts, kernel=moved), ("qemu",))
+    Provenance(tmp_path / "run").boot(BOOTED, "boot2", replace(artifacts, kernel=moved))
 
 
 def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, artifacts: BootArtifacts) -> None:
@@ -63,12 +65,12 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, artifacts: BootArti
     content = json.loads(file.read_text())
     del content["boots"][0]["kernel"]["origin"]
     file.write_text(json.dumps(content))
-    Provenance(tmp_path / "run").boot("boot2", artifacts, ("qemu",))
+    Provenance(tmp_path / "run").boot(BOOTED, "boot2", artifacts)
 
 
 def test_another_version_of_the_kernel_is_refused(tmp_path: Path, artifacts: BootArtifacts) -> None:
     begin(tmp_path / "run", artifacts)
     newer = replace(artifacts.kernel, packages={PACKAGE: "6.1.192-2"})
     with pytest.raises(UsageError, match="begun with something else") as caught:
-        Provenance(tmp_path / "run").boot("boot2", replace(artifacts, kernel=newer), ("qemu",))
+        Provenance(tmp_path / "run").boot(BOOTED, "boot2", replace(artifacts, kernel=newer))
     assert caught.value.detail == (f"{PACKAGE}: was {VERSION}, is 6.1.192-2",)

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from record_builders import recorded_build
 
-from orchestrator.benchmarks.system.figures import MacroFigures, Run
-from orchestrator.benchmarks.system.measurement import check_same_work
+from orchestrator.benchmarks.system.compare import check_same_work
 from orchestrator.benchmarks.system.recording import check_armed
 from orchestrator.catalog.recorders import recorder_kinds
 from orchestrator.errors import EvidenceError
@@ -24,8 +21,6 @@ place file_read vfs_read recorded=1003 missed=0
 site vfs_read c1176db0 original=5589e583ec live=cc89e583ec
 end events=1 places=1 sites=1
 """
-RUN = Run(7.8e9, 7e9, 8e8, 100, 0, 10)
-FIGURES = MacroFigures(RUN, (RUN, RUN, RUN), 19, "5e" * 32)
 
 
 def test_every_kind_is_one_that_the_recorder_has() -> None:
@@ -51,7 +46,9 @@ def test_any_other_is_not(kind: str, change: tuple[bytes, bytes], complaint: str
 
 def test_other_work_is_no_comparison() -> None:
     baseline = recorded_build()[0]
-    check_same_work(baseline, FIGURES)
-    for other in (replace(FIGURES, done=18), replace(FIGURES, digest="5f" * 32)):
+    assert baseline.work is not None
+    check_same_work(baseline, baseline)
+    for change in ({"done": baseline.work.done - 1}, {"digest": "5f" * 32}):
+        other = baseline.model_copy(update={"work": baseline.work.model_copy(update=change)})
         with pytest.raises(EvidenceError, match="did not do the same work"):
             check_same_work(baseline, other)

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from loaded_tables import only_table
 
-from orchestrator.benchmarks.system.table import MacroMatrix
+from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.benchmarks.system.table import SystemTable
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.experiment import AnyExperiment, load_experiment
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import Plan, plan
 from orchestrator.experiment.selection import select
 
@@ -19,7 +23,7 @@ BUILD = """\
 name: build
 kernels: [lab-i386-up]
 machines: [{cpu: pentium4}]
-macro: {name: kernel-build}
+benchmark: {name: kernel-build}
 """
 RECORDED = """\
 name: recorded
@@ -27,17 +31,17 @@ kernels: [lab-i386-up, lab-i386-smp]
 kernel_for: {hook: lab-i386-up-markers}
 machines: [{cpu: pentium4}]
 probes: [none, hook, kprobe]
-macro: {name: ping-flood, packets: 100, again: 2}
+benchmark: {name: ping-flood, packets: 100, aa_boots: 2}
 """
 
-Loader = Callable[..., AnyExperiment]
+Loader = Callable[..., Experiment]
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Loader:
-    def load_text(text: str, *overrides: str) -> AnyExperiment:
+    def load_text(text: str, *overrides: str) -> Experiment:
         (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
-        return load_experiment(tmp_path / "x.yaml", overrides)
+        return load_experiment(tmp_path / "x.yaml", kinds(), overrides)
 
     return load_text
 
@@ -48,18 +52,16 @@ def complaint(load: Loader, text: str, *overrides: str) -> str:
     return str(raised.value)
 
 
-def only(experiment: AnyExperiment) -> MacroMatrix:
-    ((_, matrix),) = experiment.matrices
-    assert isinstance(matrix, MacroMatrix)
-    return matrix
+def only(experiment: Experiment) -> SystemTable:
+    return only_table(experiment, SystemTable)
 
 
 def test_what_is_not_said_is_as_usual(load: Loader) -> None:
     matrix = only(load(BUILD))
-    assert (matrix.macro.scope, matrix.macro.repeats, matrix.macro.again) == ("locking", 3, 1)
+    assert (matrix.benchmark.scope, matrix.benchmark.repeats, matrix.benchmark.aa_boots) == ("locking", 3, 1)
     assert (matrix.probes, matrix.clock) == (("none",), "instructions")
     assert matrix.machines[0].memory == "1024M"
-    assert only(load(BUILD.replace("kernel-build", "ping-flood"))).macro.packets == 20000
+    assert only(load(BUILD.replace("kernel-build", "ping-flood"))).benchmark.packets == 20000
 
 
 def test_the_resolved_experiment_loads_as_itself(load: Loader) -> None:
@@ -71,27 +73,29 @@ def test_the_resolved_experiment_loads_as_itself(load: Loader) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("kernel-build}", "kernel-build, packets: 3}"), "macro.packets: 'kernel-build' has no such key"),
+        (("kernel-build}", "kernel-build, packets: 3}"), "benchmark.packets: 'kernel-build' has no such key"),
         (("kernel-build}", "kernel-build, scope: lockin}"), "did you mean 'locking'?"),
         (("kernel-build}", "ping-flod}"), "did you mean 'ping-flood'?"),
-        (("kernel-build}", "command}"), "macro.command: missing"),
+        (("kernel-build}", "command}"), "benchmark.command: missing"),
         (("kernel-build}", "command, command: [gzip]}"), "absolute path"),
         (("kernel-build}", "command, command: true}"), "expected a program of the image"),
         (("kernel-build}", "kernel-build, events: [process_frk]}"), "did you mean 'process_fork'?"),
-        (("kernel-build}", "kernel-build, again: 0}"), "macro.again"),
+        (("kernel-build}", "kernel-build, aa_boots: 0}"), "benchmark.aa_boots"),
         (("pentium4}", "pentium4, memory: 256M}"), "needs 1024M"),
         (("pentium4}", "pentium4, smp: 2}"), "clock 'instructions' needs 1"),
-        (("macro:", "probes: [ftrace]\nmacro:"), "probes.0"),
-        (("macro:", "probes: [none]\nkernel_for: {hook: lab-i386-up}\nmacro:"), "kernel_for.hook"),
-        (("macro:", "image: debian-amd64\nmacro:"), "is for x86_64, and kernel 'lab-i386-up' for i386"),
-        (("macro:", "reference: markers-2006/ping-flood\nmacro:"), "is of 'ping-flood', not of 'kernel-build'"),
-        (("macro:", "handlers: [noop]\nmacro:"), "handlers: unknown key; allowed: name, description, charts, clock"),
-        (("macro:", "clock: wall\nmacro:"), None),
+        (("benchmark:", "probes: [ftrace]\nbenchmark:"), "probes.0"),
+        (("benchmark:", "probes: [none]\nkernel_for: {hook: lab-i386-up}\nbenchmark:"), "kernel_for.hook"),
+        (("benchmark:", "image: debian-amd64\nbenchmark:"), "is for x86_64, and kernel 'lab-i386-up' for i386"),
+        (("benchmark:", "reference: markers-2006/ping-flood\nbenchmark:"), "is of 'ping-flood', not of 'kernel-build'"),
+        (
+            ("benchmark:", "handlers: [noop]\nbenchmark:"),
+            "handlers: unknown key; allowed: name, description",
+        ),
+        (("benchmark:", "clock: wall\nbenchmark:"), None),
         (("kernel-build}", "kernel-build, repeats: 3}\nclock: wall"), "clock 'wall' needs more"),
         (("[lab-i386-up]", "[lab-i386-up, lab-x86_64-smp]"), "found kernels for i386 and x86_64"),
         (("kernel-build}", "command, command: [/bin/ö]}"), "expected a program of the image"),
-        (("macro: {name: kernel-build}", "probes: [none]\nbenchmark: {name: [kernel-build]}"), "found a list"),
-        (("macro: {name", "benchmark: {name"), "write it in a table's macro: {name: kernel-build}"),
+        (("benchmark: {name: kernel-build}", "probes: [none]\nbenchmark: {name: [kernel-build]}"), "found a list"),
     ],
 )
 def test_what_is_wrong_is_said(load: Loader, change: tuple[str, str], message: str | None) -> None:
@@ -108,22 +112,23 @@ kernels: [lab-i386-up]
 machines: [{cpu: pentium4}]
 handlers: [record]
 tables:
-  micro: {probes: [kprobe], benchmark: {name: gtodbench}}
-  macro: {probes: [none], macro: {name: ping-flood, repeats: 1}}
+  calls: {probes: [kprobe], benchmark: {name: gtodbench}}
+  system: {probes: [none], benchmark: {name: ping-flood, repeats: 1}}
 """
-    micro, macro = (matrix for _, matrix in load(text).matrices)
-    assert micro.machines[0].memory == "256M"
-    assert isinstance(macro, MacroMatrix)
-    assert macro.machines[0].memory == "512M"
+    calls, system = (named.table for named in load(text).tables)
+    assert calls.machines[0].memory == "256M"
+    assert isinstance(system, SystemTable)
+    assert system.machines[0].memory == "512M"
     wrong = complaint(load, text.replace("repeats: 1", "repeats: x"))
-    assert "tables.macro.macro.repeats" in wrong
+    assert "tables.system.benchmark.repeats" in wrong
     assert ":7" in wrong
 
 
 def test_an_override_that_no_such_table_has_is_idle(load: Loader) -> None:
-    text = "name: x\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\ntables:\n  one: {macro: {name: ping-flood}}\n"
-    assert "changes nothing: tables of whole-system workloads" in complaint(load, text, "handlers=[record]")
-    assert load(text, "probes=[kprobe]").matrices[0][1].probes == ("kprobe",)
+    head = "name: x\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\n"
+    text = f"{head}tables:\n  one: {{benchmark: {{name: ping-flood}}}}\n"
+    assert "changes nothing: no table here is of a kind" in complaint(load, text, "handlers=[record]")
+    assert load(text, "probes=[kprobe]").tables[0].table.probes == ("kprobe",)
 
 
 def ids(planned: Plan) -> list[str]:
@@ -143,7 +148,10 @@ def test_the_baseline_comes_first_and_again(load: Loader) -> None:
         "pentium4+512M/lab-i386-up-markers/hook",
     ]
     assert all(len(boot.cells) == 1 for boot in planned.boots)
-    assert len({cell.macro.baseline for cell in planned.cells if cell.macro}) == 1
+    first, *others = planned.cells
+    assert first.compared_with == ()
+    assert {cell.compared_with[0] for cell in others} == {first.id}
+    assert {len(cell.compared_with) for cell in others if not cell.task.aa_boot} == {3}
 
 
 def test_a_selection_keeps_what_it_is_compared_with(load: Loader) -> None:
@@ -165,5 +173,50 @@ def test_a_module_of_one_s_own_is_found_beside_the_file(load: Loader, tmp_path: 
 
 def test_the_resolved_file_is_plain_yaml(load: Loader) -> None:
     plain = yaml.safe_load(load(BUILD).resolved_yaml())
-    assert plain["macro"]["scope"] == "locking"
-    assert "benchmark" not in plain
+    assert plain["benchmark"]["scope"] == "locking"
+    assert "macro" not in plain
+
+
+FORMER = RECORDED.replace("benchmark:", "macro:").replace("aa_boots", "again")
+
+
+def test_the_former_spelling_means_the_same(load: Loader) -> None:
+    today = load(RECORDED)
+    assert "macro: {name: ping-flood, packets: 100, again: 2}" in FORMER
+    assert load(FORMER) == today
+    assert load(FORMER).digest() == today.digest()
+    assert load(FORMER, "macro.again=3") == load(RECORDED, "benchmark.aa_boots=3") != today
+    assert load(RECORDED, "macro={name: ping-flood, again: 3}") == load(
+        RECORDED, "benchmark={name: ping-flood, aa_boots: 3}"
+    )
+
+
+def test_of_both_spellings_one_is_refused(load: Loader) -> None:
+    wrong = complaint(load, FORMER + "benchmark: {name: kernel-build}\n")
+    assert ":6: macro: it is the former name of benchmark, which is there as well" in wrong
+    assert "again: it is the former name of aa_boots" in complaint(
+        load, RECORDED.replace("aa_boots: 2", "aa_boots: 2, again: 1")
+    )
+
+
+def test_a_problem_of_a_former_key_is_at_its_line(load: Loader) -> None:
+    assert ":6: benchmark.aa_boots: found 99" in complaint(load, FORMER.replace("again: 2", "again: 99"))
+    assert "--set macro.again=99: benchmark.aa_boots: found 99" in complaint(load, FORMER, "macro.again=99")
+
+
+def test_former_defaults_of_both_kinds_reach_their_own_tables(load: Loader) -> None:
+    text = """\
+name: both
+kernels: [lab-i386-up]
+machines: [{cpu: pentium4}]
+benchmark: {name: gtodbench, calls: 100}
+macro: {name: ping-flood, packets: 500}
+tables:
+  calls: {probes: [kprobe]}
+  system: {macro: {repeats: 2}}
+"""
+    calls, system = (named.table for named in load(text).tables)
+    assert isinstance(calls, CallsTable)
+    assert calls.benchmark.calls == 100
+    assert isinstance(system, SystemTable)
+    assert (system.benchmark.name, system.benchmark.packets, system.benchmark.repeats) == ("ping-flood", 500, 2)

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from loaded_tables import tables_of
 
+from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.experiment import AnyExperiment, TabledExperiment, load_experiment
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.selection import select
-from orchestrator.experiment.table import Matrix
 from orchestrator.paths import data_dir
 
 TABLES = """\
@@ -35,16 +39,10 @@ tables:
 """
 
 
-def load(folder: Path, text: str = TABLES, *overrides: str) -> AnyExperiment:
+def load(folder: Path, text: str = TABLES, *overrides: str) -> Experiment:
     file = folder / "x.yaml"
     file.write_text(text)
-    return load_experiment(file, overrides)
-
-
-def micro_tables(experiment: TabledExperiment) -> list[Matrix]:
-    matrices = list(experiment.tables.values())
-    assert all(isinstance(matrix, Matrix) for matrix in matrices)
-    return [matrix for matrix in matrices if isinstance(matrix, Matrix)]
+    return load_experiment(file, kinds(), overrides)
 
 
 def complaint(folder: Path, text: str, *overrides: str) -> str:
@@ -55,9 +53,8 @@ def complaint(folder: Path, text: str, *overrides: str) -> str:
 
 def test_what_stands_beside_the_tables_holds_for_all(tmp_path: Path) -> None:
     experiment = load(tmp_path)
-    assert isinstance(experiment, TabledExperiment)
-    one, two, three = micro_tables(experiment)
-    assert list(experiment.tables) == ["one", "two", "three"]
+    one, two, three = tables_of(experiment, CallsTable).values()
+    assert [named.name for named in experiment.tables] == ["one", "two", "three"]
     assert one.kernels == two.kernels == three.kernels == ("debian-686",)
     assert (one.machines[0].cpu, two.machines[0].cpu) == ("pentium4", "athlon")
     # A mapping is merged with the default one.
@@ -100,9 +97,9 @@ def test_cells_are_named_after_their_table(tmp_path: Path) -> None:
 
 def test_overrides_reach_a_table_or_all(tmp_path: Path) -> None:
     one = load(tmp_path, TABLES, "tables.one.benchmark.calls=5", "benchmark.entry=int80")
-    assert isinstance(one, TabledExperiment)
-    assert [matrix.benchmark.calls for matrix in micro_tables(one)] == [5, 100, 100]
-    assert {matrix.benchmark.entry for matrix in micro_tables(one)} == {"int80"}
+    tables = tables_of(one, CallsTable).values()
+    assert [table.benchmark.calls for table in tables] == [5, 100, 100]
+    assert {table.benchmark.entry for table in tables} == {"int80"}
 
 
 @pytest.mark.parametrize(
@@ -185,8 +182,7 @@ def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
     monkeypatch.chdir(here)
     text = TABLES.replace("kernels: [debian-686]", "kernels: [./tree]").replace("debian-686-pae", "./tree")
     experiment = load(there, text, "tables.two.kernels=[./tree]")
-    assert isinstance(experiment, TabledExperiment)
-    one, two, three = micro_tables(experiment)
+    one, two, three = tables_of(experiment, CallsTable).values()
     assert (one.kernels, two.kernels) == ((str(there / "tree"),), (str(here / "tree"),))
     assert three.kernel_for == {"jprobe": str(there / "tree")}
     ids = [cell.id for cell in plan(experiment).cells]
@@ -213,20 +209,22 @@ def test_a_selection_keeps_each_table_s_own_baseline(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", sorted(data_dir("configs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_config_loads_and_is_planned(config: Path) -> None:
-    experiment = load_experiment(config)
+    experiment = load_experiment(config, kinds())
     assert experiment.name == config.stem
     assert plan(experiment).cells
 
 
 def test_the_eight_lists_are_36_cells() -> None:
-    experiment = load_experiment(data_dir("configs") / "djprobe-2005.yaml")
+    experiment = load_experiment(data_dir("configs") / "djprobe-2005.yaml", kinds())
     cells = plan(experiment).cells
     assert len(cells) == 36
     assert Counter(cell.table for cell in cells) == {
         **dict.fromkeys(("list4", "list5", "list6", "list7"), 4),
         **dict.fromkeys(("list11", "list12", "list13", "list14"), 5),
     }
-    assert all(cell.reference == f"djprobe-2005/{cell.table}" for cell in cells)
+    assert {cell.published.table for cell in cells if cell.published} == {
+        f"djprobe-2005/{cell.table}" for cell in cells
+    }
 
 
 DESCRIBED = st.fixed_dictionaries(
@@ -244,31 +242,31 @@ DESCRIBED = st.fixed_dictionaries(
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), DESCRIBED, min_size=1), st.data())
-def test_every_table_is_planned_exactly(tables: dict[str, dict[str, list[Any]]], data: st.DataObject) -> None:
+def test_every_table_is_planned_exactly(
+    tmp_path_factory: pytest.TempPathFactory, tables: dict[str, dict[str, list[Any]]], data: st.DataObject
+) -> None:
     moved: dict[str, dict[str, str]] = {}
     for name, described in tables.items():
         movable = [probe for probe in described["probes"] if probe != BASELINE]
         chosen = data.draw(st.lists(st.sampled_from(movable), unique=True)) if movable else []
         moved[name] = dict.fromkeys(chosen, "debian-686-pae")
-    experiment = TabledExperiment.model_validate(
-        {
-            "name": "x",
-            "tables": {
-                name: {**described, "kernel_for": moved[name], "benchmark": {"name": "gtodbench"}}
-                for name, described in tables.items()
-            },
-        }
-    )
+    content = {
+        name: {**described, "kernel_for": moved[name], "benchmark": {"name": "gtodbench"}}
+        for name, described in tables.items()
+    }
+    text = yaml.safe_dump({"name": "x", "tables": content})
+    experiment = load(tmp_path_factory.getbasetemp(), text)
     planned = plan(experiment)
     wanted = set()
-    for name, matrix in zip(experiment.tables, micro_tables(experiment), strict=True):
+    for table, matrix in tables_of(experiment, CallsTable).items():
+        name = table or ""
         for machine in matrix.machines:
             for handler in matrix.handlers:
                 for probe in {BASELINE, *matrix.probes} - set(moved[name]):
                     wanted |= {(name, machine.cpu, machine.memory_mib, k, probe, handler) for k in matrix.kernels}
                 for probe in {BASELINE, *moved[name]} if moved[name] else ():
                     wanted.add((name, machine.cpu, machine.memory_mib, "debian-686-pae", probe, handler))
-    found = [(c.table, c.cpu, c.memory_mib, c.kernel, c.probe, c.handler) for c in planned.cells]
+    found = [(c.table, c.cpu, c.memory_mib, c.kernel, c.row, c.handler) for c in planned.cells]
     assert sorted(found) == sorted(wanted)
     assert len({cell.id for cell in planned.cells}) == len(found)
     machines = [(boot.cpu, boot.smp, boot.memory_mib, boot.kernel, boot.clock) for boot in planned.boots]
@@ -277,7 +275,7 @@ def test_every_table_is_planned_exactly(tables: dict[str, dict[str, list[Any]]],
         seen: list[tuple[str | None, str]] = []
         for cell in boot.cells:
             group = (cell.table, cell.handler)
-            if cell.probe == BASELINE:
+            if cell.row == BASELINE:
                 assert group not in seen
                 seen.append(group)
             assert seen[-1] == group

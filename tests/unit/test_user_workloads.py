@@ -10,25 +10,28 @@ from pathlib import Path
 
 import pytest
 from host_toolchain import HOST_TOOLCHAIN
+from loaded_tables import only_table
 
 from orchestrator.artifacts import compiler
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.module_source import render_own
-from orchestrator.benchmarks.calls.call_programs import parse, parse_called, system_call
-from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
 from orchestrator.benchmarks.calls.benchmarks import Buffer
+from orchestrator.benchmarks.calls.call_programs import parse, parse_called, system_call
+from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, UsageError
-from orchestrator.experiment.file.experiment import AnyExperiment, load_experiment
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.table import Matrix
 
 WORKLOADS = Path(__file__).with_name("workloads")
 HEAD = "name: own\nkernels: [debian-686]\nmachines: [{cpu: pentium4}]\nprobes: [djprobe]\n"
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86_64 programs on the host")
 
-Loader = Callable[..., AnyExperiment]
+Loader = Callable[..., Experiment]
 
 
 @pytest.fixture
@@ -37,9 +40,9 @@ def load(tmp_path: Path) -> Loader:
     for file in WORKLOADS.iterdir():
         (tmp_path / file.name).write_text(file.read_text())
 
-    def load(text: str, *overrides: str) -> AnyExperiment:
+    def load(text: str, *overrides: str) -> Experiment:
         (tmp_path / "x.yaml").write_text(HEAD + text)
-        return load_experiment(tmp_path / "x.yaml", overrides)
+        return load_experiment(tmp_path / "x.yaml", kinds(), overrides)
 
     return load
 
@@ -55,27 +58,21 @@ def test_each_point_is_a_cell_with_a_baseline_of_its_own(load: Loader) -> None:
         "pentium4/debian-686/none/noop/ksys_read+0x10",
         "pentium4/debian-686/djprobe/noop/ksys_read+0x10",
     ]
-    assert {(cell.call, cell.hits) for cell in planned.cells} == {(None, 2)}
-    assert {Path(cell.file or "").name for cell in planned.cells} == {"reading.c"}
+    assert {(cell.task.call, cell.task.hits) for cell in planned.cells} == {(None, 2)}
+    assert {Path(cell.task.file or "").name for cell in planned.cells} == {"reading.c"}
 
 
 def test_a_call_with_a_buffer_loads_again_as_it_was(load: Loader, tmp_path: Path) -> None:
     experiment = load("benchmark: {name: syscall, call: read, arguments: [0, {buffer: 16}, 16]}\n")
     (boot,) = plan(experiment).boots
     assert {boot: "artifacts"}[boot] == "artifacts"
-    assert boot.cells[0].arguments == (0, Buffer(buffer=16), 16)
+    assert boot.cells[0].task.arguments == (0, Buffer(buffer=16), 16)
     (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
-    assert load_experiment(tmp_path / "again.yaml") == experiment
-
-
-def only_matrix(experiment: AnyExperiment) -> Matrix:
-    ((_, matrix),) = experiment.matrices
-    assert isinstance(matrix, Matrix)
-    return matrix
+    assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
 
 
 def test_offsets_have_one_spelling(load: Loader) -> None:
-    matrix = only_matrix(load("points: [a+16, b+0x1F, c+0]\nbenchmark: {name: gtodbench}\n"))
+    matrix = only_table(load("points: [a+16, b+0x1F, c+0]\nbenchmark: {name: gtodbench}\n"), CallsTable)
     assert matrix.points == ("a+0x10", "b+0x1f", "c+0x0")
 
 
@@ -85,7 +82,7 @@ def test_a_file_s_paths_begin_at_its_folder(load: Loader, tmp_path: Path, monkey
     (elsewhere / "other.c").write_text("")
     monkeypatch.chdir(elsewhere)
     text = "points: [vfs_read]\nbenchmark: {name: workload, file: reading.c}\n"
-    matrix = only_matrix(load(text, "probes=[./other.c, djprobe]"))
+    matrix = only_table(load(text, "probes=[./other.c, djprobe]"), CallsTable)
     assert matrix.benchmark.file == str(tmp_path / "reading.c")
     assert matrix.probes == (str(elsewhere / "other.c"), "djprobe")
     with pytest.raises(ConfigError, match=r"benchmark\.file: found .*elsewhere/reading\.c'; there is no such file"):
@@ -95,9 +92,9 @@ def test_a_file_s_paths_begin_at_its_folder(load: Loader, tmp_path: Path, monkey
 def test_an_own_module_is_a_probe(load: Loader) -> None:
     text = "benchmark: {name: syscall, call: getppid}\n"
     planned = plan(load(text, "probes=[djprobe]", "probes=[djprobe]"))
-    assert [cell.probe for cell in planned.cells] == ["none", "djprobe"]
+    assert [cell.row for cell in planned.cells] == ["none", "djprobe"]
     (experiment,) = (load(text.replace("benchmark", "handlers: [count]\nbenchmark")),)
-    assert plan(experiment).cells[-1].call == "getppid"
+    assert plan(experiment).cells[-1].task.call == "getppid"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +166,7 @@ def program(tmp_path: Path) -> Path:
 def test_a_program_is_run_whole(load: Loader, program: Path, tmp_path: Path) -> None:
     assert program.parent == tmp_path
     text = "points: [x]\nbenchmark: {name: workload, file: program, hits: 2}\n"
-    matrix = only_matrix(load(text))
+    matrix = only_table(load(text), CallsTable)
     assert matrix.benchmark.is_program
     assert matrix.repeats == 12
     for override, complaint in (

@@ -17,7 +17,7 @@ from orchestrator.experiment.file.aliases import BENCHMARK, TABLES, current_step
 from orchestrator.experiment.file.defaults import Defaults, at_its_own_place, idle_overrides
 from orchestrator.experiment.file.fields import QemuCpuNames, Strict, Surroundings
 from orchestrator.experiment.file.overrides import Origins, apply_overrides
-from orchestrator.experiment.file.problems import Problem, config_error, problems_of, shown
+from orchestrator.experiment.file.problems import UNKNOWN_KEY, Problem, config_error, problems_of, shown
 from orchestrator.experiment.file.source import Data, KeyPath, read_source
 from orchestrator.experiment.file.user_paths import make_absolute
 from orchestrator.experiment.kind import KindRegistry, TableKind, benchmark_keys
@@ -105,7 +105,17 @@ class _Loader:
             BENCHMARK: tuple(benchmark_keys(kind.table)),
         }
         table, problems = self._checked(kind.table, data, path, keys)
+        problems = [self._of_another_kind(problem, benchmark, (*path, BENCHMARK)) for problem in problems]
         return ([] if table is None else [NamedTable(name, kind, table)]), problems
+
+    def _of_another_kind(self, problem: Problem, benchmark: Data, path: KeyPath) -> Problem:
+        """The problem, where it is a key that other kinds' benchmarks have, as one that this benchmark has not."""
+        name = benchmark.get("name") if isinstance(benchmark, dict) else None
+        known = {key for kind in self.kinds for key in benchmark_keys(kind.table)}
+        strange = problem.path[:-1] == path and problem.sentence.startswith(UNKNOWN_KEY)
+        if not (strange and isinstance(name, str) and name in self.kinds.benchmarks and problem.path[-1] in known):
+            return problem
+        return Problem(problem.path, f"benchmark '{name}' has no such key; leave it out")
 
     def _checked(
         self, model: type[StrictT], data: Data, path: KeyPath, keys: Mapping[str, Sequence[str]]

@@ -14,6 +14,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import KeyPath
 
+UNKNOWN_KEY = "unknown key"
 _SHOWN = 20
 
 _KeysAt = Callable[[KeyPath], Sequence[str]]
@@ -82,7 +83,7 @@ def _problems(details: ErrorDetails, keys_at: _KeysAt, in_file: _InFile) -> list
     if kind == "missing":
         return [Problem(path, "missing; this key is required")]
     if kind == "extra_forbidden":
-        return [Problem(path, f"unknown key; {choices_sentence(str(path[-1]), keys_at(path[:-1]))}")]
+        return [Problem(path, f"{UNKNOWN_KEY}; {choices_sentence(str(path[-1]), keys_at(path[:-1]))}")]
     expected = "expected a mapping" if kind == "model_type" else details["msg"]
     return [Problem(path, f"found {shown(details['input'])}; {expected}")]
 

@@ -15,10 +15,10 @@ from record_builders import cell, cells, failed, noop_list, recorded_build, refe
 from report_text import printed
 from rich.console import Console
 
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.registry import reports
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.benchmarks.system.workloads import macro_benchmarks
-from orchestrator.catalog.benchmarks import benchmarks
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.charts import charts
 from orchestrator.report.claims import assess
@@ -129,7 +129,7 @@ def test_every_benchmark_has_one_kind(name: str) -> None:
 
 def test_a_report_is_printed_without_guest_code() -> None:
     program = (
-        "import sys; import orchestrator.benchmarks.reports, orchestrator.report.table, orchestrator.report.charts; "
+        "import sys; from orchestrator.benchmarks.registry import reports; reports(); import orchestrator.report.table, orchestrator.report.charts; "
         "print(*{name.split('.')[1] for name in sys.modules if name.startswith('orchestrator.')})"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

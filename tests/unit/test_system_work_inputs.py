@@ -12,7 +12,8 @@ from host_toolchain import HOST_TOOLCHAIN
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.system.work import MacroRequest, macro_work
+from orchestrator.benchmarks.system.task import SystemTask
+from orchestrator.benchmarks.system.work import macro_work
 from orchestrator.benchmarks.system.workloads import macro_benchmark, macro_benchmarks
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel
@@ -20,9 +21,7 @@ from orchestrator.errors import ConfigError, HostError, UnsupportedError, UsageE
 from orchestrator.paths import data_dir
 
 CONFIG = {f"CONFIG_{name}": "y" for name in ("BLK_DEV_LOOP", "SQUASHFS", "SQUASHFS_LZ4", "TMPFS")}
-PING = MacroRequest("ping-flood", packets=10)
-BUILD = MacroRequest("kernel-build", scope="sample")
-COMMAND = MacroRequest("command", command=("true",))
+PING = SystemTask("ping-flood", packets=10)
 
 
 @pytest.fixture
@@ -69,43 +68,28 @@ def test_targets_are_what_the_script_takes_for_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "message"),
+    ("task", "message"),
     [
-        (replace(PING, warm=0), "0 warm runs; allowed are 1 to 100"),
-        (replace(PING, phase_us=1_000_000), "allowed are 0 to 999999"),
-        (replace(PING, phase_us=-1), "allowed are 0 to 999999"),
-        (replace(PING, packets=0), "0 packets; allowed are 1 to"),
-        (replace(PING, stop="/sys/stop"), "a module that is stopped has to report"),
-        (replace(PING, module=Path("/x.ko")), "a module has a file and a name"),
-        (replace(PING, module_name="x"), "a module has a file and a name"),
-        (replace(BUILD, scope="lokcing"), r"unknown scope 'lokcing'; .*did you mean 'locking'\?"),
-        (replace(COMMAND, command=()), "no command was given"),
-        (replace(COMMAND, command=("", "x")), "no command was given"),
-        (replace(COMMAND, command=("echo", "a\0b")), "a zero byte cannot be in a command"),
-        (replace(COMMAND, command=("echo", "x" * 65536)), "the command is too long"),
-        (replace(COMMAND, command=("echo",) * 1001), "the command is too long"),
         (replace(PING, image="debian-amd64"), "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-smp' is for"),
         (replace(PING, image="./mine.qcow2"), "is a disk, and ping-flood runs in a system that is all in"),
     ],
 )
-def test_a_request_that_cannot_be_is_refused(
-    request_: MacroRequest, message: str, context: BuildContext, built: Kernel
-) -> None:
+def test_a_taskthat_cannot_be_is_refused(task: SystemTask, message: str, context: BuildContext, built: Kernel) -> None:
     with pytest.raises(UsageError, match=message):
-        macro_work(context, built, request_, lambda guest: None)
+        macro_work(context, built, task, None, lambda guest: None)
 
 
 def test_an_unknown_image_is_answered_with_the_nearest(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(ConfigError, match="did you mean 'debian-i386'"):
-        macro_work(context, built, replace(PING, image="debian-i368"), lambda guest: None)
+        macro_work(context, built, replace(PING, image="debian-i368"), None, lambda guest: None)
 
 
 def test_a_kernel_that_cannot_mount_a_file_is_not_supported(context: BuildContext, built: Kernel) -> None:
     lacking = replace(built, config={**CONFIG, "CONFIG_BLK_DEV_LOOP": "m", "CONFIG_TMPFS": "n"})
     with pytest.raises(UnsupportedError, match="it lacks CONFIG_BLK_DEV_LOOP, CONFIG_TMPFS"):
-        macro_work(context, lacking, PING, lambda guest: None)
+        macro_work(context, lacking, PING, None, lambda guest: None)
 
 
 def test_offline_an_image_that_is_not_here_is_told(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
-        macro_work(context, built, PING, lambda guest: None)
+        macro_work(context, built, PING, None, lambda guest: None)
