@@ -6,10 +6,9 @@
 #include <asm/text-patching.h>
 
 #include "booster.h"
+#include "booster_slot.h"
 #include "instruction.h"
 #include "ktext.h"
-
-extern u8 booster_slot[];
 
 const char *booster_prepare(unsigned long addr)
 {

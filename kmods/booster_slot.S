@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Where a copied instruction and the jump back are written: 15 bytes and 5. */
+/* Where does the booster write the copied instruction and the jump back? */
 #include <linux/linkage.h>
 
 	.text

@@ -6,8 +6,6 @@
 
 #include "known_call.h"
 
-extern const char known_call_returned[];
-
 static bool flags_are_right(const struct pt_regs *regs)
 {
 	return (regs->flags & (X86_EFLAGS_CF | X86_EFLAGS_IF)) == X86_EFLAGS_CF;

@@ -9,18 +9,10 @@
 #ifndef LAB_KNOWN_CALL_H
 #define LAB_KNOWN_CALL_H
 
-#define KNOWN_STACK_WORD	0x5a5a5a5a
-#define KNOWN_STACK_WORDS	64
-#define KNOWN_VALUE(number)	(0x1b600000 + (number))
-
-#ifndef __ASSEMBLY__
 #include <linux/ptrace.h>
 #include <linux/types.h>
 
-void known_call(void);
-
-/* For a probe at its first instruction. Does nothing. */
-void known_call_target(void);
+#include "known_call_code.h"
 
 /* Whether general registers, flags and stack pointer are those of the call. For a handler. */
 bool known_call_is_right(const struct pt_regs *regs);
@@ -31,6 +23,5 @@ bool known_call_is_right(const struct pt_regs *regs);
  * a handler.
  */
 bool known_call_is_undefined(const struct pt_regs *regs);
-#endif
 
 #endif

@@ -3,7 +3,7 @@
 #include <linux/linkage.h>
 #include <linux/objtool.h>
 
-#include "known_call.h"
+#include "known_call_code.h"
 
 	.text
 

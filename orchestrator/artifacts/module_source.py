@@ -52,7 +52,8 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
         raise UsageError(unknown("module", template, templates()))
     name = f"lab_{template.replace('-', '_')}"
     folder = data_dir("kmods")
-    return _source(name, _rendered(folder / f"{template}{TEMPLATE}", [folder], values), [folder])
+    file = folder / f"{template}{TEMPLATE}"
+    return _source(name, _rendered(file, [folder], values), [folder], file)
 
 
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
@@ -63,7 +64,7 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
     """
     folders = [file.parent, data_dir("kmods")]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
-    return _source(user_name(file), main, folders, file.name)
+    return _source(user_name(file), main, folders, file)
 
 
 def user_name(file: Path) -> str:
@@ -91,15 +92,13 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
         raise BuildError(error.message or "bad template", where=str(file)) from None
 
 
-def _source(name: str, main: str, folders: Sequence[Path], *others: str) -> ModuleSource:
-    """A module's files: its main one, and all that it includes, itself or by way of others.
+def _source(name: str, main: str, folders: Sequence[Path], main_file: Path) -> ModuleSource:
+    """A module's files: the main one, and all that it includes. A header that no folder has is the kernel's.
 
-    Not ``others``, which are there under another name. A header in none of the folders is the kernel's.
+    ``main_file`` is where ``main`` comes from: a header of that name must not bring it in a second time.
     """
     files = {f"{name}_main.c": main}
-    for file in included(main, folders):
-        if file.name not in others:
-            files.setdefault(file.name, read_source(file))
+    files |= {file.name: read_source(file) for file in included(main, folders) if file != main_file}
     objects = " ".join(f"{Path(file).stem}.o" for file in files if file.endswith((".c", ".S")))
     return ModuleSource(name, {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n"})
 
