@@ -38,9 +38,16 @@ class ModuleSource:
 
 
 @lru_cache(maxsize=1)
-def templates() -> Sequence[str]:
-    """The lab's own modules that can be rendered: NAME of ``kmods/NAME.c.j2`` becomes ``lab_NAME.ko``."""
-    return sorted(path.name.removesuffix(TEMPLATE) for path in data_dir("kmods").glob(f"*{TEMPLATE}"))
+def module_folders() -> Sequence[Path]:
+    """The folders of ``kmods``. A file in one of them is found by its name alone, which no other folder has."""
+    return sorted(path for path in data_dir("kmods").iterdir() if path.is_dir())
+
+
+@lru_cache(maxsize=1)
+def templates() -> Mapping[str, Path]:
+    """The lab's own modules, by name, with their templates: NAME of ``NAME.c.j2`` becomes ``lab_NAME.ko``."""
+    files = (file for folder in module_folders() for file in folder.glob(f"*{TEMPLATE}"))
+    return dict(sorted((file.name.removesuffix(TEMPLATE), file) for file in files))
 
 
 def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
@@ -51,9 +58,8 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
     if template not in templates():
         raise UsageError(unknown("module", template, templates()))
     name = f"lab_{template.replace('-', '_')}"
-    folder = data_dir("kmods")
-    file = folder / f"{template}{TEMPLATE}"
-    return _source(name, _rendered(file, [folder], values), [folder], file)
+    file = templates()[template]
+    return _source(name, _rendered(file, module_folders(), values), module_folders(), file)
 
 
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
@@ -62,7 +68,7 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
     ``NAME.c.j2`` and ``NAME.c`` become ``user_NAME.ko``. Headers beside the file come before the lab's of that name.
     Raises ConfigError for a file that cannot be read, UsageError for a value that it needs and that is not there.
     """
-    folders = [file.parent, data_dir("kmods")]
+    folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
     return _source(user_name(file), main, folders, file)
 

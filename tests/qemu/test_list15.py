@@ -23,7 +23,7 @@ from orchestrator.run.ready_guest import ReadyGuest
 
 CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
 SAMPLED_FUNCTIONS = 50
-"""SAMPLE_FUNCTIONS of ``kmods/sample.h``."""
+"""SAMPLE_FUNCTIONS of ``kmods/capability/sample.h``."""
 MACHINES = {"debian-686": "pentium4", "lab-i386-up": "athlon", "debian-amd64": "xeon-e5410"}
 
 

@@ -220,7 +220,7 @@ def test_a_whole_program_is_run_and_compared(measured: Callable[[str], Outcomes]
 def test_a_user_s_modules_stand_beside_the_lab_s(
     measured: Callable[[str], Outcomes], folder: Path, modules: ModuleMaker
 ) -> None:
-    shutil.copy(Path(__file__).parents[2] / "kmods" / "djprobe.c.j2", folder / "mine.c.j2")
+    shutil.copy(Path(__file__).parents[2] / "kmods" / "templates" / "djprobe.c.j2", folder / "mine.c.j2")
     shutil.copy(modules.built(render_own(folder / "plain.c", {})).file, folder / "prebuilt.ko")
     probes = "probes: [djprobe, kprobe-optimized, ./mine.c.j2, ./plain.c, ./prebuilt.ko]\n"
     outcomes = measured(probes + "handlers: [noop]\n" + GETPPID)
