@@ -34,6 +34,7 @@
 #include "djprobe_detour.h"
 #include "djprobe_jump.h"
 #include "djprobe_site.h"
+#include "djprobe_text.h"
 #include "ktext.h"
 #include "refusal.h"
 
@@ -81,7 +82,7 @@ static const char *arm_bypass(struct djprobe_jump *jump)
 		return kprobe_refusal(err);
 	list_add_rcu(&jump->list, &jumps);
 	/* Not necessarily the one just registered, but it stays as long as that does. */
-	armed = djprobe_site_kprobe(bypass->addr);
+	armed = djprobe_text_kprobe(bypass->addr);
 	jump->emulate_op = armed->ainsn.emulate_op;
 	WRITE_ONCE(armed->ainsn.emulate_op, bypass_missed);
 	return NULL;
@@ -94,7 +95,7 @@ static const char *arm_bypass(struct djprobe_jump *jump)
  */
 static void drop_bypass(struct djprobe_jump *jump)
 {
-	struct kprobe *armed = djprobe_site_kprobe(jump->bypass.addr);
+	struct kprobe *armed = djprobe_text_kprobe(jump->bypass.addr);
 
 	WRITE_ONCE(armed->ainsn.emulate_op, jump->emulate_op);
 	unregister_kprobe(&jump->bypass);
@@ -114,7 +115,7 @@ static bool is_unchanged(const struct djprobe_jump *jump)
 
 	return addr[0] == INT3_INSN_OPCODE &&
 	       !memcmp(addr + 1, jump->original + 1, sizeof(jump->original) - 1) &&
-	       !djprobe_site_probed((unsigned long)addr + 1, (unsigned long)addr + jump->replaced);
+	       !djprobe_text_is_probed((unsigned long)addr + 1, (unsigned long)addr + jump->replaced);
 }
 
 /*
@@ -131,7 +132,7 @@ static const char *write_jump(struct djprobe_jump *jump)
 	ktext_lock();
 	if (is_unchanged(jump)) {
 		ktext_replace(jump->bypass.addr, text, text);
-		djprobe_site_kprobe(jump->bypass.addr)->opcode = JMP32_INSN_OPCODE;
+		djprobe_text_kprobe(jump->bypass.addr)->opcode = JMP32_INSN_OPCODE;
 	} else {
 		reason = "another probe came meanwhile, or kprobes are switched off";
 	}
@@ -149,7 +150,7 @@ static void write_original(struct djprobe_jump *jump)
 	original[0] = INT3_INSN_OPCODE;
 	ktext_lock();
 	ktext_replace(jump->bypass.addr, original, text);
-	djprobe_site_kprobe(jump->bypass.addr)->opcode = jump->original[0];
+	djprobe_text_kprobe(jump->bypass.addr)->opcode = jump->original[0];
 	ktext_unlock();
 }
 
@@ -169,7 +170,7 @@ static const char *install(struct djprobe_jump *jump)
 /* A module that is going takes no reference; its own needs none, for its exit unregisters. */
 static const char *hold_module(struct djprobe_jump *jump, u8 *address)
 {
-	struct module *module = djprobe_site_module(address);
+	struct module *module = djprobe_text_module(address);
 
 	if (module == THIS_MODULE)
 		return NULL;

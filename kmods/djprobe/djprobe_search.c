@@ -4,7 +4,7 @@
 #include <linux/string.h>
 
 #include "djprobe_search.h"
-#include "djprobe_site.h"
+#include "djprobe_text.h"
 #include "instruction.h"
 
 static const char indirect[] = "an indirect jump in the function";
@@ -46,7 +46,7 @@ static const char *check_jump_out(struct search *search, unsigned long target)
 {
 	char name[KSYM_SYMBOL_LEN];
 
-	if (!djprobe_site_is_text(target))
+	if (!djprobe_text_contains(target))
 		return "a jump out of the kernel's text in the function";
 	sprint_symbol_no_offset(name, target);
 	if (strstarts(name, "__x86_indirect_"))

@@ -12,21 +12,18 @@
 #include <linux/jump_label.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
-#include <linux/preempt.h>
 #include <linux/static_call.h>
 #include <asm/alternative.h>
 
 #include "djprobe_search.h"
 #include "djprobe_site.h"
+#include "djprobe_text.h"
 #include "function.h"
 #include "instruction.h"
 #include "ksym.h"
 #include "ktext.h"
 
 static struct {
-	typeof(core_kernel_text) *in_kernel;
-	typeof(__module_text_address) *module_at;
-	typeof(get_kprobe) *get_kprobe;
 	typeof(within_kprobe_blacklist) *blacklisted;
 	typeof(search_exception_tables) *in_exception_table;
 	/* Null where the kernel is built without the feature. */
@@ -40,9 +37,6 @@ static struct {
 
 int djprobe_site_init(void)
 {
-	site.in_kernel = KSYM(core_kernel_text);
-	site.module_at = KSYM(__module_text_address);
-	site.get_kprobe = KSYM(get_kprobe);
 	site.blacklisted = KSYM(within_kprobe_blacklist);
 	site.in_exception_table = KSYM(search_exception_tables);
 	site.ftrace_reserved = KSYM(ftrace_text_reserved);
@@ -52,52 +46,17 @@ int djprobe_site_init(void)
 	site.jump_label_lock = KSYM(jump_label_lock);
 	site.jump_label_unlock = (typeof(site.jump_label_unlock))ksym_lookup("jump_label_unlock");
 
-	if (!site.in_kernel || !site.module_at || !site.in_exception_table)
-		return -EOPNOTSUPP;
-	if (!site.get_kprobe || !site.blacklisted)
+	if (!site.blacklisted || !site.in_exception_table)
 		return -EOPNOTSUPP;
 	if (site.jump_label_reserved && (!site.jump_label_lock || !site.jump_label_unlock))
 		return -EOPNOTSUPP;
-	return instruction_init();
-}
-
-struct kprobe *djprobe_site_kprobe(void *addr)
-{
-	struct kprobe *kp;
-
-	preempt_disable();
-	kp = site.get_kprobe(addr);
-	preempt_enable();
-	return kp;
-}
-
-bool djprobe_site_probed(unsigned long start, unsigned long end)
-{
-	for (; start < end; start++)
-		if (djprobe_site_kprobe((void *)start))
-			return true;
-	return false;
-}
-
-struct module *djprobe_site_module(const void *addr)
-{
-	struct module *module;
-
-	preempt_disable();
-	module = site.module_at((unsigned long)addr);
-	preempt_enable();
-	return module;
-}
-
-bool djprobe_site_is_text(unsigned long addr)
-{
-	return site.in_kernel(addr) || djprobe_site_module((void *)addr);
+	return djprobe_text_init() ?: instruction_init();
 }
 
 /* Text that is freed once the module has begun to live. */
 static bool is_init_text(unsigned long addr)
 {
-	struct module *module = djprobe_site_module((void *)addr);
+	struct module *module = djprobe_text_module((void *)addr);
 
 	return module && within_module_init(addr, module);
 }
@@ -158,7 +117,7 @@ const char *djprobe_site_refusal(unsigned long addr, size_t *replaced)
 	struct function function;
 	const char *reason;
 
-	if (!djprobe_site_is_text(addr))
+	if (!djprobe_text_contains(addr))
 		return "not in the text of the kernel or a module";
 	if (is_init_text(addr))
 		return "in text that is freed after the module's initialisation";
@@ -166,7 +125,7 @@ const char *djprobe_site_refusal(unsigned long addr, size_t *replaced)
 		return "not a function entry (the instruction after endbr and the ftrace nop)";
 	if (site.blacklisted(addr))
 		return "on the blacklist of kprobes";
-	if (djprobe_site_probed(function.entry, function.end))
+	if (djprobe_text_is_probed(function.entry, function.end))
 		return "another probe in the function";
 	reason = measure(&function, replaced);
 	if (reason)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import cast
 
@@ -82,6 +83,15 @@ def test_every_source_is_part_of_a_module() -> None:
         file for template in templates() for values in choices for file in render(template, {**VALUES, **values}).files
     }
     assert {file.name for folder in module_folders() for file in folder.iterdir() if file.suffix != ".j2"} <= used
+
+
+def test_no_source_depends_on_itself_through_others() -> None:
+    sources = {file.stem: file.read_text() for folder in module_folders() for file in folder.glob("*.c")}
+    uses = {
+        stem: set(re.findall(r'#include "(.+)\.h"', text)) & set(sources) - {stem} for stem, text in sources.items()
+    }
+    assert uses["djprobe_site"] > {"djprobe_search", "djprobe_text"}
+    tuple(TopologicalSorter(uses).static_order())  # raises CycleError
 
 
 def test_assembly_is_built_too() -> None:
