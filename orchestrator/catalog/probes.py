@@ -109,7 +109,7 @@ def _showing(probe: str, ability: str) -> ProbeKind:
             "name": f"{probe}.{ability}",
             "title": f"{probe}, {ability_list().abilities[ability].title}",
             "column": None,
-            "template": f"ability_{probe}",
+            "template": f"capability_{probe}",
             "mechanism": kind.mechanism if grant.int3 is not None else "own",
             "int3_per_hit": grant.int3,
             "ability": ability,

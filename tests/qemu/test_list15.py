@@ -94,7 +94,7 @@ def test_a_handler_that_sees_something_else_counts_nothing(
     values: dict[str, str | int] = {
         "symbol": "ktime_get_real_ts64",
         "offset": 0,
-        "ability": (kind.ability or "").replace("-", "_"),
+        "capability": (kind.ability or "").replace("-", "_"),
     }
     module = modules.rendered(kind.template or "", values)
     wrong = dataclasses.replace(target, symbol="ktime_get_real_ts64", offset=0, module=module)
@@ -124,7 +124,7 @@ def test_other_registers_than_those_of_the_call_are_found_out(
     target, kind = artifacts.targets[cell.id], probe_kind(name)
     assert isinstance(target, Target)
     ability = (kind.ability or "").replace("-", "_")
-    source = render(kind.template or "", {"symbol": target.symbol, "offset": target.offset, "ability": ability})
+    source = render(kind.template or "", {"symbol": target.symbol, "offset": target.offset, "capability": ability})
     file, line, instead = SAVES_WHAT_IT_DID_NOT[name]
     assert source.files[file].count(line) == 1
     files = {**source.files, file: source.files[file].replace(line, instead)}

@@ -28,9 +28,14 @@ from orchestrator.paths import data_dir
 from orchestrator.probes.recorder import MECHANISMS, recorder_values
 
 TINY = Path(__file__).parent / "tiny"
-VALUES: dict[str, str | int] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5, "number": 78, "ability": "pre_exec"}
+VALUES: dict[str, str | int] = {
+    "symbol": "__ia32_sys_gettimeofday",
+    "offset": 5,
+    "number": 78,
+    "capability": "pre_exec",
+}
 BY_NUMBER = ("hook", "tracepoint")
-"""Modules that see every system call, and are told which one is meant."""
+"""Modules that see every system call, and take the number of the one to count."""
 
 
 # --- rendering -----------------------------------------------------------------------------------
@@ -76,7 +81,7 @@ def test_a_file_is_found_by_its_name_alone() -> None:
 def test_every_source_is_part_of_a_module() -> None:
     choices: list[Mapping[str, Value]] = [
         {"own_booster": 1},
-        *({"ability": name} for name in ("pre_exec", "anywhere", "probe_and_registers")),
+        *({"capability": name} for name in ("pre_exec", "anywhere", "probe_and_registers")),
         *(recorder_values(mechanism, "i386") for mechanism in MECHANISMS),
     ]
     used = {

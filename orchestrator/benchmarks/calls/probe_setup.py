@@ -83,7 +83,7 @@ def set_up(kernel: Kernel, cell: Cell) -> ProbeSetup:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
     if kind.ability is not None:
-        values["ability"] = kind.ability.replace("-", "_")
+        values["capability"] = kind.ability.replace("-", "_")
         note = ability_list().abilities[kind.ability].probes[kind.name.partition(".")[0]].note
         notes += [note] if note else []
     if kind.mechanism == "detour":

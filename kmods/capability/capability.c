@@ -3,20 +3,20 @@
 #include <linux/errno.h>
 #include <linux/kprobes.h>
 
-#include "ability.h"
+#include "capability.h"
 #include "ksym.h"
 
 static unsigned long text_start, text_end;
 static bool counting;
 
-int ability_init(void)
+int capability_init(void)
 {
 	text_start = ksym_lookup("_stext");
 	text_end = ksym_lookup("_etext");
 	return text_start && text_end ? 0 : -EOPNOTSUPP;
 }
 
-int ability_select_handler(enum handler handler)
+int capability_select_handler(enum handler handler)
 {
 	if (handler == HANDLER_RECORD)
 		return -EOPNOTSUPP;
@@ -24,15 +24,15 @@ int ability_select_handler(enum handler handler)
 	return 0;
 }
 
-void ability_seen(bool right)
+void capability_seen(bool right)
 {
 	if (right && READ_ONCE(counting))
 		count_hit();
 }
-NOKPROBE_SYMBOL(ability_seen);
+NOKPROBE_SYMBOL(capability_seen);
 
-bool ability_is_return_address(unsigned long address)
+bool capability_is_return_address(unsigned long address)
 {
 	return address >= text_start && address < text_end;
 }
-NOKPROBE_SYMBOL(ability_is_return_address);
+NOKPROBE_SYMBOL(capability_is_return_address);
