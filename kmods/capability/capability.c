@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What can a handler check, so that only what it was right about counts as a hit? */
+/* How does a handler count a hit only if it saw what it must see? */
 #include <linux/errno.h>
 #include <linux/kprobes.h>
 

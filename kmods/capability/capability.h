@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What can a handler check, so that only what it was right about counts as a hit? */
+/* How does a handler count a hit only if it saw what it must see? */
 #ifndef LAB_CAPABILITY_H
 #define LAB_CAPABILITY_H
 
@@ -9,19 +9,19 @@
 
 #include "report.h"
 
-/* Finds the kernel's text; -EOPNOTSUPP where it is not told. May sleep. */
+/* Finds the kernel's text; -EOPNOTSUPP where kallsyms has no _stext or _etext. May sleep. */
 int capability_init(void);
 
-/* The report's: counts or does not; there is nothing to record. */
+/* For struct report: noop or count; -EOPNOTSUPP for record, as there is nothing to record. */
 int capability_select_handler(enum handler handler);
 
-/* Counts a hit, if hits are counted now and it was right. */
+/* Counts a hit if it was right and the count handler is selected. */
 void capability_seen(bool right);
 
-/* Whether the stack's top is a return address: nothing of the function has run. */
+/* Whether the top of the stack is a return address, so that nothing of the function has run yet. */
 bool capability_is_return_address(unsigned long address);
 
-/* The probed function's only parameter, where a system call's wrapper has it. */
+/* The first parameter of the probed function, a system call's wrapper. */
 static __always_inline unsigned long capability_parameter(const struct pt_regs *regs)
 {
 #ifdef CONFIG_X86_32
@@ -31,7 +31,7 @@ static __always_inline unsigned long capability_parameter(const struct pt_regs *
 #endif
 }
 
-/* Whether it is what the wrapper is called with: the user's registers. */
+/* Whether it is what a wrapper is called with: the user's registers. */
 static __always_inline bool capability_is_user_registers(unsigned long parameter)
 {
 	return parameter == (unsigned long)current_pt_regs();

@@ -2,9 +2,10 @@
 /*
  * What does a probe's struct pt_regs hold when every register is known?
  *
- * known_call() calls known_call_target() with a value of its own in each general
+ * known_call() calls known_call_target() with a different value in each general
  * register, the carry flag set, interrupts off, and the stack below filled with
- * one word: what a probe leaves undefined in a struct pt_regs shows that word.
+ * one word: a member that a probe leaves undefined in a struct pt_regs has that
+ * word.
  */
 #ifndef LAB_KNOWN_CALL_H
 #define LAB_KNOWN_CALL_H
@@ -18,9 +19,9 @@
 bool known_call_is_right(const struct pt_regs *regs);
 
 /*
- * Whether ip, orig_ax and the segments are what was on the stack: nobody has
- * saved them. Not cs, which a probe of the kernel need not read to know it. For
- * a handler.
+ * Whether ip, orig_ax and the segments are what was on the stack, so that no
+ * code has saved them. cs is left out: in the kernel it is a constant. For a
+ * handler.
  */
 bool known_call_is_undefined(const struct pt_regs *regs);
 

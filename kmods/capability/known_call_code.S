@@ -7,7 +7,7 @@
 
 	.text
 
-/* No endbr, for it is only called directly: its first byte is its entry. */
+/* No endbr, as it is only called directly: its first byte is its entry. */
 SYM_CODE_START(known_call_target)
 	ANNOTATE_NOENDBR
 	nop
@@ -19,7 +19,7 @@ SYM_CODE_START(known_call_target)
 SYM_CODE_END(known_call_target)
 
 SYM_FUNC_START(known_call)
-	/* An interrupt's frame would take the place of what is below the stack. */
+	/* An interrupt's frame would overwrite the words below the stack pointer. */
 #ifdef CONFIG_X86_64
 	pushfq
 	cli
@@ -93,5 +93,5 @@ known_call_returned:
 	RET
 SYM_FUNC_END(known_call)
 
-/* It gives the frame pointer a value that is none, and fills the stack by a loop. */
+/* The frame pointer holds no frame, and a loop fills the stack. */
 STACK_FRAME_NON_STANDARD known_call

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* At which of a function's instructions does a kprobe go? */
+/* Which of a function's instructions take a kprobe? */
 #include <linux/math.h>
 #include <linux/string.h>
 
@@ -17,7 +17,7 @@ static bool leaves_straight_line(const struct insn *insn)
 	       (instruction_is_branch(insn) && insn->opcode.bytes[0] != CALL_INSN_OPCODE);
 }
 
-/* The instruction at addr, if there is one. An int3 stands where nothing runs. */
+/* Decodes the instruction at addr, if there is one. int3 is padding, where nothing runs. */
 static bool is_instruction(struct insn *insn, unsigned long addr, const struct function *function)
 {
 	return addr < function->end && instruction_decode(insn, addr, function->end) &&
@@ -76,7 +76,7 @@ void placement_take_out(struct placement *placement)
 
 	for (number = 0; number < placement->taken; number++)
 		all[number] = &placement->kprobes[number];
-	/* All at once: each for itself would wait for RCU. */
+	/* All at once: unregistering each would wait for RCU each time. */
 	unregister_kprobes(all, placement->taken);
 	placement->taken = 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* At how many instructions of functions from all over the kernel do kprobes go? */
+/* How many instructions of functions all over the kernel take a kprobe? */
 #include <linux/errno.h>
 #include <linux/jhash.h>
 #include <linux/math64.h>
@@ -9,7 +9,7 @@
 #include "ksym.h"
 #include "sample.h"
 
-/* Draws whose address is no function's, or one's that was drawn before, count here as well. */
+/* Counts draws that give no function, or one that was drawn before, as well. */
 enum { DRAWS_MAX = 20 * SAMPLE_FUNCTIONS };
 
 static const u32 seed = 2005;

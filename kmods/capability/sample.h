@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* At how many instructions of functions from all over the kernel do kprobes go? */
+/* How many instructions of functions all over the kernel take a kprobe? */
 #ifndef LAB_SAMPLE_H
 #define LAB_SAMPLE_H
 
 #include "placement.h"
 
 #define SAMPLE_FUNCTIONS	50
-/* Of each function. One takes a preemptible kernel some tens of milliseconds in an emulator. */
+/* Of each function. One takes some tens of milliseconds on a preemptible kernel under emulation. */
 #define SAMPLE_PLACES		8
 
 struct sample {
@@ -16,10 +16,10 @@ struct sample {
 };
 
 /*
- * Puts kprobes in function by function and takes them out again; room is where
- * they are meanwhile. The functions are the same ones on the same kernel. -EIO
- * where a function's bytes do not come back, -EOPNOTSUPP where the kernel's text
- * is not told. May sleep for some seconds.
+ * Registers kprobes function by function and unregisters them again; room is the
+ * memory for them. The same kernel gives the same functions. -EIO where a
+ * function's bytes do not come back, -EOPNOTSUPP where kallsyms has no _stext or
+ * _etext. May sleep for some seconds.
  */
 int sample_take(struct sample *sample, struct placement *room);
 

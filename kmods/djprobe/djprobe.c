@@ -2,10 +2,10 @@
 /*
  * Which djprobes are there, and which of them share a jump?
  *
- * A hit calls jump->called. With one djprobe that is it; with several it is
- * jump->shared, whose handler calls theirs: sharing costs only those who share.
- * A CPU that read the one before the other took its place may still be on its
- * way from the detour to the handler, preempted even: synchronize_rcu_tasks()
+ * A hit calls jump->called. With one djprobe that is the djprobe itself; with
+ * several it is jump->shared, whose handler calls theirs, so that only shared
+ * jumps pay for sharing. A task that has read the old value may still be on its
+ * way from the detour to the handler, even preempted: synchronize_rcu_tasks()
  * waits for it.
  */
 #include <linux/mutex.h>
@@ -24,7 +24,7 @@ static void call_all(struct djprobe *shared, struct pt_regs *regs)
 {
 	struct djprobe *djp;
 
-	/* Preemption is off, though lockdep would look for rcu_read_lock(). */
+	/* Preemption is off, which is enough; lockdep would look for rcu_read_lock(). */
 	list_for_each_entry_rcu(djp, &shared->jump->probes, list, true)
 		READ_ONCE(djp->handler)(djp, regs);
 }
@@ -36,7 +36,7 @@ static void join(struct djprobe_jump *jump, struct djprobe *djp)
 	jump->shared.jump = jump;
 	jump->shared.handler = call_all;
 	list_add_tail_rcu(&djp->list, &jump->probes);
-	/* "shared" is complete before a detour reads where it is. */
+	/* "shared" must be complete before a detour reads its address. */
 	smp_store_release(&jump->called, &jump->shared);
 }
 
@@ -46,8 +46,8 @@ static void leave(struct djprobe_jump *jump, struct djprobe *djp)
 	if (list_is_singular(&jump->probes))
 		WRITE_ONCE(jump->called, list_first_entry(&jump->probes, struct djprobe, list));
 	/*
-	 * Those preempted on their way, and those who come from a breakpoint or
-	 * an interrupt in a handler, which are no tasks.
+	 * The first waits for tasks preempted on their way to the handler, the
+	 * second for hits in an interrupt or a breakpoint, which are no tasks.
 	 */
 	synchronize_rcu_tasks();
 	synchronize_rcu();

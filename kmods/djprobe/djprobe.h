@@ -4,11 +4,11 @@
  * of a breakpoint, to a detour that calls the handler, runs a copy of the
  * replaced instructions and jumps back.
  *
- * Up to DETOUR_COUNT places can be probed at once by one module. Djprobes of
- * one module at the same place share its jump; those of another module are
- * refused there, for each module carries its own implementation. A kprobe that
- * somebody registers at the place of a jump succeeds and is not hit until the
- * jump is gone: CPUs take the jump, not its breakpoint.
+ * One module can probe up to DETOUR_COUNT places at once. Djprobes of one module
+ * at the same place share its jump; those of another module are refused there,
+ * as each module carries its own implementation. A kprobe that another user
+ * registers at the place of a jump succeeds, but is not hit until the jump is
+ * gone: CPUs take the jump, not its breakpoint.
  */
 #ifndef LAB_DJPROBE_H
 #define LAB_DJPROBE_H
@@ -22,7 +22,7 @@ struct djprobe {
 	/*
 	 * The probe point, by name or, without one, by address: a function's
 	 * entry in the kernel proper or in a module, which then cannot be
-	 * unloaded while it is probed. "module:function" tells modules' apart.
+	 * unloaded while it is probed. "module:function" names a module's.
 	 */
 	const char *symbol;
 	unsigned int offset;
@@ -35,7 +35,7 @@ struct djprobe {
 	 */
 	void (*handler)(struct djprobe *djp, struct pt_regs *regs);
 
-	/* register_djprobe()'s own. */
+	/* For register_djprobe() only. */
 	struct djprobe_jump *jump;
 	struct list_head list;
 };
@@ -49,9 +49,9 @@ struct djprobe {
 int register_djprobe(struct djprobe *djp);
 
 /*
- * Takes the probe away, and the jump with the last that shares it: then no task
- * and no CPU is in the detour on return, and the original bytes are back. In
- * any case none is in djp's handler. May sleep for some tenths of a second.
+ * Removes the probe, and the jump with the last probe that shares it: then, on
+ * return, no task and no CPU is in the detour, and the original bytes are back.
+ * In any case none is in djp's handler. May sleep for some tenths of a second.
  */
 void unregister_djprobe(struct djprobe *djp);
 

@@ -15,7 +15,7 @@ struct djprobe_jump *djprobe_detour_jump(void);
  */
 const char *djprobe_detour_build(struct djprobe_jump *jump);
 
-/* Gives the buffer back; nobody may be in it, nor on the way to it. */
+/* Frees the buffer; no CPU may be in it, nor on the way to it. */
 void djprobe_detour_free(struct djprobe_jump *jump);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How does a djprobe's jump come into the kernel's text, and out of it again?
+ * How is a djprobe's jump written into the kernel's text, and removed again?
  *
  * Five bytes cannot be exchanged at once, and a task may be preempted, or a CPU
  * interrupted, at an instruction in the middle of them. So:
@@ -9,20 +9,20 @@
  *   1. The detour is written before anything leads to it. Arming the kprobe
  *      makes every CPU serialise, so that none runs a stale copy of it.
  *   2. A kprobe at the entry sends every CPU that comes to it into the detour:
- *      from here on nobody new runs the instructions to be replaced.
+ *      from here on no CPU begins to run the instructions to be replaced.
  *   3. synchronize_rcu_tasks() waits until each task has slept or gone to user
- *      mode once and until each interrupt handler has ended: whoever was in
- *      the middle of those instructions has left them.
+ *      mode once and until each interrupt handler has ended: a task or an
+ *      interrupt that was in the middle of those instructions has left them.
  *   4. The jump is written. A CPU that comes by meanwhile meets an int3 and is
  *      sent where the jump leads; one that trapped on the kprobe's int3 just
  *      before finds the kprobe still there.
  * Out:
  *   1. The original bytes are written over the jump, all but the first, which
- *      becomes the kprobe's int3 again. Who comes by still goes into the
- *      detour. Nobody can be inside the five bytes: since step 3 all went by
- *      the detour, which returns behind them.
- *   2. The kprobe goes, and its int3 with it unless somebody else's kprobe has
- *      joined; unregister_kprobe() waits for its handlers to end.
+ *      becomes the kprobe's int3 again. A CPU that comes by still goes into
+ *      the detour. None can be inside the five bytes: since step 3 all have
+ *      taken the detour, which returns behind them.
+ *   2. The kprobe goes, and its int3 with it unless another kprobe has joined
+ *      at the same address; unregister_kprobe() waits for its handlers to end.
  *   3. synchronize_rcu_tasks() waits for the tasks preempted in the detour or
  *      on their way to it. Only then may the detour, and this module, be freed.
  */
@@ -38,7 +38,7 @@
 #include "ktext.h"
 #include "refusal.h"
 
-/* Those with a bypass; written by one at a time, read with interrupts off. */
+/* Those with a bypass; writers are serialised, readers have interrupts off. */
 static LIST_HEAD(jumps);
 
 static int bypass_hit(struct kprobe *kp, struct pt_regs *regs)
@@ -81,7 +81,7 @@ static const char *arm_bypass(struct djprobe_jump *jump)
 	if (err)
 		return kprobe_refusal(err);
 	list_add_rcu(&jump->list, &jumps);
-	/* Not necessarily the one just registered, but it stays as long as that does. */
+	/* It may be another one than the one just registered, but stays as long as that. */
 	armed = djprobe_text_kprobe(bypass->addr);
 	jump->emulate_op = armed->ainsn.emulate_op;
 	WRITE_ONCE(armed->ainsn.emulate_op, bypass_missed);
@@ -90,8 +90,8 @@ static const char *arm_bypass(struct djprobe_jump *jump)
 
 /*
  * Needs the original bytes, where single-stepping is right again. Afterwards
- * nobody is in the detour, nor on the way to it. What kprobes have armed may
- * live on, if somebody else's probe has joined it.
+ * no CPU is in the detour, nor on the way to it. The armed kprobe may stay, if
+ * another user's probe has joined it.
  */
 static void drop_bypass(struct djprobe_jump *jump)
 {
@@ -108,7 +108,7 @@ static void make_text(const struct djprobe_jump *jump, u8 text[JMP32_INSN_SIZE])
 	__text_gen_insn(text, JMP32_INSN_OPCODE, jump->bypass.addr, jump->detour, JMP32_INSN_SIZE);
 }
 
-/* Whether the probe point is still as it was checked and copied, but for the bypass. */
+/* Whether the probe point is still as it was checked and copied, except for the bypass. */
 static bool is_unchanged(const struct djprobe_jump *jump)
 {
 	const u8 *addr = jump->bypass.addr;
@@ -119,9 +119,9 @@ static bool is_unchanged(const struct djprobe_jump *jump)
 }
 
 /*
- * While the jump is in place it is what kprobes must take for the probed
- * instruction: when they are switched off and on as a whole, and when they
- * decode the function to find out where another probe may go.
+ * While the jump is in place, kprobes must take it for the probed instruction:
+ * when they are switched off and on as a whole, and when they decode the function
+ * to find out where another probe may go.
  */
 static const char *write_jump(struct djprobe_jump *jump)
 {
@@ -140,7 +140,7 @@ static const char *write_jump(struct djprobe_jump *jump)
 	return reason;
 }
 
-/* The int3 is what a kprobe that has joined needs; with the last kprobe it goes. */
+/* Leaves the int3, which a kprobe that has joined needs; it goes with the last kprobe. */
 static void write_original(struct djprobe_jump *jump)
 {
 	u8 text[JMP32_INSN_SIZE], original[JMP32_INSN_SIZE];
@@ -167,7 +167,7 @@ static const char *install(struct djprobe_jump *jump)
 	return reason;
 }
 
-/* A module that is going takes no reference; its own needs none, for its exit unregisters. */
+/* A module that is being unloaded gives no reference; this one needs none, as its exit function unregisters. */
 static const char *hold_module(struct djprobe_jump *jump, u8 *address)
 {
 	struct module *module = djprobe_text_module(address);

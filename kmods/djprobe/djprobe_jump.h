@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How does a djprobe's jump come into the kernel's text, and out of it again? */
+/* How is a djprobe's jump written into the kernel's text, and removed again? */
 #ifndef LAB_DJPROBE_JUMP_H
 #define LAB_DJPROBE_JUMP_H
 
@@ -26,12 +26,12 @@ struct djprobe_jump {
 };
 
 /*
- * Makes a jump at address whose hits call djp. Returns NULL, or the reason why
- * there is none. Callers serialise these three. May sleep.
+ * Makes a jump at djp->address whose hits call djp. Returns NULL, or the reason
+ * why there is none. Callers serialise these three. May sleep.
  */
 const char *djprobe_jump_make(struct djprobe *djp);
 
-/* Takes a jump away; on return nobody is in its detour. May sleep. */
+/* Removes a jump; on return no CPU is in its detour. May sleep. */
 void djprobe_jump_remove(struct djprobe_jump *jump);
 
 /* This module's jump at address, NULL where there is none. */

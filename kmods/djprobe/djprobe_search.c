@@ -19,15 +19,15 @@ struct search {
 static const char *scan(struct search *search, unsigned long start, unsigned long end);
 
 /*
- * Compilers move what runs seldom into a function of its own, which is jumped
- * to and jumps back.
+ * Compilers move code that seldom runs into a separate function, to which the
+ * function jumps, and which jumps back.
  */
 static const char *scan_cold_part(struct search *search, unsigned long target)
 {
 	struct function cold;
 	const char *reason;
 
-	/* A function has one cold part; another's leads back to that other. */
+	/* A function has one cold part; the cold part of another function leads back to that one. */
 	if (search->in_cold || !find_function(target, &cold) || cold.start == search->cold)
 		return NULL;
 	search->cold = cold.start;
@@ -38,9 +38,9 @@ static const char *scan_cold_part(struct search *search, unsigned long target)
 }
 
 /*
- * A jump out of the function is mostly its last call. A retpoline is one to a
- * thunk that jumps through a register; a return thunk is no such thing: it ends
- * a function.
+ * A jump out of the function is usually a tail call. A retpoline is a jump to a
+ * thunk that jumps through a register. A return thunk is harmless: it ends the
+ * function.
  */
 static const char *check_jump_out(struct search *search, unsigned long target)
 {
@@ -59,7 +59,7 @@ static const char *check_branch(struct search *search, const struct insn *insn)
 	const struct function *function = search->function;
 	unsigned long target = instruction_target(insn);
 
-	/* A branch to the first byte only meets the jump. */
+	/* A branch to the first byte runs into the jump, which is right. */
 	if (target > function->entry && target < function->entry + search->replaced)
 		return "a branch into the bytes under the jump";
 	if (insn->opcode.bytes[0] == CALL_INSN_OPCODE)
@@ -77,12 +77,12 @@ static const char *scan(struct search *search, unsigned long start, unsigned lon
 	struct insn insn;
 
 	for (; start < end; start += insn.length) {
-		/* Behind a module's last function the page is filled up. */
+		/* Zeroes fill the page behind a module's last function. */
 		if (padding && !memchr_inv((void *)start, 0, end - start))
 			return NULL;
 		if (!instruction_decode(&insn, start, end))
 			return "an instruction of the function cannot be decoded";
-		/* Compilers and linkers put int3 where nothing runs; elsewhere it is a debugger's. */
+		/* Compilers and linkers pad with int3 where nothing runs; elsewhere it is a breakpoint. */
 		if (insn.opcode.bytes[0] == INT3_INSN_OPCODE && !padding)
 			return "a breakpoint in the function";
 		if (instruction_is_indirect_jump(&insn))

@@ -2,9 +2,9 @@
 /*
  * May the first instructions of a function be replaced by a jump?
  *
- * Only if nobody can come to the replaced bytes but through their first one,
- * if the instructions do the same at another address, and if nobody else
- * patches them. What cannot be decided counts as no.
+ * Only if no branch leads into the replaced bytes except to the first one, if
+ * the instructions do the same at another address, and if nothing else patches
+ * them. What cannot be decided counts as no.
  */
 #include <linux/errno.h>
 #include <linux/extable.h>
@@ -53,7 +53,7 @@ int djprobe_site_init(void)
 	return djprobe_text_init() ?: instruction_init();
 }
 
-/* Text that is freed once the module has begun to live. */
+/* Text that is freed when the module's initialisation ends. */
 static bool is_init_text(unsigned long addr)
 {
 	struct module *module = djprobe_text_module((void *)addr);

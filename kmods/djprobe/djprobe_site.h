@@ -9,9 +9,9 @@
 int djprobe_site_init(void);
 
 /*
- * Checks everything that can be known beforehand about a jump at addr. Returns
- * NULL and the size of the whole instructions that it covers, or the reason why
- * it must not be. May sleep.
+ * Checks everything that can be checked before a jump is written at addr.
+ * Returns NULL and the size of the whole instructions that it covers, or the
+ * reason why there must not be one. May sleep.
  */
 const char *djprobe_site_refusal(unsigned long addr, size_t *replaced);
 

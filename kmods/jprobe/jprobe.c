@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How does a jprobe get into its handler and out again?
+ * How does a jprobe enter its handler and leave it?
  *
  * A hit costs three traps, as it did when jprobe was part of the kernel:
  *   1. the kprobe's int3: registers and the top of the stack are saved, and the
@@ -62,7 +62,7 @@ static int enter_handler(struct kprobe *kp, struct pt_regs *regs)
 	struct jprobe *jp = container_of(kp, struct jprobe, kp);
 	struct jprobe_hit *hit = this_cpu_ptr(&jprobe_hit);
 
-	/* A handler that runs into a jprobe itself: there is one place for a hit. */
+	/* A handler that hits a jprobe itself: there is room for one hit on a CPU. */
 	if (hit->kp) {
 		kp->nmissed++;
 		return 0;
@@ -157,10 +157,10 @@ static bool is_copy_apart(const struct kprobe *kp)
 	return kprobe_list(kp->ainsn.insn + kp->ainsn.size) != kprobe_list(kp->addr);
 }
 
-/* With its copy where the int3 behind it is in another list than the probe itself. */
+/* Registers kp so that the int3 behind its copy is in another list than the probe itself. */
 static int register_apart(struct kprobe *kp)
 {
-	/* Takes the place that does not fit, so that the next one is had. */
+	/* Holds the slot that does not fit, so that the next registration gets another one. */
 	struct kprobe spacer = {
 		.symbol_name = "kallsyms_lookup_name",
 		.flags = KPROBE_FLAG_DISABLED,
@@ -173,7 +173,7 @@ static int register_apart(struct kprobe *kp)
 	err = register_kprobe(&spacer);
 	if (err)
 		return err;
-	/* As it was before it had been registered: with nothing but a name, and not disabled. */
+	/* As before its registration: a name only, and not disabled. */
 	kp->addr = NULL;
 	kp->flags = 0;
 	err = register_kprobe(kp);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * By which int3 does a jprobe's handler leave?
+ * Through which int3 does a jprobe's handler leave?
  *
  * The kernel looks for a kprobe at every int3, this one too, and finds none. If
- * it lies in the probed address's list, there is one kprobe more to look at on
- * the way: a few instructions a hit, which come and go with the place that a
- * module is loaded to. So there are several exits, and the one in use is in
- * another list. Two would do: hash_ptr() multiplies by the golden ratio, which
- * keeps neighbours (of up to 33 bytes, in 64 lists) apart. The others are for
- * kernels whose compilers make more of so small a function.
+ * the int3 is in the probed address's list, that search meets one kprobe more: a
+ * few instructions a hit, which depend on the address that the module is loaded
+ * at. So there are several exits, and the one in use is in another list. Two are
+ * enough: hash_ptr() multiplies by the golden ratio, which keeps neighbours (of up
+ * to 33 bytes, in 64 lists) apart. The others are for kernels whose compilers make
+ * larger functions.
  */
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
@@ -16,10 +16,10 @@
 #include "jprobe_exit.h"
 #include "kprobe_list.h"
 
-/* Functions in C, not in assembly: each has what this kernel puts before a function's code. */
+/* Functions in C, not in assembly: the compiler adds what this kernel needs before a function's code. */
 #define EXIT(name)							\
 extern const char name##_trapped[];					\
-/* Not to be cloned: its label must exist once. */			\
+/* Not cloned, as its label must exist once. */				\
 static noinline __noclone void name(void)				\
 {									\
 	asm volatile("int3\n"						\

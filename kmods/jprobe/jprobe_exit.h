@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* By which int3 does a jprobe's handler leave? */
+/* Through which int3 does a jprobe's handler leave? */
 #ifndef LAB_JPROBE_EXIT_H
 #define LAB_JPROBE_EXIT_H
 
@@ -8,7 +8,7 @@ extern void (*jprobe_exit)(void);
 extern unsigned long jprobe_exit_trapped;
 
 /*
- * Takes an exit for handlers of a probe at this address. No handler may run
+ * Chooses the exit for handlers of a probe at this address. No handler may run
  * meanwhile.
  */
 void choose_jprobe_exit(const void *probed);

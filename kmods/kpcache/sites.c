@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which addresses of the kernel's text does the host hand to a module? */
+/* Which addresses of the kernel's text does the host give to a module? */
 #include <linux/debugfs.h>
 #include <linux/errno.h>
 #include <linux/fs.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which addresses of the kernel's text does the host hand to a module? */
+/* Which addresses of the kernel's text does the host give to a module? */
 #ifndef LAB_SITES_H
 #define LAB_SITES_H
 
@@ -13,8 +13,9 @@ extern unsigned int site_count;
 
 /*
  * Shows <debugfs>/<module's name>/sites, to which the host writes addresses as
- * machine words. An address that is not in the kernel's own text is refused, and
- * so are too many. -ENOMEM, or -EOPNOTSUPP where the kernel's text is not told.
+ * machine words. An address outside the kernel's own text is refused (-ERANGE), and
+ * so are more than SITES_MAX (-ENOSPC). Returns -ENOMEM, or -EOPNOTSUPP where
+ * kallsyms has no _stext or _etext.
  */
 int sites_init(void);
 void sites_exit(void);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which functions are there that nobody but the module calls? */
+/* Which functions does only the module call? */
 #include <linux/compiler.h>
 
 #include "targets.h"
 
-/* The number keeps the compiler from making one function of them all. */
+/* The number makes the functions differ, so that the compiler does not merge them. */
 #define TARGET(n)	static noinline void target_##n(void) { asm volatile("nop" : : "i" (0##n)); }
 #define NAME(n)		target_##n,
 #define EIGHT(of, n)	of(n##0) of(n##1) of(n##2) of(n##3) of(n##4) of(n##5) of(n##6) of(n##7)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How does the host have a probe put in and out? */
+/* How does the host register and unregister a module's probe? */
 #include <linux/kstrtox.h>
 #include <linux/moduleparam.h>
 #include <linux/sysfs.h>
@@ -8,7 +8,7 @@
 
 static bool armed;
 
-/* Writers are serialised by the kernel's lock on this module's parameters. */
+/* The kernel's lock on this module's parameters serialises writers. */
 static int set_armed(const char *text, const struct kernel_param *param)
 {
 	bool wanted;

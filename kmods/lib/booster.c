@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How does a module spare a kprobe the single step where the kernel would not? */
+/* How does a module boost a kprobe, which then needs no single step, where the kernel does not? */
 #include <linux/kprobes.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How does a module spare a kprobe the single step where the kernel would not?
+ * How does a module boost a kprobe, which then needs no single step, where the kernel does not?
  *
  * A preemptible kernel is built without the kprobes' booster. Here a pre-handler
- * does what that would: it sends the CPU to a copy of the probed instruction
- * with a jump behind it, back to the instruction that follows.
+ * does the same: it sends the CPU to a copy of the probed instruction, with a jump
+ * behind it to the instruction that follows.
  */
 #ifndef LAB_BOOSTER_H
 #define LAB_BOOSTER_H
@@ -19,8 +19,8 @@
 const char *booster_prepare(unsigned long addr);
 
 /*
- * Whoever has left the kprobe for the copy has also left the copy on return.
- * Called after the kprobe is unregistered. May sleep for some tenths of a second.
+ * On return every task that the kprobe has sent to the copy has left it. Called
+ * after the kprobe is unregistered. May sleep for some tenths of a second.
  */
 void booster_drain(void);
 

@@ -28,7 +28,7 @@ bool find_function(unsigned long address, struct function *function)
 	static typeof(kallsyms_lookup_size_offset) *lookup;
 	unsigned long size, offset, behind;
 
-	/* Kept, for looking a name up takes long. */
+	/* Kept, as the lookup of a name is slow. */
 	if (!lookup)
 		lookup = KSYM(kallsyms_lookup_size_offset);
 	if (!lookup || !lookup(address, &size, &offset))

@@ -11,7 +11,7 @@ struct function {
 	unsigned long entry;	/* first instruction after endbr and the ftrace nop */
 };
 
-/* False where kallsyms knows no function at the address. May sleep. */
+/* False where kallsyms has no function at the address. May sleep. */
 bool find_function(unsigned long address, struct function *function);
 
 #endif

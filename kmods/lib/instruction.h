@@ -12,7 +12,7 @@ int instruction_init(void);
 /* Decodes the instruction at addr; false if it is none or reaches beyond end. */
 bool instruction_decode(struct insn *insn, unsigned long addr, unsigned long end);
 
-/* A jump, call or loop to an address that the instruction itself tells. */
+/* A jump, call or loop whose target is in the instruction itself. */
 bool instruction_is_branch(const struct insn *insn);
 
 /* Where such a branch leads. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What can be known of the kernel's jump optimisation, and how is it held back? */
+/* What does a module know about the kernel's jump optimisation, and how does it delay it? */
 #include <linux/kprobes.h>
 #include <linux/workqueue.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What does a probe module tell the host, in /sys/module/<name>/parameters/? */
+/* What does a probe module report to the host, in /sys/module/<name>/parameters/? */
 #include <linux/moduleparam.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>
@@ -42,7 +42,7 @@ static void forget_hits(void)
 	ring_clear();
 }
 
-/* Writers are serialised by the kernel's lock on this module's parameters. */
+/* The kernel's lock on this module's parameters serialises writers. */
 static int set_handler(const char *text, const struct kernel_param *param)
 {
 	int wanted = sysfs_match_string(handler_names, text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What does a probe module tell the host, in /sys/module/<name>/parameters/? */
+/* What does a probe module report to the host, in /sys/module/<name>/parameters/? */
 #ifndef LAB_REPORT_H
 #define LAB_REPORT_H
 
@@ -8,14 +8,14 @@
 #include <linux/sched.h>
 #include <linux/sysfs.h>
 
-/* What a hit does: nothing, count itself, or record an event (ring.h). */
+/* What a hit does: nothing, increment a counter, or record an event (ring.h). */
 enum handler { HANDLER_NOOP, HANDLER_COUNT, HANDLER_RECORD };
 
 /* Each module's main file defines one of these; report.c serves it. */
 struct report {
 	/* Where the probe is: a kprobe's address, a site, a pointer. */
 	unsigned long (*address)(void);
-	/* Hits whose handler the kernel had to leave out. */
+	/* Hits for which the kernel could not run the handler. */
 	unsigned long (*missed)(void);
 	/*
 	 * Sends hits to one of the three handlers; touches nothing else. Handlers
@@ -26,7 +26,7 @@ struct report {
 
 extern const struct report report;
 
-/* The process whose hits are counted; 0 for everybody's, -1 for nobody's. */
+/* The process whose hits are counted; 0: all processes, -1: none. */
 extern int report_caller;
 
 DECLARE_PER_CPU(unsigned long, report_hits);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Where do the rings of recorded events come from, and how does the host see them? */
+/* How are the rings of recorded events allocated and shown to the host? */
 #include <linux/build_bug.h>
 #include <linux/debugfs.h>
 #include <linux/err.h>
@@ -80,7 +80,7 @@ void ring_free(void)
 {
 	int cpu;
 
-	/* Waits for those who are reading the files; does nothing where there is no folder. */
+	/* Waits for readers of the files; does nothing without a folder. */
 	debugfs_remove(folder);
 	folder = NULL;
 	for_each_possible_cpu(cpu) {

@@ -24,12 +24,13 @@
  *   KRETPROBE        address, the function's return value, stack[0]
  *   SYSCALL          the system call's number, its first five arguments
  *   FTRACE           address, stack[0]
- *   STANDARD         the standard event's number, address (a marker's: 0), and what
- *                    is told there: a system call's number and the user's registers,
- *                    else a marker's number and pointer, or a function's first two
+ *   STANDARD         the standard event's number, address (a marker's: 0), and two
+ *                    values: a system call's number and the user's registers, else
+ *                    a marker's number and pointer, or a function's first two
  *                    arguments
  *
- * Arguments that are not listed are 0. The host knows all this by heart.
+ * Arguments that are not listed are 0. The host's copy of this is
+ * orchestrator/probes/events.py.
  */
 enum lab_event {
 	LAB_EVENT_KPROBE = 1,
@@ -69,13 +70,13 @@ DECLARE_PER_CPU(struct ring *, cpu_ring);
 /*
  * Records an event in the CPU's own ring, over the oldest one where the ring is
  * full. For recording handlers, in any context, with preemption off. Inline, as
- * on i386 six arguments of 64 bits would cost half as much again to pass.
+ * on i386 passing six arguments of 64 bits would add half the cost.
  */
 static __always_inline void record_event(enum lab_event event, u64 a0, u64 a1, u64 a2, u64 a3, u64 a4,
 					 u64 a5)
 {
 	struct ring *ring = __this_cpu_read(cpu_ring);
-	/* One instruction: who interrupts this function takes a slot of his own. */
+	/* One instruction, so that an interrupt in this function takes another slot. */
 	unsigned long number = local_inc_return(&ring->written) - 1;
 	struct ring_event *slot = &ring->events[number % RING_SLOTS];
 
@@ -120,7 +121,7 @@ int ring_allocate(void);
 /* Empties the rings, if there are any. No handler may be recording. */
 void ring_clear(void);
 
-/* Takes the rings away. No handler may be recording, or ever record again. May sleep. */
+/* Frees the rings. No handler may be recording, or record later. May sleep. */
 void ring_free(void);
 
 #endif

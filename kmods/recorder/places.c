@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How is a recorder put in and taken out, and what does it report? */
+/* How does a recorder start and stop, and what does it report? */
 #include <linux/dcache.h>
 #include <linux/debugfs.h>
 #include <linux/kstrtox.h>
@@ -18,7 +18,7 @@
 
 #define REPORT_FORMAT	1
 #define SITES_MAX	256
-/* A five-byte jump is the most that is written anywhere. */
+/* The largest change of text is a five-byte jump. */
 #define SITE_BYTES	5
 
 struct site {
@@ -31,7 +31,7 @@ struct site {
 DEFINE_PER_CPU(unsigned long [PLACES_MAX], place_hits);
 
 static unsigned long entries[PLACES_MAX];
-/* Once they are out: what missed_hits() said last. */
+/* The last values of missed_hits(), for when the probes are out. */
 static unsigned long missed_finally[PLACES_MAX];
 static struct site sites[SITES_MAX];
 static unsigned int site_count;
@@ -217,6 +217,6 @@ void places_end(void)
 	if (in)
 		stop();
 	mutex_unlock(&places_mutex);
-	/* The report goes with the folder, and its readers with it, before the rings do. */
+	/* Removes the report with the folder and waits for its readers, then frees the rings. */
 	ring_free();
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where does a recorder record the standard kernel events, and what came of it?
+ * Where does a recorder record the standard kernel events, and with which result?
  *
- * A place is what is registered once: a function that a probe is put on, or the
- * markers of one name. A site is where bytes change for it: a place that is a
- * function has one, a marker may have several.
+ * A place is what is registered once: a function that has a probe, or the markers
+ * of one name. A site is where bytes change for it: a function has one, a marker
+ * may have several.
  *
- * <debugfs>/<module's name>/report tells both, in lines of ASCII; "1" written to
- * the module's parameter "stop" takes everything out and compares the bytes.
+ * <debugfs>/<module's name>/report lists both, in lines of ASCII; "1" written to
+ * the module's parameter "stop" takes all probes out and compares the bytes.
  */
 #ifndef LAB_PLACES_H
 #define LAB_PLACES_H
@@ -36,12 +36,12 @@ extern const unsigned int place_count;
 int put_in(void);
 /* On return no handler runs, nor will one. */
 void take_out(void);
-/* Hits of a place whose handler was left out. Not to be asked once it is taken out. */
+/* Hits of a place whose handler did not run. Not valid after take_out(). */
 unsigned long missed_hits(unsigned int place);
 
 DECLARE_PER_CPU(unsigned long [PLACES_MAX], place_hits);
 
-/* What every handler does, whatever the mechanism. With preemption off. */
+/* What every handler does, for all mechanisms. With preemption off. */
 static __always_inline void record_hit(unsigned int place, unsigned int event, unsigned long address,
 				       unsigned long first, unsigned long second)
 {
@@ -68,7 +68,7 @@ static __always_inline unsigned long second_parameter(const struct pt_regs *regs
 #endif
 }
 
-/* A system call's number; its function's only parameter is where the user's registers are. */
+/* A system call's number; the only parameter of its function points to the user's registers. */
 static __always_inline unsigned long call_number(unsigned long user)
 {
 	return ((const struct pt_regs *)user)->orig_ax;
@@ -76,19 +76,19 @@ static __always_inline unsigned long call_number(unsigned long user)
 
 /*
  * Finds the entry of each place's function, the instruction after endbr and the
- * ftrace nop, and keeps its bytes as a site. A negative errno where one is not
- * there, with the reason in the log, for every one. May sleep.
+ * ftrace nop, and keeps its bytes as a site. A negative errno where any is
+ * missing; the log has a line for each missing one. May sleep.
  */
 int find_entries(void);
 unsigned long entry_of(unsigned int place);
 
-/* Keeps the bytes that are there now, to be shown and compared. -ENOSPC, with the reason in the log: too many. */
+/* Keeps the bytes at address, to report and compare them. -ENOSPC, with the reason in the log, where it has no room. */
 int add_site(const char *symbol, const void *address, unsigned int size);
 
-/* The first of the bytes that are at a place's function now. */
+/* The byte at the entry of a place's function now. */
 u8 live_byte(unsigned int place);
 
-/* Whether all sites have the bytes again that were kept. */
+/* Whether all sites have the bytes again that add_site() kept. */
 bool is_restored(void);
 
 /* For the module's init and exit functions. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a module is made of: a template rendered for its values, and the shared sources that it includes."""
+"""The sources of a module: its rendered template and the files that this includes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
 _LARGEST = 1 << 31
 _LONGEST = 1024
 _LONGEST_NAME = 40
-"""Of a user's module: the kernel takes 55 characters."""
+"""Of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
 
 Scalar = str | int
 Value = Scalar | tuple[Scalar, ...]
@@ -31,7 +31,7 @@ Value = Scalar | tuple[Scalar, ...]
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """A module's files, by name, ready to be built. ``name`` is the module's own, as the kernel lists it."""
+    """A module's files by name, with its Kbuild. ``name`` is what the kernel lists."""
 
     name: str
     files: Mapping[str, str]
@@ -51,9 +51,9 @@ def templates() -> Mapping[str, Path]:
 
 
 def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
-    """The module of one of the lab's templates. Raises UsageError for an unknown one, or for a bad or missing value.
+    """Render one of the lab's modules. Raises UsageError for an unknown one, or for a bad or missing value.
 
-    Every value reaches C, so it has to be an identifier (a symbol's name) or a whole number, or a tuple of such.
+    Every value reaches C, so it must be an identifier (a symbol's name), a whole number, or a tuple of these.
     """
     if template not in templates():
         raise UsageError(unknown("module", template, templates()))
@@ -63,10 +63,10 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
 
 
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
-    """The module of a user's own template or C file, which may include the lab's headers as the lab's own do.
+    """Render a module of the user's, a template or a C file, which may include the lab's headers by their names.
 
-    ``NAME.c.j2`` and ``NAME.c`` become ``user_NAME.ko``. Headers beside the file come before the lab's of that name.
-    Raises ConfigError for a file that cannot be read, UsageError for a value that it needs and that is not there.
+    ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
+    Raises ConfigError for a file that cannot be read, UsageError for a value that the template needs and does not get.
     """
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
@@ -74,7 +74,7 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
 
 
 def user_name(file: Path) -> str:
-    """The name of a user's own module, as the kernel will list it."""
+    """The name of a user's module, as the kernel lists it."""
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
     return "own_" + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
 
