@@ -2,13 +2,11 @@
 // Times a function of the user's own; options and output as in bench.c.
 #include "bench.h"
 #include "workload.h"
+#include "workload_loop.h"
 
 __attribute__((weak)) void workload_setup(void)
 {
 }
-
-// In workload_loop.S, so that a batch of n calls is exactly n times one round and a constant.
-long call_again_and_again(long calls);
 
 static void check(long result)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which files a C source needs, by what it includes."""
+"""Which files a C source needs, found through its includes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LARGEST_FILE = 1 << 20
 
 
 def included(main: str, folders: Sequence[Path]) -> list[Path]:
-    """Return all that a source includes, itself or by way of others, from these folders (the first that has it).
+    """Return the files that a source includes, directly or through others, from the first folder that has each.
 
-    A header NAME.h brings in the sources NAME.c, NAME_*.c and their like in assembly (.S) from its folder, which define
-    what it declares. What is in none of the folders is left out. Raises ConfigError for a file that cannot be read.
+    A header NAME.h brings in the source beside it that defines what it declares: NAME.c, or NAME.S in assembly. A
+    header that no folder has is left out. Raises ConfigError for a file that cannot be read.
     """
     found: dict[Path, None] = {}
     waiting = [main]
     while waiting:
-        for header in _INCLUDE.findall(waiting.pop()):
-            for file in _brought_in(header, folders):
+        for name in _INCLUDE.findall(waiting.pop()):
+            for file in _brought_in(name, folders):
                 if file not in found:
                     found[file] = None
                     waiting.append(read_source(file))
@@ -40,12 +40,8 @@ def read_source(file: Path) -> str:
         raise ConfigError(f"cannot be read: {error}", where=str(file)) from None
 
 
-def _brought_in(header: str, folders: Sequence[Path]) -> Iterator[Path]:
-    home = next((folder for folder in folders if (folder / header).is_file()), None)
-    if home is None:
-        return
-    yield home / header
-    stem = Path(header).stem
-    for file in sorted(home.iterdir()):
-        if file.suffix in (".c", ".S") and (file.stem == stem or file.stem.startswith(f"{stem}_")):
-            yield file
+def _brought_in(name: str, folders: Sequence[Path]) -> Iterator[Path]:
+    header = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    if header is not None:
+        yield header
+        yield from (source for suffix in (".c", ".S") if (source := header.with_suffix(suffix)).is_file())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a module is made of: a template rendered for its values, and the shared sources that it includes."""
+"""The sources of a module: its rendered template and the files that this includes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
 _LARGEST = 1 << 31
 _LONGEST = 1024
 _LONGEST_NAME = 40
-"""Of a user's module: the kernel takes 55 characters."""
+"""Of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
 
 Scalar = str | int
 Value = Scalar | tuple[Scalar, ...]
@@ -31,43 +31,50 @@ Value = Scalar | tuple[Scalar, ...]
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """A module's files, by name, ready to be built. ``name`` is the module's own, as the kernel lists it."""
+    """A module's files by name, with its Kbuild. ``name`` is what the kernel lists."""
 
     name: str
     files: Mapping[str, str]
 
 
 @lru_cache(maxsize=1)
-def templates() -> Sequence[str]:
-    """The lab's own modules that can be rendered: NAME of ``kmods/NAME.c.j2`` becomes ``lab_NAME.ko``."""
-    return sorted(path.name.removesuffix(TEMPLATE) for path in data_dir("kmods").glob(f"*{TEMPLATE}"))
+def module_folders() -> Sequence[Path]:
+    """The folders of ``kmods``. A file in one of them is found by its name alone, which no other folder has."""
+    return sorted(path for path in data_dir("kmods").iterdir() if path.is_dir())
+
+
+@lru_cache(maxsize=1)
+def templates() -> Mapping[str, Path]:
+    """The lab's own modules, by name, with their templates: NAME of ``NAME.c.j2`` becomes ``lab_NAME.ko``."""
+    files = (file for folder in module_folders() for file in folder.glob(f"*{TEMPLATE}"))
+    return dict(sorted((file.name.removesuffix(TEMPLATE), file) for file in files))
 
 
 def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
-    """The module of one of the lab's templates. Raises UsageError for an unknown one, or for a bad or missing value.
+    """Render one of the lab's modules. Raises UsageError for an unknown one, or for a bad or missing value.
 
-    Every value reaches C, so it has to be an identifier (a symbol's name) or a whole number, or a tuple of such.
+    Every value reaches C, so it must be an identifier (a symbol's name), a whole number, or a tuple of these.
     """
     if template not in templates():
         raise UsageError(unknown("module", template, templates()))
     name = f"lab_{template.replace('-', '_')}"
-    folder = data_dir("kmods")
-    return _source(name, _rendered(folder / f"{template}{TEMPLATE}", [folder], values), [folder])
+    file = templates()[template]
+    return _source(name, _rendered(file, module_folders(), values), module_folders(), file)
 
 
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
-    """The module of a user's own template or C file, which may include the lab's headers as the lab's own do.
+    """Render a module of the user's, a template or a C file, which may include the lab's headers by their names.
 
-    ``NAME.c.j2`` and ``NAME.c`` become ``user_NAME.ko``. Headers beside the file come before the lab's of that name.
-    Raises ConfigError for a file that cannot be read, UsageError for a value that it needs and that is not there.
+    ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
+    Raises ConfigError for a file that cannot be read, UsageError for a value that the template needs and does not get.
     """
-    folders = [file.parent, data_dir("kmods")]
+    folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
-    return _source(user_name(file), main, folders, file.name)
+    return _source(user_name(file), main, folders, file)
 
 
 def user_name(file: Path) -> str:
-    """The name of a user's own module, as the kernel will list it."""
+    """The name of a user's module, as the kernel lists it."""
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
     return "own_" + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
 
@@ -91,15 +98,13 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
         raise BuildError(error.message or "bad template", where=str(file)) from None
 
 
-def _source(name: str, main: str, folders: Sequence[Path], *others: str) -> ModuleSource:
-    """A module's files: its main one, and all that it includes, itself or by way of others.
+def _source(name: str, main: str, folders: Sequence[Path], main_file: Path) -> ModuleSource:
+    """A module's files: the main one, and all that it includes. A header that no folder has is the kernel's.
 
-    Not ``others``, which are there under another name. A header in none of the folders is the kernel's.
+    ``main_file`` is where ``main`` comes from: a header of that name must not bring it in a second time.
     """
     files = {f"{name}_main.c": main}
-    for file in included(main, folders):
-        if file.name not in others:
-            files.setdefault(file.name, read_source(file))
+    files |= {file.name: read_source(file) for file in included(main, folders) if file != main_file}
     objects = " ".join(f"{Path(file).stem}.o" for file in files if file.endswith((".c", ".S")))
     return ModuleSource(name, {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n"})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernel modules, built against a kernel's headers and kept by content."""
+"""Kernel modules, built against a kernel's headers and cached by content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUILD_LIMIT = 300.0
 
 @dataclass(frozen=True)
 class Module:
-    """A built module. ``sources`` is the folder with what it was built from; None where the user has built it."""
+    """A built module. ``sources`` is the folder of its sources; None where the user has built it."""
 
     name: str
     file: Path
@@ -36,9 +36,9 @@ class Module:
 
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
-    """The modules built for ``kernel``, in the order given; those not in the cache are built side by side.
+    """Return the modules built for ``kernel``, in the order given; those not in the cache are built in parallel.
 
-    One that does not build is a BuildError in its place: the rendered file, the line and the compiler's words.
+    A module that does not build is a BuildError in its place, with the file, the line and the compiler's output.
     """
     if all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
         return [_build(context, kernel, source, _Places.of(kernel)) for source in sources]
@@ -52,7 +52,7 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
 
 @dataclass(frozen=True)
 class _Places:
-    """Where a build finds the kernel's headers, their makefile, and the compiler (None: on the PATH)."""
+    """Paths of the kernel's headers, of their makefile and of the compiler's folder (None: the PATH's)."""
 
     headers: Path
     makefile: Path
@@ -80,7 +80,7 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: 
             finished = run(argv, time_limit=_BUILD_LIMIT, environment=build_environment())
             if finished.status != 0:
                 raise _build_error(context, source, scratch, finished.stdout + finished.stderr)
-            # Without its debug information a module is a tenth of the size, and holds no path of this host.
+            # Without debug information a module has a tenth of the size and no path of this host.
             strip = [kernel.toolchain.program("strip"), "--strip-debug", str(scratch / f"{source.name}.ko")]
             stripped = run(strip, time_limit=_BUILD_LIMIT)
             if stripped.status != 0:
@@ -104,14 +104,13 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
     }
 
 
-def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, words: str) -> BuildError:
-    """Keep what did not compile where the compiler's message then points."""
+def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, output: str) -> BuildError:
+    """Keep the sources that do not compile, and make the compiler's messages point to them."""
     kept = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
     kept.mkdir(parents=True, exist_ok=True)
     for name, text in source.files.items():
         (kept / name).write_text(text)
-    words = words.replace(str(scratch), str(kept))
-    lines = words.splitlines()
+    lines = output.replace(str(scratch), str(kept)).splitlines()
     first = next((n for n, line in enumerate(lines) if re.search(r"error|undefined|Error", line)), 0)
     place = re.match(r"(/.+?:\d+)(?::\d+)?: ", lines[first]) if lines else None
     return BuildError(
@@ -124,7 +123,7 @@ def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, wor
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder with a path that the kernel's build system can have, removed at the end."""
+    """A temporary folder whose path the kernel's build system accepts."""
     standard = tempfile.gettempdir()
     parent = standard if kbuild_takes(Path(standard)) else "/tmp"  # noqa: S108 - mkdtemp makes it private
     with tempfile.TemporaryDirectory(prefix="orchestrator-", dir=parent) as name:
@@ -133,14 +132,14 @@ def _scratch() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _plain_places(kernel: Kernel) -> Iterator[_Places]:
-    """The places, at paths that the kernel's build system takes where the cache's own have a space in them."""
+    """The places, by links or copies where the kernel's build system does not accept the cache's path."""
     places = _Places.of(kernel)
     with _scratch() as scratch:
         if places.tools is not None and not kbuild_takes(places.tools):
             (scratch / "tools").symlink_to(places.tools)
             places = replace(places, tools=scratch / "tools")
         if not kbuild_takes(places.headers):
-            # Some way above the headers lies the root of the unpacked packages, within which links are relative.
+            # Links in the headers are relative to the root of the unpacked packages, usr/src/NAME above them.
             root = kernel.headers.parents[2]
             shutil.copytree(root / "usr", scratch / "usr", symlinks=True)
             headers, makefile = (scratch / path.relative_to(root) for path in (places.headers, places.makefile))

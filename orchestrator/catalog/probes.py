@@ -30,7 +30,7 @@ class ProbeKind(Fact):
     ``int3_per_hit`` its breakpoint traps, ``site`` what is looked at for evidence,
     ``template`` its module in ``kmods`` (None: nothing of the lab's is loaded), ``optimisation`` the value of
     ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand.
-    One that only shows what the kind can do has an ``ability`` (List 15 of the djprobe document).
+    One that only shows what the kind can do has an ``capability`` (List 15 of the djprobe document).
     """
 
     name: str
@@ -43,7 +43,7 @@ class ProbeKind(Fact):
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool
     file: Path | None = None
-    ability: str | None = None
+    capability: str | None = None
 
 
 @lru_cache(maxsize=1)

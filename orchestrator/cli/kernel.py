@@ -60,15 +60,15 @@ def show(
 
     context = BuildContext(Cache(cache_dir()), offline=True)
     specs = [kernel_spec(name) for name in names] if names else kernels().values()
-    abilities = list(features({}))
+    capabilities = list(features({}))
     rows = []
     for spec in specs:
         try:
             kernel = ready_kernel(context, spec)
             can = features(kernel.config)
-            rows.append([spec.name, kernel.release, *(can[ability] for ability in abilities)])
+            rows.append([spec.name, kernel.release, *(can[capability] for capability in capabilities)])
         except HostError:
             if spec.tree is not None:
                 raise
-            rows.append([spec.name, "not here yet", *("" for _ in abilities)])
-    print_columns(["kernel", "release", *abilities], rows)
+            rows.append([spec.name, "not here yet", *("" for _ in capabilities)])
+    print_columns(["kernel", "release", *capabilities], rows)

@@ -117,7 +117,7 @@ class Attachment:
 
         Empty for any other. Named as a record's parameters are.
         """
-        if self._kind.ability != "anywhere":
+        if self._kind.capability != "anywhere":
             return {}
         return {
             **self._counts("places", _PLACES, "places_taken", "places"),

@@ -27,7 +27,7 @@ _RINGS = "/sys/kernel/debug/{module}/cpu{number}"
 _MOST_CPUS = 1024
 _MOST_SLOTS = 1 << 16
 
-# struct ring and struct ring_event of kmods/ring.h.
+# struct ring and struct ring_event of kmods/lib/ring.h.
 _HEADER = struct.Struct("<8sIIIHHQ")
 _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
 _MAGIC = b"labring\0"
@@ -35,7 +35,7 @@ _VERSION = 1
 
 
 class EventKind(IntEnum):
-    """What was hit; the numbers are those of ``enum lab_event`` in ``kmods/ring.h``.
+    """What was hit; the numbers are those of ``enum lab_event`` in ``kmods/lib/ring.h``.
 
     STANDARD is the recorder's of standard kernel events, whatever its mechanism; no kind of probe records it.
     """
@@ -57,7 +57,7 @@ class EventKind(IntEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """One hit. ``args`` are what ``kmods/ring.h`` tells for its kind; ``pid`` is the thread's number."""
+    """One hit. ``args`` are what ``kmods/lib/ring.h`` tells for its kind; ``pid`` is the thread's number."""
 
     cpu: int
     tsc: int
@@ -197,7 +197,7 @@ def _check_order(ring: Ring) -> None:
 
 
 def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, text: range) -> None:
-    """Compare with what is known beforehand; ``kmods/ring.h`` tells what the arguments of each kind are."""
+    """Compare with what is known beforehand; ``kmods/lib/ring.h`` tells what the arguments of each kind are."""
     passed = called.arguments[:2]
     known: tuple[int, ...] = (point.address,)
     return_address: int | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a recorder tells of itself: the lines of ``kmods/places.c``, checked."""
+"""What a recorder tells of itself: the lines of ``kmods/recorder/places.c``, checked."""
 
 from __future__ import annotations
 

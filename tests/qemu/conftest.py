@@ -9,17 +9,17 @@ from weakref import WeakKeyDictionary
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from module_maker import ModuleMaker
+from orchestrator.run.boot_artifacts import BootArtifacts
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.benchmarks.system.work import MacroRequest, macro_work
+from orchestrator.benchmarks.system.work import MacroRequest, system_work
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
-from orchestrator.run.boot_artifacts import BootArtifacts
 from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest, read_clocksource
 
 _SETTLING_SECONDS = 20.0
@@ -58,7 +58,7 @@ def _prepared_build_in_the_cache(request: pytest.FixtureRequest) -> None:
     context = BuildContext(Cache(cache_dir()), offline=True)
     try:
         kernel = ready_kernel(context, kernels()[_BUILT_WHERE_MISSING])
-        macro_work(context, kernel, MacroRequest("kernel-build", scope="sample"), _refuse)
+        system_work(context, kernel, MacroRequest("kernel-build", scope="sample"), _refuse)
     except (HostError, _NotPreparedError):
         pytest.skip("no kernel build is prepared yet; once: ./lab run configs/nightly.yaml --only lkst-events-2005")
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.inclusion import included
-from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.module_source import ModuleSource, module_folders
 from orchestrator.artifacts.modules import Module
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest
-from orchestrator.paths import data_dir
 
 NAME = "djprobe_trial"
 _FOLDER = Path(__file__).with_name("modules")
@@ -24,7 +23,7 @@ _SHAPES = ("djprobe_shapes.S", "djprobe_branches.c")
 def trial_source(name: str = NAME) -> ModuleSource:
     """The trial module, under a name of its own where two are to be loaded: djprobe's sources and the shapes."""
     main = (_FOLDER / "djprobe_trial.c").read_text()
-    shared = [file for file in included(main, [_FOLDER, data_dir("kmods")]) if file.name != "djprobe_trial.c"]
+    shared = [file for file in included(main, [_FOLDER, *module_folders()]) if file.name != "djprobe_trial.c"]
     files = {file.name: file.read_text() for file in [*shared, *(_FOLDER / name for name in _SHAPES)]}
     files[f"{name}_main.c"] = main
     objects = " ".join(f"{Path(file).stem}.o" for file in files if not file.endswith(".h"))

@@ -123,7 +123,7 @@ def test_broken_modules_cost_their_own_cells_only(tmp_path: Path) -> None:
     package = Path(__file__).parents[2] / "orchestrator"
     shutil.copytree(package, tmp_path / "copy" / "orchestrator", ignore=shutil.ignore_patterns("__pycache__"))
     for template in BROKEN.iterdir():
-        shutil.copy(template, tmp_path / "copy" / "kmods" / template.name)
+        shutil.copy(template, tmp_path / "copy" / "kmods" / "templates" / template.name)
     command = CommandLine(tmp_path / "lab", {"PYTHONPATH": str(tmp_path / "copy")})
     run = command.run("run", QUICKSTART, *REDUCED)
     assert run.returncode == 1, run.stderr

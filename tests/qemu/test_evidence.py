@@ -11,18 +11,18 @@ from contextlib import contextmanager
 import pytest
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
+from orchestrator.run.boot_artifacts import BootArtifacts, Target
 
 from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import check_armed, check_same, check_taint, check_untouched, observe
 from orchestrator.probes.point import ProbePoint, find_point
-from orchestrator.run.boot_artifacts import BootArtifacts, Target
 from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")

@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
+from orchestrator.run.boot_artifacts import gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
 from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import plan
 from orchestrator.probes.evidence import check_traps
-from orchestrator.run.boot_artifacts import gather
 from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"

@@ -7,23 +7,23 @@ import dataclasses
 
 import pytest
 from module_maker import ModuleMaker
+from orchestrator.experiment.file.experiment import load_experiment
+from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import render
-from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.errors import EvidenceError, UnsupportedError
-from orchestrator.experiment.file.experiment import load_experiment
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot_artifacts import Target, gather
 from orchestrator.run.ready_guest import ReadyGuest
 
 CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
 SAMPLED_FUNCTIONS = 50
-"""SAMPLE_FUNCTIONS of ``kmods/sample.h``."""
+"""SAMPLE_FUNCTIONS of ``kmods/capability/sample.h``."""
 MACHINES = {"debian-686": "pentium4", "lab-i386-up": "athlon", "debian-amd64": "xeon-e5410"}
 
 
@@ -42,7 +42,7 @@ def boot(request: pytest.FixtureRequest) -> Boot:
 
 
 def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
-    assert {cell.probe for cell in boot.cells} == {"none", *ability_names()}
+    assert {cell.probe for cell in boot.cells} == {"none", *capability_names()}
 
 
 def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, context: BuildContext) -> None:
@@ -53,8 +53,8 @@ def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, contex
             outcomes[cell.probe] = measure_cell(ready, cell, None)
         except UnsupportedError as error:
             outcomes[cell.probe] = str(error)
-    for name, (probe, ability) in ability_names().items():
-        grant, outcome = ability_list().abilities[ability].probes[probe], outcomes[name]
+    for name, (probe, capability) in capability_names().items():
+        grant, outcome = capability_list().capabilities[capability].probes[probe], outcomes[name]
         if grant.shown == "refusal":
             assert isinstance(outcome, str), name
             assert outcome.endswith("not a function entry (the instruction after endbr and the ftrace nop)")
@@ -94,7 +94,7 @@ def test_a_handler_that_sees_something_else_counts_nothing(
     values: dict[str, str | int] = {
         "symbol": "ktime_get_real_ts64",
         "offset": 0,
-        "ability": (kind.ability or "").replace("-", "_"),
+        "capability": (kind.capability or "").replace("-", "_"),
     }
     module = modules.rendered(kind.template or "", values)
     wrong = dataclasses.replace(target, symbol="ktime_get_real_ts64", offset=0, module=module)
@@ -111,7 +111,7 @@ SAVES_WHAT_IT_DID_NOT = {
     "djprobe.probe-and-registers": ("djprobe_stub.S", "\tpushl %edx\n", "\tpushl $0\n"),
     "kprobe.probe-and-registers": ("known_call_code.S", "\tmovl $KNOWN_VALUE(6), %ebp", "\tmovl $0, %ebp"),
 }
-"""By ability, a line of a source on i386, and what changes the registers that a handler gets to see."""
+"""By capability, a line of a source on i386, and what changes the registers that a handler gets to see."""
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
@@ -123,8 +123,8 @@ def test_other_registers_than_those_of_the_call_are_found_out(
     cell, artifacts = boot.cells[-1], gather(context, boot)
     target, kind = artifacts.targets[cell.id], probe_kind(name)
     assert isinstance(target, Target)
-    ability = (kind.ability or "").replace("-", "_")
-    source = render(kind.template or "", {"symbol": target.symbol, "offset": target.offset, "ability": ability})
+    capability = (kind.capability or "").replace("-", "_")
+    source = render(kind.template or "", {"symbol": target.symbol, "offset": target.offset, "capability": capability})
     file, line, instead = SAVES_WHAT_IT_DID_NOT[name]
     assert source.files[file].count(line) == 1
     files = {**source.files, file: source.files[file].replace(line, instead)}

@@ -14,7 +14,7 @@ from module_maker import ModuleMaker
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, row_of, size_of
-from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.benchmarks.scaling.sites import choose_addresses
 from orchestrator.errors import GuestError
 from orchestrator.paths import data_dir
@@ -194,7 +194,7 @@ def test_more_probes_than_the_kernel_has_functions_are_unsupported(command: Comm
 
 @pytest.mark.kernels("lab-i386-up")
 def test_the_model_finds_what_it_should(command: CommandLine, tmp_path: Path) -> None:
-    model = mass_benchmark("kpcache-model")
+    model = scaling_benchmark("kpcache-model")
     assert model is not None
     rows = ", ".join(f"kpcache-model.{row}" for row in model.rows)
     path = tmp_path / "model.yaml"

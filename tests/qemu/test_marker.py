@@ -14,10 +14,9 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.inclusion import included
-from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.module_source import ModuleSource, module_folders
 from orchestrator.errors import BuildError, GuestError
 from orchestrator.guest.guest import Guest
-from orchestrator.paths import data_dir
 from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.loading import load
 
@@ -107,7 +106,7 @@ class Trial:
 def source_of(name: str) -> ModuleSource:
     """A test's module with all that it includes."""
     own = Path(__file__).with_name("modules").joinpath(f"{name}.c").read_text()
-    shared = included(own, [data_dir("kmods")])
+    shared = included(own, module_folders())
     files = {f"{name}_main.c": own, **{file.name: file.read_text() for file in shared}}
     objects = " ".join(f"{Path(name).stem}.o" for name in files if name.endswith((".c", ".S")))
     return ModuleSource(name, {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n"})

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from module_maker import ModuleMaker
+from orchestrator.experiment.file.experiment import load_experiment
+from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
@@ -18,12 +20,10 @@ from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, m
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import EvidenceError, GuestError, GuestHang
 from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.file.experiment import load_experiment
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot_artifacts import Target, gather
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.ready_guest import ready_guest as another_ready_guest
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from module_maker import ModuleMaker
+from orchestrator.experiment.file.experiment import load_experiment
+from orchestrator.run.boot_artifacts import gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
@@ -17,11 +19,9 @@ from orchestrator.artifacts.compiler import compile_program
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.errors import LabError
-from orchestrator.experiment.file.experiment import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot_artifacts import gather
 from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"
@@ -220,7 +220,7 @@ def test_a_whole_program_is_run_and_compared(measured: Callable[[str], Outcomes]
 def test_a_user_s_modules_stand_beside_the_lab_s(
     measured: Callable[[str], Outcomes], folder: Path, modules: ModuleMaker
 ) -> None:
-    shutil.copy(Path(__file__).parents[2] / "kmods" / "djprobe.c.j2", folder / "mine.c.j2")
+    shutil.copy(Path(__file__).parents[2] / "kmods" / "templates" / "djprobe.c.j2", folder / "mine.c.j2")
     shutil.copy(modules.built(render_own(folder / "plain.c", {})).file, folder / "prebuilt.ko")
     probes = "probes: [djprobe, kprobe-optimized, ./mine.c.j2, ./plain.c, ./prebuilt.ko]\n"
     outcomes = measured(probes + "handlers: [noop]\n" + GETPPID)

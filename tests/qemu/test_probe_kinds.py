@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
+from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
@@ -17,14 +19,12 @@ from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
 from orchestrator.probes.point import find_hook, find_point, find_static_branch
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot_artifacts import Target, gather
 from orchestrator.run.ready_guest import ReadyGuest
 
 ON_THE_TRACER = {

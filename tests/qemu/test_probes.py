@@ -6,20 +6,20 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
+from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
 from orchestrator.experiment.plan import Boot, plan
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, observe
 from orchestrator.probes.point import find_point
 from orchestrator.probes.symbols import LoadedModule
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot_artifacts import Target, gather
 from orchestrator.run.ready_guest import ReadyGuest
 
 # First byte at the probe point, the kernel's word for it, and where the point is, in the catalogue's order.

@@ -13,9 +13,9 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.unattended import OUTPUT, STATUS, write_work
-from orchestrator.benchmarks.system.figures import MacroFigures
-from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, MacroRequest, MacroWork, macro_work
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.benchmarks.system.figures import SystemFigures
+from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, MacroRequest, SystemWork, system_work
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import EvidenceError
@@ -35,7 +35,7 @@ BUILD = MacroRequest("kernel-build", scope="sample", warm=1)
 class Done:
     """What a guest's work came to: the figures, or why there are none, and what its module reported."""
 
-    figures: MacroFigures | None
+    figures: SystemFigures | None
     said: str
     reports: tuple[bytes, ...] = ()
 
@@ -47,10 +47,10 @@ class Lab:
     context: BuildContext
     folder: Path
 
-    def work(self, request: MacroRequest, name: str = KERNEL) -> MacroWork:
-        return macro_work(self.context, ready_kernel(self.context, kernel(name)), request, lambda guest: None)
+    def work(self, request: MacroRequest, name: str = KERNEL) -> SystemWork:
+        return system_work(self.context, ready_kernel(self.context, kernel(name)), request, lambda guest: None)
 
-    def done(self, work: MacroWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
+    def done(self, work: SystemWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
         built = ready_kernel(self.context, kernel(name))
         machine = machine_for(self.context, built, cpu(model), smp=1, memory_mib=work.memory_mib, timing="instructions")
         whole = self.folder / "initramfs"
@@ -70,7 +70,7 @@ class Lab:
             guest.kill()
             whole.unlink()
 
-    def figures(self, request: MacroRequest, name: str = KERNEL, model: str = "pentium4") -> MacroFigures:
+    def figures(self, request: MacroRequest, name: str = KERNEL, model: str = "pentium4") -> SystemFigures:
         done = self.done(self.work(request, name), name, model)
         assert done.figures is not None, done.said
         return done.figures
@@ -85,7 +85,7 @@ def lab(context: BuildContext, tmp_path: Path) -> Lab:
 def test_builds_of_a_kernel_agree_to_the_nanosecond(lab: Lab) -> None:
     figures = lab.figures(BUILD)
     assert lab.figures(BUILD) == figures
-    assert figures.done == len(macro_benchmarks().scopes["sample"].targets)
+    assert figures.done == len(system_workloads().scopes["sample"].targets)
     (warm,) = figures.warm
     assert figures.cold.real > warm.real > warm.user > 1e9
     assert figures.cold.major > 100

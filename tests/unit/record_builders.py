@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.reference import reference_table
@@ -94,10 +94,10 @@ def failed(probe: str, reason: str, /, **changes: Any) -> CellRecord:
 def capabilities(*names: str, refused: bool = True) -> list[CellRecord]:
     """Build what a guest shows of List 15: all of it, or of these; ``refused`` where the document grants nothing."""
     found = []
-    for name, (probe, capability) in ability_names().items():
+    for name, (probe, capability) in capability_names().items():
         if names and name not in names:
             continue
-        grant = ability_list().abilities[capability].probes[probe]
+        grant = capability_list().capabilities[capability].probes[probe]
         identity = f"pentium4/debian-686/{name}/noop"
         if grant.shown == "refusal" and refused:
             reason = "__ia32_sys_gettimeofday+0x6: not a function entry"

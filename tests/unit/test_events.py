@@ -107,7 +107,7 @@ def test_a_damaged_ring_is_read_or_refused(damage: list[tuple[int, bytes]]) -> N
 
 
 def test_the_kinds_are_the_modules_own() -> None:
-    header = (data_dir("kmods") / "ring.h").read_text()
+    header = (data_dir("kmods") / "lib" / "ring.h").read_text()
     listed = re.search(r"enum lab_event \{(.*?)\}", header, re.DOTALL)
     assert listed is not None
     assert re.findall(r"LAB_EVENT_(\w+)", listed[1]) == [kind.name for kind in EventKind]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.benchmarks.scaling.driver_output import read_driver
 from orchestrator.benchmarks.scaling.events_output import read_events
 from orchestrator.benchmarks.scaling.model_output import read_model
-from orchestrator.benchmarks.scaling.rows import kprobe_cache, mass_benchmark
+from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import parse_steps
@@ -27,7 +27,7 @@ MODEL = (SEALED / "kpcache_model.txt").read_text()
 
 def test_a_thousand_kprobes_have_their_figures() -> None:
     figures = read_driver(DRIVER, 1000)
-    rows = mass_benchmark("kpcache")
+    rows = scaling_benchmark("kpcache")
     assert rows is not None
     assert set(figures.samples) == {BASELINE, *rows.rows}
     assert len(figures.samples["register"]) == len(figures.samples["enable"]) == 10
@@ -79,7 +79,7 @@ def test_probes_through_the_function_tracer_are_told_from_breakpoints() -> None:
 
 def test_the_model_has_its_figures() -> None:
     figures = read_model(MODEL, 1000)
-    rows = mass_benchmark("kpcache-model")
+    rows = scaling_benchmark("kpcache-model")
     assert rows is not None
     assert set(figures.samples) == {BASELINE, *rows.rows}
     assert len(set(figures.samples[BASELINE])) == 1
@@ -164,7 +164,7 @@ def test_a_place_that_is_neither_a_breakpoint_nor_traced_is_no_result() -> None:
 
 def test_events_have_their_figures() -> None:
     figures = read_events(EVENTS, 200)
-    rows = mass_benchmark("kpcache-events")
+    rows = scaling_benchmark("kpcache-events")
     assert rows is not None
     assert set(figures.samples) == {BASELINE, *rows.rows}
     # The shell's own work is in all of them.

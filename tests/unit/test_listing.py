@@ -16,10 +16,10 @@ from record_builders import cell, failed
 from typer.testing import CliRunner
 
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.capabilities import ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_names
 from orchestrator.benchmarks.markers.rows import marker_benchmarks
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpus
 from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.kernels import kernels
@@ -35,12 +35,12 @@ NAMES = {
     "kernels": list(kernels()),
     "probes": list(probes()),
     "handlers": list(get_args(Handler)),
-    "benchmarks": [*benchmarks(), "markers", *kprobe_cache().benchmarks, *macro_benchmarks().benchmarks],
+    "benchmarks": [*benchmarks(), "markers", *kprobe_cache().benchmarks, *system_workloads().benchmarks],
     "clocks": list(get_args(Clock)),
     "references": list(reference_tables()),
-    "capabilities": list(ability_names()),
+    "capabilities": list(capability_names()),
     "markers": [f"marker.{name}" for name in marker_benchmarks().rows],
-    "scopes": list(macro_benchmarks().scopes),
+    "scopes": list(system_workloads().scopes),
     "events": list(standard_events()),
     "kpcache": [f"{name}.{row}" for name, mass in kprobe_cache().benchmarks.items() for row in mass.rows],
 }
@@ -103,7 +103,7 @@ def listed_lists() -> list[str]:
 
 
 def test_a_former_name_of_a_list_is_understood() -> None:
-    assert listed("abilities") == listed("capabilities")
+    assert listed("capabilities") == listed("capabilities")
 
 
 def test_an_unknown_list_is_answered_with_the_nearest() -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import cast
 
@@ -18,15 +20,22 @@ from hypothesis import strategies as st
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, render, templates
+from orchestrator.artifacts.module_source import ModuleSource, Value, module_folders, render, templates
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import BuildError, UsageError
+from orchestrator.paths import data_dir
+from orchestrator.probes.recorder import MECHANISMS, recorder_values
 
 TINY = Path(__file__).parent / "tiny"
-VALUES: dict[str, str | int] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5, "number": 78, "ability": "pre_exec"}
+VALUES: dict[str, str | int] = {
+    "symbol": "__ia32_sys_gettimeofday",
+    "offset": 5,
+    "number": 78,
+    "capability": "pre_exec",
+}
 BY_NUMBER = ("hook", "tracepoint")
-"""Modules that see every system call, and are told which one is meant."""
+"""Modules that see every system call, and take the number of the one to count."""
 
 
 # --- rendering -----------------------------------------------------------------------------------
@@ -61,6 +70,33 @@ def test_every_object_has_its_source(template: str) -> None:
     assert source.name not in stems
     included = {name for text in source.files.values() for name in re.findall(r'#include "(.+)"', text)}
     assert included <= set(source.files)
+
+
+def test_a_file_is_found_by_its_name_alone() -> None:
+    names = [file.name for folder in module_folders() for file in folder.iterdir()]
+    assert len(names) == len(set(names))
+    assert [file.name for file in data_dir("kmods").iterdir() if file.is_file()] == ["README.md"]
+
+
+def test_every_source_is_part_of_a_module() -> None:
+    choices: list[Mapping[str, Value]] = [
+        {"own_booster": 1},
+        *({"capability": name} for name in ("pre_exec", "anywhere", "probe_and_registers")),
+        *(recorder_values(mechanism, "i386") for mechanism in MECHANISMS),
+    ]
+    used = {
+        file for template in templates() for values in choices for file in render(template, {**VALUES, **values}).files
+    }
+    assert {file.name for folder in module_folders() for file in folder.iterdir() if file.suffix != ".j2"} <= used
+
+
+def test_no_source_depends_on_itself_through_others() -> None:
+    sources = {file.stem: file.read_text() for folder in module_folders() for file in folder.glob("*.c")}
+    uses = {
+        stem: set(re.findall(r'#include "(.+)\.h"', text)) & set(sources) - {stem} for stem, text in sources.items()
+    }
+    assert uses["djprobe_site"] > {"djprobe_search", "djprobe_text"}
+    tuple(TopologicalSorter(uses).static_order())  # raises CycleError
 
 
 def test_assembly_is_built_too() -> None:

@@ -43,7 +43,7 @@ def test_every_event_has_its_places(mechanism: Mechanism, arch: Arch) -> None:
         assert isinstance(values["calls"], int)
         assert all("_sys_" in str(symbol) for symbol in symbols[: values["calls"]])
         assert values["calls"] >= 40
-        assert len(symbols) <= number("djprobe_stub.h", "DETOUR_COUNT")
+        assert len(symbols) <= number("djprobe/djprobe_stub.h", "DETOUR_COUNT")
     source = render("recorder", values)
     assert source.name == "lab_recorder"
     main = source.files["lab_recorder_main.c"]
@@ -53,8 +53,8 @@ def test_every_event_has_its_places(mechanism: Mechanism, arch: Arch) -> None:
 
 
 def test_the_reader_takes_as_much_as_the_module_tells() -> None:
-    assert number("places.h", "PLACES_MAX") == MOST_PLACES
-    assert number("places.c", "SITES_MAX") == MOST_SITES
+    assert number("recorder/places.h", "PLACES_MAX") == MOST_PLACES
+    assert number("recorder/places.c", "SITES_MAX") == MOST_SITES
 
 
 def test_some_events_are_chosen_and_numbered_anew() -> None:
@@ -94,7 +94,7 @@ def test_kernels_with_markers_are_built_with_the_modules_own_files() -> None:
         assert "markers" in spec.patches
         assert "markers" in spec.fragments
         assert ("preempt" in spec.fragments) == ("-preempt-" in spec.name)
-        assert sorted(spec.files.values()) == ["ktext.c", "ktext.h", "marker.c", "marker.h"]
+        assert sorted(spec.files.values()) == ["lib/ktext.c", "lib/ktext.h", "marker/marker.c", "marker/marker.h"]
         assert all((data_dir("kmods") / name).is_file() for name in spec.files.values())
     assert [spec.name for spec in kernels().values() if spec.files and not spec.name.endswith("-markers")] == []
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.benchmarks.system.command import read_command
-from orchestrator.benchmarks.system.figures import MacroFigures, Run
+from orchestrator.benchmarks.system.figures import Run, SystemFigures
 from orchestrator.benchmarks.system.kernel_build import read_build
 from orchestrator.benchmarks.system.ping_flood import read_flood
 from orchestrator.errors import EvidenceError
@@ -47,21 +47,21 @@ def printed(size: int = 11, digest: str = DIGEST) -> str:
     return f"printed bytes={size} digest={digest}"
 
 
-def read_two_floods(text: str) -> MacroFigures:
+def read_two_floods(text: str) -> SystemFigures:
     return read_flood(text, 2, 2000)
 
 
-def read_two_builds(text: str) -> MacroFigures:
+def read_two_builds(text: str) -> SystemFigures:
     return read_build(text, 2)
 
 
-def read_two_commands(text: str) -> MacroFigures:
+def read_two_commands(text: str) -> SystemFigures:
     return read_command(text, 2)
 
 
 BUILDS, FLOODS, COMMANDS = told(*[built()] * 3), told(*[flood()] * 3), told(*[printed()] * 3)
 SOUND = [(read_two_builds, BUILDS), (read_two_floods, FLOODS), (read_two_commands, COMMANDS)]
-Reader = Callable[[str], MacroFigures]
+Reader = Callable[[str], SystemFigures]
 
 
 def test_builds_are_read() -> None:

@@ -13,8 +13,8 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import macro_work
-from orchestrator.benchmarks.system.workloads import macro_benchmark, macro_benchmarks
+from orchestrator.benchmarks.system.work import system_work
+from orchestrator.benchmarks.system.workloads import system_workload, system_workloads
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import ConfigError, HostError, UnsupportedError, UsageError
@@ -46,7 +46,7 @@ def context(tmp_path: Path) -> BuildContext:
 
 
 def test_the_catalogue_names_what_is_there() -> None:
-    catalogue = macro_benchmarks()
+    catalogue = system_workloads()
     assert list(catalogue.benchmarks) == ["kernel-build", "ping-flood", "command"]
     for benchmark in catalogue.benchmarks.values():
         assert (data_dir("images") / "unattended" / f"{benchmark.script}.sh").is_file()
@@ -56,12 +56,12 @@ def test_the_catalogue_names_what_is_there() -> None:
     assert catalogue.scope in catalogue.scopes
     seconds = [scope.seconds for scope in catalogue.scopes.values()]
     assert seconds == sorted(seconds)
-    assert macro_benchmark("ping-flood") == catalogue.benchmarks["ping-flood"]
-    assert macro_benchmark("gtodbench") is None
+    assert system_workload("ping-flood") == catalogue.benchmarks["ping-flood"]
+    assert system_workload("gtodbench") is None
 
 
 def test_targets_are_what_the_script_takes_for_one() -> None:
-    for scope in macro_benchmarks().scopes.values():
+    for scope in system_workloads().scopes.values():
         for target in scope.targets:
             assert target == "vmlinux" or target.endswith(("/", ".o"))
             assert not set(target) - set("abcdefghijklmnopqrstuvwxyz_/.")
@@ -76,20 +76,20 @@ def test_targets_are_what_the_script_takes_for_one() -> None:
 )
 def test_a_taskthat_cannot_be_is_refused(task: SystemTask, message: str, context: BuildContext, built: Kernel) -> None:
     with pytest.raises(UsageError, match=message):
-        macro_work(context, built, task, None, lambda guest: None)
+        system_work(context, built, task, None, lambda guest: None)
 
 
 def test_an_unknown_image_is_answered_with_the_nearest(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(ConfigError, match="did you mean 'debian-i386'"):
-        macro_work(context, built, replace(PING, image="debian-i368"), None, lambda guest: None)
+        system_work(context, built, replace(PING, image="debian-i368"), None, lambda guest: None)
 
 
 def test_a_kernel_that_cannot_mount_a_file_is_not_supported(context: BuildContext, built: Kernel) -> None:
     lacking = replace(built, config={**CONFIG, "CONFIG_BLK_DEV_LOOP": "m", "CONFIG_TMPFS": "n"})
     with pytest.raises(UnsupportedError, match="it lacks CONFIG_BLK_DEV_LOOP, CONFIG_TMPFS"):
-        macro_work(context, lacking, PING, None, lambda guest: None)
+        system_work(context, lacking, PING, None, lambda guest: None)
 
 
 def test_offline_an_image_that_is_not_here_is_told(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
-        macro_work(context, built, PING, None, lambda guest: None)
+        system_work(context, built, PING, None, lambda guest: None)

@@ -267,6 +267,25 @@ def test_a_module_of_a_user_s_brings_what_it_includes() -> None:
         render_own(WORKLOADS / "own.c.j2", {"symbol": "f"})
 
 
+def test_a_module_may_have_the_name_of_a_source_of_the_lab(tmp_path: Path) -> None:
+    own = tmp_path / "djprobe.c"
+    own.write_text('#include "djprobe.h"\n#include "mine.h"\n')
+    (tmp_path / "mine.h").write_text("")
+    (tmp_path / "mine_too.c").write_text("")
+    source = render_own(own, {})
+    assert source.files["own_djprobe_main.c"] == own.read_text()
+    assert "register_djprobe" in source.files["djprobe.c"]
+    assert "mine.h" in source.files
+    assert "mine_too.c" not in source.files  # no header brings it
+
+
+def test_a_module_is_not_brought_in_by_its_own_header(tmp_path: Path) -> None:
+    own = tmp_path / "mine.c"
+    own.write_text('#include "mine.h"\n')
+    (tmp_path / "mine.h").write_text("")
+    assert set(render_own(own, {}).files) == {"own_mine_main.c", "mine.h", "Kbuild"}
+
+
 def test_a_template_may_not_reach_into_the_lab(tmp_path: Path) -> None:
     nosy = tmp_path / "nosy.c.j2"
     nosy.write_text("{{ symbol.__class__.__mro__ }}")

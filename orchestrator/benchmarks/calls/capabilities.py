@@ -14,9 +14,9 @@ SHOWN_FOR = ("kprobe", "jprobe", "djprobe")
 
 
 class Grant(Fact):
-    """What the document says of one probe's ability, and how a guest shows it: by hits, or by a refusal.
+    """What the document says of one probe's capability, and how a guest shows it: by hits, or by a refusal.
 
-    Where it grants nothing and hits are counted, a hit is one in which the ability was seen not to be there.
+    Where it grants nothing and hits are counted, a hit is one in which the capability was seen not to be there.
     """
 
     int3: int | None
@@ -25,7 +25,7 @@ class Grant(Fact):
     note: str | None = None
 
 
-class Ability(Fact):
+class Capability(Fact):
     """One thing that probes may be able to do, in one of the list's rows."""
 
     row: str
@@ -40,27 +40,27 @@ class ListRow(Fact):
     published: dict[str, str]
 
 
-class AbilityList(Fact):
+class CapabilityList(Fact):
     """The whole list."""
 
     rows: dict[str, ListRow]
     footnote: str
-    abilities: dict[str, Ability]
+    capabilities: dict[str, Capability]
 
 
 @lru_cache(maxsize=1)
-def ability_list() -> AbilityList:
+def capability_list() -> CapabilityList:
     """Return List 15."""
-    return AbilityList.model_validate(read("capabilities.yaml", __package__))
+    return CapabilityList.model_validate(read("capabilities.yaml", __package__))
 
 
 @lru_cache(maxsize=1)
-def ability_names() -> Mapping[str, tuple[str, str]]:
-    """Return the probe and the ability of each name that an experiment may say: ``djprobe.pre-exec``."""
-    abilities = ability_list().abilities
+def capability_names() -> Mapping[str, tuple[str, str]]:
+    """Return the probe and the capability of each name that an experiment may say: ``djprobe.pre-exec``."""
+    capabilities = capability_list().capabilities
     return {
         f"{probe}.{name}": (probe, name)
         for probe in SHOWN_FOR
-        for name, ability in abilities.items()
-        if probe in ability.probes
+        for name, capability in capabilities.items()
+        if probe in capability.probes
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.cells import call_cells
 from orchestrator.benchmarks.calls.figures import exact_overhead
 from orchestrator.benchmarks.calls.measurement import measure_call
@@ -39,7 +39,7 @@ class CallsKind(BenchmarkKind):
 
     def rows(self) -> Mapping[str, str]:
         """Probes that show one capability: ``djprobe.pre-exec``."""
-        return dict.fromkeys(ability_names(), next(iter(benchmarks())))
+        return dict.fromkeys(capability_names(), next(iter(benchmarks())))
 
     def lists(self) -> Mapping[str, Listing]:
         """The capabilities by List 15."""
@@ -85,10 +85,10 @@ def _events_file(task: BootTask, cell: CallCell) -> Path | None:
 
 
 def _capabilities() -> Sequence[Sequence[object]]:
-    abilities = ability_list().abilities
+    capabilities = capability_list().capabilities
     return [
-        (name, abilities[ability].title, "yes" if abilities[ability].probes[probe].grants else "no")
-        for name, (probe, ability) in ability_names().items()
+        (name, capabilities[capability].title, "yes" if capabilities[capability].probes[probe].grants else "no")
+        for name, (probe, capability) in capability_names().items()
     ]
 
 

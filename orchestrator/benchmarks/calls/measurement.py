@@ -87,7 +87,7 @@ def measure_call(
         else:
             figures, proof = _paired(work, setup.module, events)
     except RefusedError as error:
-        if work.kind.ability is None:
+        if work.kind.capability is None:
             raise
         raise UnsupportedError(error.reason) from None  # which is what was to be shown, or is not
     ready.guest.check_console(mark)

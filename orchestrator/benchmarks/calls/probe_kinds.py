@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.catalog import probes as catalogue
 from orchestrator.catalog.probes import ProbeKind, probes
 
@@ -13,19 +13,19 @@ def probe_kind(name: str) -> ProbeKind:
 
     Raises ConfigError for one that is not there.
     """
-    return _showing(*ability_names()[name]) if name in ability_names() else catalogue.probe_kind(name)
+    return _showing(*capability_names()[name]) if name in capability_names() else catalogue.probe_kind(name)
 
 
-def _showing(probe: str, ability: str) -> ProbeKind:
-    kind, grant = probes()[probe], ability_list().abilities[ability].probes[probe]
+def _showing(probe: str, capability: str) -> ProbeKind:
+    kind, grant = probes()[probe], capability_list().capabilities[capability].probes[probe]
     return kind.model_copy(
         update={
-            "name": f"{probe}.{ability}",
-            "title": f"{probe}, {ability_list().abilities[ability].title}",
+            "name": f"{probe}.{capability}",
+            "title": f"{probe}, {capability_list().capabilities[capability].title}",
             "column": None,
-            "template": f"ability_{probe}",
+            "template": f"capability_{probe}",
             "mechanism": kind.mechanism if grant.int3 is not None else "own",
             "int3_per_hit": grant.int3,
-            "ability": ability,
+            "capability": capability,
         }
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
-from orchestrator.benchmarks.calls.capabilities import ability_list
+from orchestrator.benchmarks.calls.capabilities import capability_list
 from orchestrator.benchmarks.calls.probe_kinds import probe_kind
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.probes import ProbeKind
@@ -73,9 +73,9 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
-    if kind.ability is not None:
-        values["ability"] = kind.ability.replace("-", "_")
-        note = ability_list().abilities[kind.ability].probes[kind.name.partition(".")[0]].note
+    if kind.capability is not None:
+        values["capability"] = kind.capability.replace("-", "_")
+        note = capability_list().capabilities[kind.capability].probes[kind.name.partition(".")[0]].note
         notes += [note] if note else []
     if kind.mechanism == "detour":
         values["hold_optimiser"] = 1
@@ -120,7 +120,7 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
             return "it is at every system call, and nowhere else"
         if cell.task.call is None:
             return "it is at every system call, and which ones the workload makes is not known"
-    if kind.ability is not None and (cell.task.point is not None or cell.task.call is None):
+    if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
     if cell.task.point is not None and "+" in cell.task.point and kind.at == "entry":
         return "the function tracer is at a function's first bytes only: name the function without an offset"

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_vali
 from orchestrator.benchmarks.calls import fields
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
-from orchestrator.benchmarks.calls.capabilities import ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_names
 from orchestrator.catalog.probes import probes
 from orchestrator.catalog.user_probe import is_path
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
@@ -113,7 +113,7 @@ class CallsTable(ProbedTable):
             who = "a program" if self.benchmark.is_program else "clock 'wall'"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
         for index, probe in enumerate(self.probes):
-            if not (is_path(probe) or probe in probes() or probe in ability_names()):
+            if not (is_path(probe) or probe in probes() or probe in capability_names()):
                 other = "markers" if probe.startswith("marker.") else probe.partition(".")[0]
                 sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{other}'"
                 yield Problem(("probes", index), sentence, other=("benchmark", "name"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from orchestrator.benchmarks.scaling.figures import MassFigures, MassProof, mechanism_of
+from orchestrator.benchmarks.scaling.figures import ScalingProof, ScalingFigures, mechanism_of
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import Step, of_command, parse_steps
@@ -23,7 +23,7 @@ _ENOUGH_FOR_PAGES = 1000
 _CALLS = 9
 
 
-def read_driver(text: str, probes: int) -> MassFigures:
+def read_driver(text: str, probes: int) -> ScalingFigures:
     """The figures of so many probes, all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     registering, enabling, disabling, unregistering = (
@@ -75,9 +75,9 @@ def read_driver(text: str, probes: int) -> MassFigures:
             statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
         )
     row_facts = {row: {"step": each if row in ("register", "unregister") else halves} for row in _CURVES}
-    return MassFigures(
+    return ScalingFigures(
         samples=samples,
-        proof=MassProof(
+        proof=ScalingProof(
             mechanism=mechanism,
             live=live,
             original=original,

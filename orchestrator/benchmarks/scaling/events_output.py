@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.benchmarks.scaling.figures import MassFigures, MassProof, mechanism_of
+from orchestrator.benchmarks.scaling.figures import ScalingProof, ScalingFigures, mechanism_of
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import Step, of_command, parse_steps
@@ -15,7 +15,7 @@ TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
 _STEPS = 10
 
 
-def read_events(text: str, probes: int) -> MassFigures:
+def read_events(text: str, probes: int) -> ScalingFigures:
     """The figures of so many events, all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     shell = of_command(steps, "shell", 2)
@@ -35,14 +35,14 @@ def read_events(text: str, probes: int) -> MassFigures:
         raise EvidenceError(f"of {check.number('calls')} calls {check.number('hits')} were hits")
     if removed.number("left") or restored != original:
         raise EvidenceError(f"after the events had been taken away, {removed.number('left')} kprobes were left")
-    return MassFigures(
+    return ScalingFigures(
         samples={
             BASELINE: _each(shell),
             "define": _each(defining),
             "enable": _each(enabling),
             "disable": _each(disabling),
         },
-        proof=MassProof(
+        proof=ScalingProof(
             mechanism=mechanism_of(live),
             live=live,
             original=original,

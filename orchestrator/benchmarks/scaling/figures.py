@@ -10,7 +10,7 @@ from orchestrator.errors import EvidenceError
 
 
 @dataclass(frozen=True)
-class MassProof:
+class ScalingProof:
     """What was seen: ``mechanism`` and bytes of the first target while armed and before, its address, hits and calls.
 
     ``others`` are hits of probes that nobody meant to hit while they were enabled or disabled.
@@ -35,14 +35,14 @@ def mechanism_of(live: str) -> str:
 
 
 @dataclass(frozen=True)
-class MassFigures:
+class ScalingFigures:
     """Samples in TSC units by row (BASELINE's too), and what else is known: of each row, and of the whole work.
 
     Of the rows ``compared`` there is an overhead over the baseline.
     """
 
     samples: Mapping[str, tuple[float, ...]]
-    proof: MassProof
+    proof: ScalingProof
     facts: Mapping[str, int]
     compared: frozenset[str]
     row_facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import render
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.benchmarks.scaling.measurement import measure_rows
-from orchestrator.benchmarks.scaling.rows import kprobe_cache, mass_benchmark, mass_row
+from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark, scaling_row
 from orchestrator.benchmarks.scaling.table import ScalingTable
 from orchestrator.benchmarks.scaling.task import ScalingCell, ScalingTask
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -48,7 +48,7 @@ class ScalingKind(BenchmarkKind):
     def cells(self, name: str | None, table: ScalingTable) -> Generator[ScalingCell, None, None]:
         """Each machine's and kernel's rows by size, the baseline first."""
         benchmark = table.benchmark
-        known = mass_benchmark(benchmark.name)
+        known = scaling_benchmark(benchmark.name)
         assert known is not None
         for machine, (kernel, rows) in product(
             table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
@@ -65,7 +65,7 @@ class ScalingKind(BenchmarkKind):
                     row=row,
                     handler="noop",
                     benchmark=benchmark.name,
-                    metric=f"cost per {(mass_row(row) or known.baseline).each}",
+                    metric=f"cost per {(scaling_row(row) or known.baseline).each}",
                     repeats=1,
                     clock=table.clock,
                     image=None,
@@ -92,7 +92,7 @@ class ScalingKind(BenchmarkKind):
         return {cell.id: prepared for cell in cells}
 
     def _prepared(self, context: BuildContext, kernel: Kernel, cell: ScalingCell) -> Prepared[Module]:
-        known = mass_benchmark(cell.benchmark)
+        known = scaling_benchmark(cell.benchmark)
         assert known is not None
         lacking = next((option for option in _NEEDED if kernel.config.get(option) != "y"), None)
         if lacking is not None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import with_work
-from orchestrator.benchmarks.scaling.figures import MassFigures
-from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.benchmarks.scaling.figures import ScalingFigures
+from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.benchmarks.scaling.sites import functions
 from orchestrator.benchmarks.scaling.task import ScalingCell
-from orchestrator.benchmarks.scaling.work import mass_work
+from orchestrator.benchmarks.scaling.work import scaling_work
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
@@ -35,7 +35,7 @@ _CACHE = "kpcache"
 class _Done:
     """What the work came to, the kernel's taint mask after it, and what is known of the kernel."""
 
-    figures: MassFigures
+    figures: ScalingFigures
     taint: int
     kernel: Mapping[str, str | int | bool]
 
@@ -50,11 +50,11 @@ def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[Ce
 
 
 def _work(session: Session, cell: ScalingCell) -> _Done:
-    task, benchmark, artifacts = cell.task, mass_benchmark(cell.benchmark), session.artifacts
+    task, benchmark, artifacts = cell.task, scaling_benchmark(cell.benchmark), session.artifacts
     assert benchmark is not None
     module, kernel = session.setup(cell).setup, artifacts.kernel
     lists = kernel_functions(session.context, kernel, artifacts.machine, session.watch)
-    work = mass_work(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
+    work = scaling_work(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
     files = {f"{module.name}.ko": module.file.read_bytes(), **work.files}
     # By the function tracer, enabling takes the longer the more there are: a rehearsal would take twice as long.
     rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"

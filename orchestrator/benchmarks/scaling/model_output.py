@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from orchestrator.benchmarks.scaling.figures import MassFigures, MassProof
-from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.benchmarks.scaling.figures import ScalingProof, ScalingFigures
+from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import Step, of_command, parse_steps
@@ -13,10 +13,10 @@ NAME = "kpcache-model"
 _WALKS = ("nothing", "nothing", "list", "list", "cache", "cache", "cache", "count")
 
 
-def read_model(text: str, probes: int) -> MassFigures:
+def read_model(text: str, probes: int) -> ScalingFigures:
     """The figures of so many addresses, all answers checked. Raises EvidenceError."""
     steps = parse_steps(text)
-    model = mass_benchmark(NAME)
+    model = scaling_benchmark(NAME)
     assert model is not None
     parts = {(bits, hot): _part(steps, probes, bits, hot) for bits in (6, 12) for hot in (0, 95)}
     samples: dict[str, tuple[float, ...]] = {}
@@ -38,9 +38,9 @@ def read_model(text: str, probes: int) -> MassFigures:
     seen = {step.hexadecimal("bytes") for step in (fill, *others)}
     if len(seen) != 1:
         raise EvidenceError(f"the bytes at the first address changed: {', '.join(sorted(seen))}")
-    return MassFigures(
+    return ScalingFigures(
         samples=samples,
-        proof=MassProof(
+        proof=ScalingProof(
             mechanism="model",
             live=fill.hexadecimal("bytes"),
             original=fill.hexadecimal("bytes"),

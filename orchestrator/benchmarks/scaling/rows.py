@@ -9,7 +9,7 @@ from typing import Literal
 from orchestrator.catalog.data import Fact, read
 
 
-class MassRow(Fact):
+class ScalingRow(Fact):
     """One figure of a mass-probe benchmark.
 
     ``each`` and ``curve`` are of the kernel's rows, ``bits``, ``walk`` and ``hot`` (per cent) of the model's.
@@ -23,15 +23,15 @@ class MassRow(Fact):
     hot: int = 0
 
 
-class MassBenchmark(Fact):
+class ScalingBenchmarkFacts(Fact):
     """A benchmark of many probes: its module, its script, its rows, and how many probes where nothing else is said."""
 
     title: str
     template: str
     script: str
     sizes: list[int]
-    baseline: MassRow
-    rows: dict[str, MassRow]
+    baseline: ScalingRow
+    rows: dict[str, ScalingRow]
 
 
 class PublishedCache(Fact):
@@ -54,7 +54,7 @@ class KprobeCache(Fact):
 
     source: str
     published: PublishedCache
-    benchmarks: dict[str, MassBenchmark]
+    benchmarks: dict[str, ScalingBenchmarkFacts]
 
 
 @lru_cache(maxsize=1)
@@ -63,13 +63,13 @@ def kprobe_cache() -> KprobeCache:
     return KprobeCache.model_validate(read("rows.yaml", __package__))
 
 
-def mass_benchmark(benchmark: str) -> MassBenchmark | None:
+def scaling_benchmark(benchmark: str) -> ScalingBenchmarkFacts | None:
     """Return the benchmark of many probes that has this name; None where it is another one."""
     return kprobe_cache().benchmarks.get(benchmark)
 
 
-def mass_row(probe: str) -> MassRow | None:
+def scaling_row(probe: str) -> ScalingRow | None:
     """Return the row that a probe's name means, such as ``kpcache.enable``; None where it means none."""
     benchmark, dot, row = probe.partition(".")
-    found = mass_benchmark(benchmark) if dot else None
+    found = scaling_benchmark(benchmark) if dot else None
     return found.rows.get(row) if found else None

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 
 from orchestrator.benchmarks.scaling import fields
-from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.experiment.file.fields import whole
 from orchestrator.experiment.file.problems import Problem
 from orchestrator.experiment.table import BenchmarkChoice, RowsTable
@@ -23,7 +23,7 @@ class ScalingBenchmark(BenchmarkChoice):
 
 
 def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
-    known = mass_benchmark(benchmark.name)
+    known = scaling_benchmark(benchmark.name)
     assert known is not None
     return benchmark.model_copy(update={"sizes": benchmark.sizes or tuple(known.sizes)})
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.benchmarks.scaling.driver_output import read_driver
 from orchestrator.benchmarks.scaling.events_output import TARGET, read_events
-from orchestrator.benchmarks.scaling.figures import MassFigures
+from orchestrator.benchmarks.scaling.figures import ScalingFigures
 from orchestrator.benchmarks.scaling.model_output import read_model
 from orchestrator.benchmarks.scaling.sites import EVENT_SPARE, SPARE, choose_addresses, choose_sites
 from orchestrator.catalog.kernels import Arch
@@ -20,25 +20,25 @@ _WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
 
 
 @dataclass(frozen=True)
-class MassWork:
+class ScalingWork:
     """Files of the work, by name, and the reader of its output: it takes that and the number of probes."""
 
     files: Mapping[str, bytes]
-    read: Callable[[str, int], MassFigures]
+    read: Callable[[str, int], ScalingFigures]
 
 
-def mass_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int) -> MassWork:
+def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int) -> ScalingWork:
     """The work of a script on so many probes. Raises UnsupportedError where the kernel has not so many functions."""
     if script == "kpcache_model":
-        return MassWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
+        return ScalingWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
     events = script == "kpcache_events"
     sites = choose_sites(lists.symbols, lists.blacklist, probes, seed, EVENT_SPARE if events else SPARE)
     if not events:
-        return MassWork({"sites": _binary(sites, arch)}, read_driver)
+        return ScalingWork({"sites": _binary(sites, arch)}, read_driver)
     target = Symbols(lists.symbols).address(TARGET[arch])
     sites = [target, *(site for site in sites if site != target)]
     addresses = "".join(f"{site:x}\n" for site in sites)
-    return MassWork({"sites": _binary(sites, arch), "addresses": addresses.encode()}, read_events)
+    return ScalingWork({"sites": _binary(sites, arch), "addresses": addresses.encode()}, read_events)
 
 
 def _binary(sites: Sequence[int], arch: Arch) -> bytes:

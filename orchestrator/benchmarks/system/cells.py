@@ -11,7 +11,7 @@ from typing import cast
 from orchestrator.benchmarks.system.published import published_systems
 from orchestrator.benchmarks.system.table import SystemBenchmark, SystemTable
 from orchestrator.benchmarks.system.task import SystemCell, SystemTask
-from orchestrator.benchmarks.system.workloads import MacroName, macro_benchmarks
+from orchestrator.benchmarks.system.workloads import WorkloadName, system_workloads
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, probe_kind
 from orchestrator.catalog.user_probe import is_path, shown_name
@@ -67,7 +67,7 @@ class _Cells:
         benchmark = self.table.benchmark
         assert benchmark.repeats is not None
         return SystemTask(
-            name=cast(MacroName, benchmark.name),
+            name=cast(WorkloadName, benchmark.name),
             probe=probe,
             scope=benchmark.scope or "",
             packets=benchmark.packets or 0,
@@ -107,7 +107,7 @@ class _Cells:
 
 def _time_limit(benchmark: SystemBenchmark) -> int:
     """Seconds of the host's time that a run may take: several times what an emulator needs on a busy host."""
-    seconds = macro_benchmarks().scopes[benchmark.scope].seconds if benchmark.scope else 0
+    seconds = system_workloads().scopes[benchmark.scope].seconds if benchmark.scope else 0
     return _SHORTEST_LIMIT + _HOST_SECONDS * (seconds + (benchmark.packets or 0) // _PACKETS_PER_SECOND)
 
 

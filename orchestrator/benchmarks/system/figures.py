@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class MacroFigures:
+class SystemFigures:
     """The runs, how much each did, a SHA-256 of what that was (empty where nothing is to tell), and more facts."""
 
     cold: Run

@@ -6,17 +6,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.benchmarks.system.figures import MacroFigures, check_alike, read_runs
+from orchestrator.benchmarks.system.figures import SystemFigures, check_alike, read_runs
 
 _BUILT = re.compile(r"built objects=([1-9][0-9]{0,5}) digest=([0-9a-f]{64})")
 
 
-def read_build(text: str, warm: int) -> MacroFigures:
+def read_build(text: str, warm: int) -> SystemFigures:
     """The figures; ``done`` is the number of objects, ``digest`` of their names and contents. Raises EvidenceError."""
     runs, built = read_runs(text, warm, 1, _built)
     check_alike(text, "the number of objects", [objects for objects, _ in built])
     check_alike(text, "the objects' content", [digest for _, digest in built])
-    return MacroFigures(runs[0], tuple(runs[1:]), *built[0])
+    return SystemFigures(runs[0], tuple(runs[1:]), *built[0])
 
 
 def _built(lines: Sequence[str]) -> tuple[int, str]:

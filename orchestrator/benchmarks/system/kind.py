@@ -14,7 +14,7 @@ from orchestrator.benchmarks.system.preparation import prepare_cell
 from orchestrator.benchmarks.system.table import SystemTable
 from orchestrator.benchmarks.system.task import SystemCell
 from orchestrator.benchmarks.system.work import Beside
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.events import standard_events
 from orchestrator.experiment.kind import BenchmarkEntry, Listing
 from orchestrator.results.contract import CellRecord
@@ -32,7 +32,7 @@ class SystemKind(BenchmarkKind):
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
         """The workloads by name."""
-        return {name: BenchmarkEntry(one.title) for name, one in macro_benchmarks().benchmarks.items()}
+        return {name: BenchmarkEntry(one.title) for name, one in system_workloads().benchmarks.items()}
 
     def lists(self) -> Mapping[str, Listing]:
         """How much of a kernel is built, and the events that probes record."""
@@ -72,7 +72,7 @@ class SystemKind(BenchmarkKind):
 
 
 def _scopes() -> Sequence[Sequence[object]]:
-    return [(name, scope.title, scope.seconds) for name, scope in macro_benchmarks().scopes.items()]
+    return [(name, scope.title, scope.seconds) for name, scope in system_workloads().scopes.items()]
 
 
 def _events() -> Sequence[Sequence[object]]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.unattended import write_work
-from orchestrator.benchmarks.system.figures import MacroFigures
+from orchestrator.benchmarks.system.figures import SystemFigures
 from orchestrator.benchmarks.system.recording import Recorded, read_recorded, recorder_of
 from orchestrator.benchmarks.system.task import SystemCell
-from orchestrator.benchmarks.system.work import macro_work
+from orchestrator.benchmarks.system.work import system_work
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import UnsupportedError
 from orchestrator.results.contract import CellRecord, Clock, WorkEvidence
@@ -31,7 +31,7 @@ AGAIN = "the baseline again, with other random numbers and its work begun at ano
 class _Done:
     """What the work came to, what was recorded of it by which mechanism, and the kernel's taint mask after it."""
 
-    figures: MacroFigures
+    figures: SystemFigures
     recorded: Recorded | None
     mechanism: str
     taint: int
@@ -61,7 +61,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
 
 def _work(session: Session, cell: SystemCell) -> _Done:
     task, kind, artifacts = cell.task, recorder_of(cell), session.artifacts
-    work = macro_work(session.context, artifacts.kernel, task, session.setup(cell).setup, session.watch)
+    work = system_work(session.context, artifacts.kernel, task, session.setup(cell).setup, session.watch)
     if artifacts.machine.memory_mib < work.memory_mib:
         raise UnsupportedError(f"this work needs {work.memory_mib} MiB of memory: it is all there, twice at first")
 
@@ -106,7 +106,7 @@ def _facts(artifacts: BootArtifacts, done: _Done) -> dict[str, str | int | float
     return facts
 
 
-def _idle(figures: MacroFigures, clock: Clock) -> Iterator[str]:
+def _idle(figures: SystemFigures, clock: Clock) -> Iterator[str]:
     idle = median([1 - (run.user + run.system) / run.real for run in figures.warm])
     if idle > _MOST_IDLE:
         jumped = ": on this clock it is jumped over, and counts like instructions" if clock == "instructions" else ""

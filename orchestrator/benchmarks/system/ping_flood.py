@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.benchmarks.system.figures import MacroFigures, read_runs
+from orchestrator.benchmarks.system.figures import SystemFigures, read_runs
 
 _SENT = re.compile(
     r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) received, ([0-9.]{1,12})% packet loss, time [0-9]{1,12}ms"
@@ -27,7 +27,7 @@ class _Flood:
     deviation: float
 
 
-def read_flood(text: str, warm: int, packets: int) -> MacroFigures:
+def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
     """The figures of so many packets a run; the facts are the warm runs' round trips, in ns, as ping rounds them.
 
     Raises EvidenceError where a packet was lost.
@@ -44,7 +44,7 @@ def read_flood(text: str, warm: int, packets: int) -> MacroFigures:
         "rtt_max_ns": max(flood.maximum for flood in answered),
         "rtt_mdev_ns": sum(flood.deviation for flood in answered) / len(answered),
     }
-    return MacroFigures(runs[0], tuple(runs[1:]), packets, "", facts)
+    return SystemFigures(runs[0], tuple(runs[1:]), packets, "", facts)
 
 
 def _flood(lines: Sequence[str], packets: int) -> _Flood:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
 
 from orchestrator.benchmarks.system.published import published_systems
-from orchestrator.benchmarks.system.workloads import MacroBenchmark, macro_benchmark, macro_benchmarks
+from orchestrator.benchmarks.system.workloads import SystemWorkload, system_workload, system_workloads
 from orchestrator.catalog import user_probe
 from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.images import image as image_recipe
@@ -48,7 +48,7 @@ class SystemBenchmark(BenchmarkChoice):
     how small a difference can be resolved. Probes record the ``events``.
     """
 
-    scope: Annotated[str, one_of(lambda: macro_benchmarks().scopes)] | None = None
+    scope: Annotated[str, one_of(lambda: system_workloads().scopes)] | None = None
     packets: Annotated[int, whole(1, 10_000_000)] | None = None
     command: Annotated[tuple[str, ...], BeforeValidator(_command)] | None = None
     repeats: Annotated[int, whole(1, 50)] | None = None
@@ -57,9 +57,9 @@ class SystemBenchmark(BenchmarkChoice):
     events: Entries[Annotated[str, one_of(standard_events)]] | None = None
 
     @property
-    def spec(self) -> MacroBenchmark:
+    def spec(self) -> SystemWorkload:
         """What is known of the workload."""
-        spec = macro_benchmark(self.name)
+        spec = system_workload(self.name)
         assert spec is not None
         return spec
 
@@ -80,7 +80,7 @@ class SystemBenchmark(BenchmarkChoice):
 
 
 def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBenchmark:
-    usual = macro_benchmarks()
+    usual = system_workloads()
     runs = FEWEST_WALL_REPEATS if info.data.get("clock") == "wall" else usual.runs
     update: dict[str, Any] = {"repeats": benchmark.repeats or runs}
     if benchmark.name == "kernel-build":

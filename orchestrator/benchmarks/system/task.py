@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.benchmarks.system.workloads import MacroName
+from orchestrator.benchmarks.system.workloads import WorkloadName
 from orchestrator.experiment.cell import Cell
 
 
@@ -21,7 +21,7 @@ class SystemTask:
     ``probe`` is beside it: a catalogue's name, which records the ``events``, or the path of a user's module.
     """
 
-    name: MacroName
+    name: WorkloadName
     probe: str = "none"
     scope: str = ""
     packets: int = 0

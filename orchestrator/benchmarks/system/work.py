@@ -15,12 +15,12 @@ from orchestrator.artifacts.images import Image, ready_image
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import STEPS, unattended_scripts
 from orchestrator.benchmarks.system.command import read_command
-from orchestrator.benchmarks.system.figures import MacroFigures
+from orchestrator.benchmarks.system.figures import SystemFigures
 from orchestrator.benchmarks.system.kernel_build import read_build
 from orchestrator.benchmarks.system.ping_flood import read_flood
 from orchestrator.benchmarks.system.prepared_build import DATE, PreparationInputs, prepared_build, shared_scripts
 from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.errors import UnsupportedError, UsageError
@@ -58,7 +58,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class MacroWork:
+class SystemWork:
     """What ``write_work`` takes, the reader of the output, and the least memory of a guest that does it, in MiB.
 
     ``inputs`` name the exact content of what is built and where: image, source and scripts.
@@ -67,14 +67,14 @@ class MacroWork:
     script: str
     settings: Mapping[str, int | str]
     files: Mapping[str, bytes | Path]
-    read: Callable[[str], MacroFigures]
+    read: Callable[[str], SystemFigures]
     memory_mib: int
     inputs: Mapping[str, str]
 
 
-def macro_work(
+def system_work(
     context: BuildContext, kernel: Kernel, task: SystemTask, beside: Beside | None, watch: Callable[[Guest], None]
-) -> MacroWork:
+) -> SystemWork:
     """The work of a task; all that it needs is fetched and built where it is not there yet.
 
     ``watch`` is called with a guest that is started for that, before it runs. Raises UsageError for a wrong image,
@@ -82,7 +82,7 @@ def macro_work(
     """
     _check_kernel(kernel)
     image = _image(context, kernel, task)
-    workload = macro_benchmarks().benchmarks[task.name]
+    workload = system_workloads().benchmarks[task.name]
     drivers = _drivers(kernel)
     files: dict[str, bytes | Path] = {
         "root.squashfs": image.squashfs,
@@ -100,7 +100,7 @@ def macro_work(
         files |= {"source.squashfs": source.file, "build.tar": tree.file, **shared_scripts("kernel_make.sh")}
         settings |= {
             "arch": kernel.spec.arch,
-            "targets": " ".join(macro_benchmarks().scopes[task.scope].targets),
+            "targets": " ".join(system_workloads().scopes[task.scope].targets),
         }
         inputs |= {"source": source.key, "prepared": tree.key}
     elif task.name == "ping-flood":
@@ -108,7 +108,7 @@ def macro_work(
     else:
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
     inputs["scripts"] = _digest(workload.script, files)
-    return MacroWork(
+    return SystemWork(
         script=workload.script,
         settings=settings,
         files=files,
@@ -119,7 +119,7 @@ def macro_work(
 
 
 def fetch_work(context: BuildContext, kernel: Kernel, task: SystemTask) -> None:
-    """Fetch and build what a task needs, as far as that takes no guest; raises what ``macro_work`` does."""
+    """Fetch and build what a task needs, as far as that takes no guest; raises what ``system_work`` does."""
     _check_kernel(kernel)
     _image(context, kernel, task)
     if task.name == "kernel-build":
@@ -146,7 +146,7 @@ def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:
     return whole.hexdigest()
 
 
-def _reader(task: SystemTask) -> Callable[[str], MacroFigures]:
+def _reader(task: SystemTask) -> Callable[[str], SystemFigures]:
     if task.name == "kernel-build":
         return lambda text: read_build(text, task.warm)
     if task.name == "ping-flood":
@@ -165,7 +165,7 @@ def _check_kernel(kernel: Kernel) -> None:
 
 def _image(context: BuildContext, kernel: Kernel, task: SystemTask) -> Image:
     arch = kernel.spec.arch
-    name = task.image or macro_benchmarks().benchmarks[task.name].images[arch]
+    name = task.image or system_workloads().benchmarks[task.name].images[arch]
     if is_user_disk(name):
         raise UsageError(
             f"image '{name}' is a disk, and {task.name} runs in a system that is all in the guest's memory",

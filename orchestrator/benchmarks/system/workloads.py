@@ -9,10 +9,10 @@ from typing import Literal
 from orchestrator.catalog.data import Fact, read
 from orchestrator.catalog.kernels import Arch
 
-MacroName = Literal["kernel-build", "ping-flood", "command"]
+WorkloadName = Literal["kernel-build", "ping-flood", "command"]
 
 
-class MacroBenchmark(Fact):
+class SystemWorkload(Fact):
     """One benchmark: its script in ``images/unattended``, its image by architecture, the least memory in MiB."""
 
     title: str
@@ -30,22 +30,22 @@ class BuildScope(Fact):
     seconds: int
 
 
-class MacroBenchmarks(Fact):
+class SystemWorkloads(Fact):
     """All of them by name; ``runs`` (warm ones), ``packets`` and ``scope`` are what is taken where nothing is said."""
 
     runs: int
     packets: int
-    benchmarks: dict[MacroName, MacroBenchmark]
+    benchmarks: dict[WorkloadName, SystemWorkload]
     scope: str
     scopes: dict[str, BuildScope]
 
 
 @lru_cache(maxsize=1)
-def macro_benchmarks() -> MacroBenchmarks:
+def system_workloads() -> SystemWorkloads:
     """Return the catalogue's benchmarks of whole programs."""
-    return MacroBenchmarks.model_validate(read("workloads.yaml", __package__))
+    return SystemWorkloads.model_validate(read("workloads.yaml", __package__))
 
 
-def macro_benchmark(name: str) -> MacroBenchmark | None:
+def system_workload(name: str) -> SystemWorkload | None:
     """Return the benchmark of whole programs that has this name; None where it is another one."""
-    return {str(key): value for key, value in macro_benchmarks().benchmarks.items()}.get(name)
+    return {str(key): value for key, value in system_workloads().benchmarks.items()}.get(name)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How an untrusted YAML text becomes plain data of which every part knows its line.
+"""How an untrusted YAML text becomes plain data, with the line of every part.
 
 Only text, whole numbers, true/false, null, lists and mappings with text keys exist here: no experiment
 key takes a fraction or a date, and a value that is neither (``1.5``, ``yes``, ``0x10``) stays text, so that
-the schema can quote it as it was written. Nodes are built from PyYAML's events rather than by its composer,
-which would recurse and expand before anything could be counted.
+the schema can quote it as it was written. Nodes are built from PyYAML's events: the nodes of its composer show
+neither whether a tag was written nor where an alias stands, and it recurses without a bound.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from rich.console import Console
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.registry import reports
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.charts import charts
 from orchestrator.report.claims import assess
@@ -121,7 +121,7 @@ def test_any_cell_has_a_place_in_the_plain_table(drawn: list[CellRecord], width:
         assert one.value is None or figure(one.value, one.unit) in text.getvalue()
 
 
-@pytest.mark.parametrize("name", sorted({*benchmarks(), *kprobe_cache().benchmarks, *macro_benchmarks().benchmarks}))
+@pytest.mark.parametrize("name", sorted({*benchmarks(), *kprobe_cache().benchmarks, *system_workloads().benchmarks}))
 def test_every_benchmark_has_one_kind(name: str) -> None:
     assert [kind.owns(name) for kind in reports().kinds].count(True) == 1
     assert not isinstance(reports().kind_of(cell("none", benchmark=name)), PlainReport)
@@ -129,7 +129,8 @@ def test_every_benchmark_has_one_kind(name: str) -> None:
 
 def test_a_report_is_printed_without_guest_code() -> None:
     program = (
-        "import sys; from orchestrator.benchmarks.registry import reports; reports(); import orchestrator.report.table, orchestrator.report.charts; "
+        "import sys; import orchestrator.report.table, orchestrator.report.charts; "
+        "from orchestrator.benchmarks.registry import reports; reports(); "
         "print(*{name.split('.')[1] for name in sys.modules if name.startswith('orchestrator.')})"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

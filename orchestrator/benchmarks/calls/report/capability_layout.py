@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from orchestrator.benchmarks.calls.capabilities import SHOWN_FOR, ListRow, ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import SHOWN_FOR, ListRow, capability_list, capability_names
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING
@@ -25,7 +25,7 @@ _WIDTH = 16
 def shows_capabilities(panel: Panel) -> bool:
     """Whether the panel has probes, and all of them are List 15's."""
     probed = [cell.probe for cell in panel.cells if cell.probe != BASELINE]
-    return bool(probed) and all(probe in ability_names() for probe in probed)
+    return bool(probed) and all(probe in capability_names() for probe in probed)
 
 
 def capability_sheet(panel: Panel) -> Sheet:
@@ -38,7 +38,7 @@ def capability_sheet(panel: Panel) -> Sheet:
         facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}"],
         grid=Grid(SHOWN_FOR, list(_blocks({cell.probe: cell for cell in cells}, footnotes)), together=len(SHOWN_FOR)),
         sentences=[
-            ability_list().footnote,
+            capability_list().footnote,
             "yes 1000/1000: of 1000 calls so many were hits in which the handler saw what it must see; "
             "no 1000/1000: in which it saw that nobody has saved them.",
             *_places(cells),
@@ -51,9 +51,9 @@ def capability_sheet(panel: Panel) -> Sheet:
 
 
 def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    for key, row in ability_list().rows.items():
+    for key, row in capability_list().rows.items():
         block = [*_words(row)]
-        for name, capability in ability_list().abilities.items():
+        for name, capability in capability_list().capabilities.items():
             if capability.row == key:
                 shown = [_shown(cells.get(f"{probe}.{name}"), footnotes) for probe in SHOWN_FOR]
                 block.append(Row(f"  {capability.title}", shown))
@@ -83,8 +83,8 @@ def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
 
 def _has(cell: CellRecord) -> bool | None:
     """Whether the probe showed the capability; None where that is unknown."""
-    probe, name = ability_names()[cell.probe]
-    grant = ability_list().abilities[name].probes[probe]
+    probe, name = capability_names()[cell.probe]
+    grant = capability_list().capabilities[name].probes[probe]
     if cell.status == "ok":
         # Where the document grants nothing, the handler counts the hits in which the capability was missing.
         return grant.grants or grant.shown == "refusal"
@@ -95,14 +95,14 @@ def _deviations(cells: Sequence[CellRecord]) -> list[str]:
     """The sentence on what differs from the document, or that nothing does."""
     wrong = []
     for cell in cells:
-        probe, name = ability_names()[cell.probe]
-        capability = ability_list().abilities[name]
+        probe, name = capability_names()[cell.probe]
+        capability = capability_list().capabilities[name]
         has = _has(cell)
         if has is not None and has != capability.probes[probe].grants:
             wrong.append(f"{probe}: {capability.title}")
     if wrong:
         return [f"Not as the document says: {', '.join(wrong)}."]
-    complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(ability_names())
+    complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(capability_names())
     return ["All of it is as the document says."] if complete else []
 
 

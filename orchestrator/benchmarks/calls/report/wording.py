@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.report.panel import Panel
 from orchestrator.report.wording import INDICATION, processors, unit_meaning
@@ -21,9 +21,9 @@ def benchmark_title(cell: CellRecord) -> str:
 
 def probe_title(cell: CellRecord) -> str:
     """Return the documents' name of the cell's probe."""
-    if cell.probe in ability_names():
-        probe, capability = ability_names()[cell.probe]
-        return f"{probe}, {ability_list().abilities[capability].title}"
+    if cell.probe in capability_names():
+        probe, capability = capability_names()[cell.probe]
+        return f"{probe}, {capability_list().capabilities[capability].title}"
     kind = probes().get(cell.probe)
     return kind.title if kind else cell.probe
 

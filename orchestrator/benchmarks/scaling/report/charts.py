@@ -9,7 +9,7 @@ from orchestrator.benchmarks.scaling.report.layout import PER_SECOND
 from orchestrator.benchmarks.scaling.report.model_layout import ACCESS
 from orchestrator.benchmarks.scaling.report.model_layout import BENCHMARK as MODEL
 from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells
-from orchestrator.benchmarks.scaling.rows import mass_benchmark
+from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.report.chart import Curve, CurveChart, CurvePane
 from orchestrator.report.panel import Group
 from orchestrator.report.wording import processors
@@ -21,7 +21,7 @@ def kernels_charts(group: Group) -> dict[str, CurveChart]:
     """Return the curves of real kprobes, by the names of their files: the totals, the steps and the hits."""
     table, subtitle = ScalingCells.of(group), _subtitle(group)
     benchmark = table.cells[0].benchmark
-    rows = mass_benchmark(benchmark)
+    rows = scaling_benchmark(benchmark)
     assert rows is not None
     charts = {
         f"{benchmark}-{name}": CurveChart(
@@ -49,7 +49,7 @@ def kernels_charts(group: Group) -> dict[str, CurveChart]:
 def model_charts(group: Group) -> dict[str, CurveChart]:
     """Return the curves of the model of the kprobes' hash, by the name of their file."""
     table, subtitle = ScalingCells.of(group), _subtitle(group)
-    rows = mass_benchmark(MODEL)
+    rows = scaling_benchmark(MODEL)
     assert rows is not None
     (kernel, *_) = table.kernels
     panes = [

@@ -10,7 +10,7 @@ from orchestrator.benchmarks.scaling.report.layout import kernels_sheet
 from orchestrator.benchmarks.scaling.report.model_layout import BENCHMARK as MODEL
 from orchestrator.benchmarks.scaling.report.model_layout import model_sheet
 from orchestrator.benchmarks.scaling.report.scaling_cells import place_of
-from orchestrator.benchmarks.scaling.rows import mass_benchmark, mass_row
+from orchestrator.benchmarks.scaling.rows import scaling_benchmark, scaling_row
 from orchestrator.report.chart import Chart
 from orchestrator.report.panel import Group, Panel, by_kernel, parameters
 from orchestrator.report.plain import PlainReport
@@ -25,7 +25,7 @@ class ScalingReport:
 
     def owns(self, benchmark: str) -> bool:
         """Whether it is a benchmark of many probes."""
-        return mass_benchmark(benchmark) is not None
+        return scaling_benchmark(benchmark) is not None
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
         """Return the handler, the number of probes, and how the guest was reached."""
@@ -43,7 +43,7 @@ class ScalingReport:
     def sheet(self, group: Group) -> Sheet:
         """Return the group as one table; a plain one where it has no row of the catalogue, as with a baseline alone."""
         cells = [cell for panel in group for cell in panel.cells]
-        if not any(mass_row(cell.probe) for cell in cells):
+        if not any(scaling_row(cell.probe) for cell in cells):
             return PlainReport().sheet([Panel(cells, group[0].kernel)])
         return model_sheet(group) if _is_model(group[0]) else kernels_sheet(group)
 

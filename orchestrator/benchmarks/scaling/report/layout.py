@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.benchmarks.scaling.report.growth_rows import growth_rows
 from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, row_of, size_of
-from orchestrator.benchmarks.scaling.rows import kprobe_cache, mass_benchmark, mass_row
+from orchestrator.benchmarks.scaling.rows import kprobe_cache, scaling_benchmark, scaling_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import reference_table
@@ -63,7 +63,7 @@ def _heading(table: ScalingCells, kernel: str) -> str:
 
 
 def _blocks(table: ScalingCells, footnotes: Footnotes) -> Iterator[Sequence[Row]]:
-    benchmark = mass_benchmark(table.cells[0].benchmark)
+    benchmark = scaling_benchmark(table.cells[0].benchmark)
     assert benchmark is not None
     measured = {row_of(cell) for cell in table.cells}
     for name, row in benchmark.rows.items():
@@ -206,6 +206,6 @@ def _place(cell: CellRecord) -> str:
 
 
 def _name(cell: CellRecord) -> str:
-    row = mass_row(cell.probe)
+    row = scaling_row(cell.probe)
     title = "baseline" if cell.probe == BASELINE else row.title if row else cell.probe
     return f"{title}, {_place(cell)}"

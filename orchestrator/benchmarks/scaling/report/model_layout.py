@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.benchmarks.scaling.report.growth_rows import growth_rows
 from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, row_of, size_of
-from orchestrator.benchmarks.scaling.rows import MassRow, mass_benchmark, mass_row
+from orchestrator.benchmarks.scaling.rows import ScalingRow, scaling_benchmark, scaling_row
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import hit_facts, proof_lists
@@ -53,8 +53,8 @@ def _columns() -> list[tuple[str, tuple[int, str]]]:
     return list({(row.bits, row.walk): (row.title, (row.bits, row.walk)) for row in rows.values()}.values())
 
 
-def _rows() -> dict[str, MassRow]:
-    benchmark = mass_benchmark(BENCHMARK)
+def _rows() -> dict[str, ScalingRow]:
+    benchmark = scaling_benchmark(BENCHMARK)
     assert benchmark is not None
     return benchmark.rows
 
@@ -94,7 +94,7 @@ def _found(cell: CellRecord | None) -> str:
 
 
 def _name(cell: CellRecord) -> str:
-    row = mass_row(cell.probe)
+    row = scaling_row(cell.probe)
     if cell.probe == BASELINE or row is None:
         return f"baseline, {size_of(cell)}" if cell.probe == BASELINE else row_of(cell)
     return f"{row.title}, {size_of(cell)}, {'any' if not row.hot else 'few'}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.benchmarks.system.report.charts import system_chart
 from orchestrator.benchmarks.system.report.layout import system_sheet
-from orchestrator.benchmarks.system.workloads import macro_benchmark
+from orchestrator.benchmarks.system.workloads import system_workload
 from orchestrator.report.chart import Chart
 from orchestrator.report.panel import Group, Panel, file_name, parameters
 from orchestrator.report.sheet import Sheet
@@ -21,7 +21,7 @@ class SystemReport:
 
     def owns(self, benchmark: str) -> bool:
         """Whether it is a whole-system workload."""
-        return macro_benchmark(benchmark) is not None
+        return system_workload(benchmark) is not None
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
         """Return the workload's amount and where it ran; probes that record stand beside those that do not."""

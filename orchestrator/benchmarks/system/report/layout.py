@@ -18,7 +18,7 @@ from orchestrator.benchmarks.system.report.comparison import (
     published_table,
     row_title,
 )
-from orchestrator.benchmarks.system.workloads import macro_benchmark
+from orchestrator.benchmarks.system.workloads import system_workload
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import Proof, ProofList
@@ -60,7 +60,7 @@ def system_sheet(panel: Panel) -> Sheet:
 
 
 def _title(cell: CellRecord) -> str:
-    known = macro_benchmark(cell.benchmark)
+    known = system_workload(cell.benchmark)
     return known.title if known else cell.benchmark
 
 

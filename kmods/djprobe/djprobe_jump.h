@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How is a djprobe's jump written into the kernel's text, and removed again? */
+#ifndef LAB_DJPROBE_JUMP_H
+#define LAB_DJPROBE_JUMP_H
+
+#include "djprobe.h"
+
+struct djprobe_jump {
+	/*
+	 * Whose handler a hit calls, read by the detour: the only djprobe here,
+	 * or "shared", whose handler calls those of all.
+	 */
+	struct djprobe *called;
+	struct djprobe shared;
+	struct list_head probes;
+
+	struct list_head list;
+	struct module *module;			/* whose text this is; NULL for the kernel proper */
+	struct kprobe bypass;			/* .addr is the probe point */
+	size_t replaced;			/* bytes of whole instructions under the jump */
+	u8 original[JMP32_INSN_SIZE];		/* what the jump was written over */
+	void (*emulate_op)(struct kprobe *kp, struct pt_regs *regs);	/* kprobes' own */
+	u8 *detour;				/* NULL where the struct is free */
+	size_t detour_size;
+	u8 *copy;				/* the replaced instructions, in the detour */
+};
+
+/*
+ * Makes a jump at djp->address whose hits call djp. Returns NULL, or the reason
+ * why there is none. Callers serialise these three. May sleep.
+ */
+const char *djprobe_jump_make(struct djprobe *djp);
+
+/* Removes a jump; on return no CPU is in its detour. May sleep. */
+void djprobe_jump_remove(struct djprobe_jump *jump);
+
+/* This module's jump at address, NULL where there is none. */
+struct djprobe_jump *djprobe_jump_at(const u8 *address);
+
+#endif
