@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from orchestrator.benchmarks.scaling.figures import ScalingProof, ScalingFigures, mechanism_of
+from orchestrator.benchmarks.scaling.figures import ScalingFigures, ScalingProof, mechanism_of
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import Step, of_command, parse_steps

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from orchestrator.benchmarks.scaling.figures import ScalingProof, ScalingFigures
+from orchestrator.benchmarks.scaling.figures import ScalingFigures, ScalingProof
 from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
