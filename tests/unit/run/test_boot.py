@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is there one policy for what fails in a boot: which cells end, how, and when a fresh guest is needed?"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loaded_tables import calls_experiment
+from record_builders import cell as a_record
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.errors import BuildError, EvidenceError, GuestError, HostError, LabError, UnsupportedError, UsageError
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.kind import BenchmarkEntry
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.table import Table
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.boot import BootTask, CellBegan, Event, Outcome, Session, run_boot
+from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.preparation import Prepared, Ready, failed, unsupported
+
+PROBES = ["none", "kprobe", "jprobe", "djprobe"]
+(BOOT,) = plan(calls_experiment(probes=PROBES)).boots
+NAMES = {cell.row: cell.id for cell in BOOT.cells}
+
+Measure = Callable[[Session, Sequence[Cell[Any]]], Generator[CellRecord, None, None]]
+
+
+@dataclass(frozen=True)
+class Scripted(BenchmarkKind):
+    """A kind that measures as a test says."""
+
+    how: Measure
+
+    name = "scripted"
+    table = Table
+
+    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
+        return {}
+
+    def cells(self, name: str | None, table: Table) -> Sequence[Cell[Any]]:
+        return ()
+
+    def describe(self, cell: Cell[Any]) -> str:
+        return cell.id
+
+    def prepare(
+        self, context: BuildContext, kernel: Kernel, cells: Sequence[Cell[Any]]
+    ) -> Mapping[str, Prepared[None]]:
+        return {}
+
+    def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        return self.how(session, cells)
+
+
+def events_of(folder: Path, how: Measure, prepared: Mapping[str, Prepared[Any]] | None = None) -> list[Event]:
+    """What a boot of four cells emits."""
+    events: list[Event] = []
+    setups = {cell.id: Ready(None) for cell in BOOT.cells} | dict(prepared or {})
+    artifacts = BootArtifacts(None, None, setups)  # type: ignore[arg-type]  # a scripted kind boots no machine
+    task = BootTask(Scripted(how), BOOT, BOOT.cells, {}, folder / "boot1")
+    run_boot(Session(task, artifacts, BuildContext(Cache(folder / "cache")), events.append))
+    return events
+
+
+def outcomes(events: Sequence[Event]) -> list[tuple[str, str, str]]:
+    rows = {id_: row for row, id_ in NAMES.items()}
+    return [
+        (rows[event.record.id], event.record.status, event.record.reason or "")
+        for event in events
+        if isinstance(event, Outcome)
+    ]
+
+
+def record_of(cell: Cell[Any]) -> CellRecord:
+    return a_record(cell.row, id=cell.id)
+
+
+def failing_at(row: str, error: LabError, guests: list[list[str]]) -> Measure:
+    """Cell after cell, until this one raises; each call of it is a guest."""
+
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        guests.append([cell.row for cell in cells])
+        for cell in cells:
+            session.begin(cell)
+            if cell.row == row:
+                raise error
+            yield record_of(cell)
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (EvidenceError("not armed"), "failed"),
+        (GuestError("an oops"), "failed"),
+        (UnsupportedError("no such instruction"), "unsupported"),
+    ],
+)
+def test_a_cell_that_fails_costs_its_guest_and_no_other_cell(tmp_path: Path, error: LabError, status: str) -> None:
+    guests: list[list[str]] = []
+    events = events_of(tmp_path, failing_at("kprobe", error, guests))
+    assert outcomes(events) == [
+        ("none", "ok", ""),
+        ("kprobe", status, str(error)),
+        ("jprobe", "ok", ""),
+        ("djprobe", "ok", ""),
+    ]
+    assert guests == [PROBES, ["jprobe", "djprobe"]]
+
+
+def test_a_record_that_failed_costs_its_guest_too(tmp_path: Path) -> None:
+    guests = []
+
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        guests.append([cell.row for cell in cells])
+        for cell in cells:
+            session.begin(cell)
+            if cell.row == "jprobe":
+                yield record_of(cell).model_copy(update={"status": "failed", "reason": "an oops"})
+            yield record_of(cell)
+
+    assert [status for _, status, _ in outcomes(events_of(tmp_path, measure))] == ["ok", "ok", "failed", "ok"]
+    assert guests == [PROBES, ["djprobe"]]
+
+
+def test_without_a_guest_every_cell_has_failed(tmp_path: Path) -> None:
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        raise GuestError("the guest does not boot")
+        yield
+
+    events = events_of(tmp_path, measure)
+    assert outcomes(events) == [(probe, "failed", "the guest does not boot") for probe in PROBES]
+    assert not [event for event in events if isinstance(event, CellBegan)]
+
+
+def test_work_of_all_cells_that_fails_is_the_failure_of_all(tmp_path: Path) -> None:
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        for cell in cells:
+            session.begin(cell)
+        raise EvidenceError("the work did not end well")
+        yield
+
+    assert {status for _, status, _ in outcomes(events_of(tmp_path, measure))} == {"failed"}
+
+
+@pytest.mark.parametrize("error", [HostError("no QEMU"), UsageError("another kernel")])
+def test_what_concerns_the_host_or_the_user_ends_the_run(tmp_path: Path, error: LabError) -> None:
+    with pytest.raises(type(error)):
+        events_of(tmp_path, failing_at("kprobe", error, []))
+
+
+def test_what_could_not_be_prepared_needs_no_guest(tmp_path: Path) -> None:
+    guests: list[list[str]] = []
+    prepared = {NAMES["kprobe"]: unsupported("no CONFIG_KPROBES"), NAMES["jprobe"]: failed(BuildError("line 3"))}
+    found = outcomes(events_of(tmp_path, failing_at("", GuestError(""), guests), prepared))
+    assert found[:2] == [("kprobe", "unsupported", "no CONFIG_KPROBES"), ("jprobe", "failed", "line 3")]
+    assert guests == [["none", "djprobe"]]
+    every = {id_: unsupported("nothing") for id_ in NAMES.values()}
+    guests.clear()
+    events_of(tmp_path, failing_at("", GuestError(""), guests), every)
+    assert guests == []
+
+
+def test_a_task_survives_pickling(tmp_path: Path) -> None:
+    task = BootTask(kinds().named("calls"), BOOT, BOOT.cells, {"kernel": "k"}, tmp_path)
+    again = pickle.loads(pickle.dumps(task))
+    assert again.cells == task.cells
+    assert (again.kind.name, again.boot, again.keys) == (task.kind.name, task.boot, task.keys)
