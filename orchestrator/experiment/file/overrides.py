@@ -62,42 +62,61 @@ def apply_overrides(
 
 def _apply(data: Data, text: str, origins: Origins, current: Callable[[Sequence[str]], list[str]]) -> Data:
     place = "--set " + _shown(text)
-    key, equals, value_text = text.partition("=")
-    steps = key.strip().split(".")
-    if not equals or not all(_STEP.fullmatch(step) for step in steps):
-        raise ConfigError("expected KEY=VALUE", where=place, hint="for example --set benchmark.calls=1000")
-    if len(steps) > MAX_DEPTH:
-        raise ConfigError(f"nested more than {MAX_DEPTH} deep", where=place)
-    if len(value_text) > MAX_BYTES:
-        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=place)
-    steps = current(steps)
+    steps, value_text = _split(text, place)
     value = parse(value_text, lambda _: place).data
     if data is None:
         data = {}
     holder: Data = data
     path: KeyPath = ()
-    for position, step in enumerate(steps):
-        last = position == len(steps) - 1
-        inside: Data
-        if isinstance(holder, list):
-            index = _index(holder, step, path, place)
-            path = (*path, index)
-            if last:
-                holder[index] = value
-            inside = holder[index]
-        elif isinstance(holder, dict):
-            path = (*path, step)
-            if last:
-                holder[step] = value
-            elif holder.get(step) is None:
-                holder[step] = {}
-                origins.override(path, place)
-            inside = holder[step]
-        else:
-            raise ConfigError(f"{_dotted(path)} is neither a mapping nor a list", where=place)
+    *inner, last = current(steps)
+    for step in inner:
+        path, inside = _step_into(holder, step, path, place)
+        if inside is None and isinstance(holder, dict):
+            inside = holder[step] = {}
+            origins.override(path, place)
         holder = inside
+    path = _replace(holder, last, value, path, place)
     origins.override(path, place)
     return data
+
+
+def _split(text: str, place: str) -> tuple[list[str], str]:
+    """The steps of an override's key, and its value's text."""
+    key, equals, value = text.partition("=")
+    steps = key.strip().split(".")
+    if not equals or not all(_STEP.fullmatch(step) for step in steps):
+        raise ConfigError("expected KEY=VALUE", where=place, hint="for example --set benchmark.calls=1000")
+    if len(steps) > MAX_DEPTH:
+        raise ConfigError(f"nested more than {MAX_DEPTH} deep", where=place)
+    if len(value) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES // 1024} KiB", where=place)
+    return steps, value
+
+
+def _step_into(holder: Data, step: str, path: KeyPath, place: str) -> tuple[KeyPath, Data]:
+    """The path of what a step leads to, and what is there (None: nothing yet)."""
+    if isinstance(holder, list):
+        index = _index(holder, step, path, place)
+        return (*path, index), holder[index]
+    if isinstance(holder, dict):
+        return (*path, step), holder.get(step)
+    raise _no_holder(path, place)
+
+
+def _replace(holder: Data, step: str, value: Data, path: KeyPath, place: str) -> KeyPath:
+    """Put the value where the last step leads; return its path."""
+    if isinstance(holder, list):
+        index = _index(holder, step, path, place)
+        holder[index] = value
+        return (*path, index)
+    if isinstance(holder, dict):
+        holder[step] = value
+        return (*path, step)
+    raise _no_holder(path, place)
+
+
+def _no_holder(path: KeyPath, place: str) -> ConfigError:
+    return ConfigError(f"{_dotted(path)} is neither a mapping nor a list", where=place)
 
 
 def _index(items: list[Data], step: str, path: KeyPath, place: str) -> int:

@@ -26,6 +26,11 @@ def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: C
     def absolute_path(name: Data, path: KeyPath) -> Data:
         return absolute(name, path) if isinstance(name, str) and "/" in name else name
 
+    def kernels(kernel_for: dict[str, Data], path: KeyPath) -> dict[str, Data]:
+        return {
+            str(absolute_path(key, (*path, key))): absolute_path(name, (*path, key)) for key, name in kernel_for.items()
+        }
+
     for path, holder in tables_in(data):
         for key in ("kernels", "probes"):
             names = holder.get(key)
@@ -33,14 +38,10 @@ def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: C
                 names[:] = [absolute_path(name, (*path, key, index)) for index, name in enumerate(names)]
         if "image" in holder:
             holder["image"] = absolute_path(holder["image"], (*path, "image"))
-        kernel_for, benchmark = holder.get("kernel_for"), holder.get(BENCHMARK)
+        kernel_for = holder.get("kernel_for")
         if isinstance(kernel_for, dict):
-            holder["kernel_for"] = {
-                str(absolute_path(probe, (*path, "kernel_for", probe))): absolute_path(
-                    name, (*path, "kernel_for", probe)
-                )
-                for probe, name in kernel_for.items()
-            }
+            holder["kernel_for"] = kernels(kernel_for, (*path, "kernel_for"))
+        benchmark = holder.get(BENCHMARK)
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
                 benchmark[key] = absolute(benchmark[key], (*path, BENCHMARK, key))
