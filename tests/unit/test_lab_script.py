@@ -467,3 +467,26 @@ def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
     assert checks(pytest_status="5") == (everything, 5)
     assert checks(ruff_status="1", pytest_status="4") == (everything, 4)
     assert ready.files() == before
+
+
+def test_every_night_all_parts_run_though_one_fails(ready: Checkout) -> None:
+    checks = ["ruff", "ruff", "mypy"]
+
+    def parts(*arguments: str, **statuses: str) -> tuple[list[str], list[str], int]:
+        done = ready.lab("test", *arguments, **statuses)
+        lines = done.stdout.splitlines()
+        names = [line.split()[0] for line in lines if not line.startswith("pytest")]
+        cache = f" -o cache_dir={ready.cache}/checks/pytest"
+        return names, [line.replace(cache, "") for line in lines if line.startswith("pytest")], done.returncode
+
+    parallel = "pytest --qemu -n auto --maxprocesses 4 --dist loadfile --nightly"
+    everything = [
+        parallel,
+        "pytest --qemu -n 0 tests/benchmarks",
+        "pytest --qemu -n 0 -s -v tests/fresh --fresh bookworm",
+        "pytest --qemu -n 0 -s -v tests/fresh --fresh trixie",
+    ]
+    assert parts("--nightly") == (checks, everything, 0)
+    assert parts("--nightly", pytest_status="1") == (checks, everything, 1)
+    assert parts("--nightly", mypy_status="1") == (checks, everything, 1)
+    assert parts("--nightly", "tests/qemu/x.py") == (checks, [f"{parallel} tests/qemu/x.py"], 0)
