@@ -43,7 +43,7 @@ def draw_charts(run: RunRecord, directory: Path) -> list[Path]:
         import_module("matplotlib")
     except ImportError as error:
         raise HostError(
-            "charts are drawn with matplotlib, which is not installed", hint="pip install 'orchestrator[plots]'"
+            "charts are drawn with matplotlib, which is not installed", hint="pip install 'probe-lab[plots]'"
         ) from error
     from orchestrator.report.drawing import save
 
