@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
-    """Skip a test whose kernels nobody has built yet: one is built for the tests, not all of them."""
+    """Skip a test whose kernels are not built yet: one is built for the tests, not all of them."""
     names = [name for mark in request.node.iter_markers("kernels") for name in mark.args]
     context = BuildContext(Cache(cache_dir()), offline=True)
     for name in names:

@@ -309,9 +309,9 @@ def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checko
         subprocess.Popen(command, env=bare.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    words = "".join(process.communicate(timeout=120)[1] for process in processes)
+    stderr = "".join(process.communicate(timeout=120)[1] for process in processes)
     assert [process.returncode for process in processes] == [7, 7]
-    assert words.count("installing Python packages") == 1
+    assert stderr.count("installing Python packages") == 1
     # An interpreter that has become another one.
     (stamp,) = tmp_path.glob("orchestrator/venv-*/lab-complete")
     stamp.write_text("/bin/sh\n")
@@ -394,13 +394,13 @@ def test_apt_installs_though_its_update_fails(bare: Checkout, root: bool) -> Non
         echo "apt-get $*; $DEBIAN_FRONTEND" >>"$LOG"
         case $* in
             *update) exit 100 ;;
-            *install*) echo words of apt; echo >{bare.tools}/gcc; chmod +x {bare.tools}/gcc ;;
+            *install*) echo output of apt; echo >{bare.tools}/gcc; chmod +x {bare.tools}/gcc ;;
         esac
         """,
     )
     log = bare.cache.parent / "log"
     done = bare.lab(LOG=str(log))
-    assert (done.stdout, "words of apt" in done.stderr) == ("", True)
+    assert (done.stdout, "output of apt" in done.stderr) == ("", True)
     # It went on: the next thing to fail is this Python, which makes no environment.
     assert "could not install the Python packages" in done.stderr
     calls = [line for line in log.read_text().splitlines() if line.startswith("apt-get")]
