@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What holds for all tests: they find the listed programs alone, from before their modules are imported."""
+"""What holds for all tests: the programs they find, and which of them run every night only."""
 
 from __future__ import annotations
 
@@ -7,5 +7,22 @@ import pytest
 from restricted_path import restrict_path
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--nightly``."""
+    parser.addoption("--nightly", action="store_true", help="run the tests that take too long for every day, too")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    """Restrict the PATH before test modules are imported, and declare the mark of the long tests."""
     restrict_path(config)
+    config.addinivalue_line("markers", "nightly(reason): takes too long for every day; --nightly runs it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the long tests, each with its reason, without ``--nightly``."""
+    if config.getoption("--nightly"):
+        return
+    for item in items:
+        mark = item.get_closest_marker("nightly")
+        if mark is not None:
+            item.add_marker(pytest.mark.skip(reason=f"{mark.args[0]}; --nightly runs it"))

@@ -105,7 +105,7 @@ def size(
     try:
         from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
     except ImportError:
-        hint = "pip install 'orchestrator[disassembly]'"
+        hint = "pip install 'probe-lab[disassembly]'"
         raise HostError("code is disassembled with capstone, which is not installed", hint=hint) from None
     context = open_context(offline=offline)
     built = ready_kernel(context, kernel_spec(kernel))

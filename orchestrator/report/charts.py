@@ -26,7 +26,7 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
         import_module("matplotlib")
     except ImportError as error:
         raise HostError(
-            "charts are drawn with matplotlib, which is not installed", hint="pip install 'orchestrator[plots]'"
+            "charts are drawn with matplotlib, which is not installed", hint="pip install 'probe-lab[plots]'"
         ) from error
     from orchestrator.report.drawing import save
 

@@ -167,7 +167,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Remove a folder, whoever owns the files in it."""
+    """Remove a folder with files of any owner."""
     for _ in range(_REMOVALS):
         finished = run([*as_root(), "rm", "-rf", "--one-file-system", str(place)], time_limit=_LIMIT)
         if finished.status == 0:

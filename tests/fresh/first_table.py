@@ -56,7 +56,7 @@ def check_printed(printed: str) -> FirstTable:
 
 
 def check_record(record: RunRecord, table: FirstTable) -> None:
-    """The run as the result contract tells it: four proved cells, with the values that the table has."""
+    """Check the run's record: four proved cells, with the values that the table has."""
     assert [cell.probe for cell in record.cells] == list(PROBES)
     for cell, printed in zip(record.cells, table.samples()[0], strict=True):
         assert cell.status == "ok", cell.reason

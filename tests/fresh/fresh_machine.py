@@ -120,7 +120,7 @@ def clone(root: BareRoot, folder: str, owner: Account = ROOT) -> Clone:
     cloned = run(argv, time_limit=_LIMIT, environment={"LC_ALL": "C"})
     if cloned.status != 0:
         raise LabError("the checkout cannot be cloned", detail=cloned.complaint())
-    readme = (made / "README.md").read_text()  # afterwards nobody but its owner can read it
+    readme = (made / "README.md").read_text()  # afterwards its owner alone can read it
     made.chmod(0o700)
     # Only from inside can a user who is not root give files to another.
     inside = "/var/tmp/clone"

@@ -45,14 +45,14 @@ class Setting:
 
     @property
     def is_proxy(self) -> bool:
-        """Whether it says which proxy to use."""
+        """Whether it names a proxy."""
         return bool(_PROXY.match(self.name))
 
 
 def suites(release: str) -> list[Suite]:
     """A release's main suite on the host's mirror, with its updates and security updates where they are to be had.
 
-    Raises HostError, with what apt says, where the mirror has no such release or cannot be reached.
+    Raises HostError, with apt's output, where the mirror has no such release or cannot be reached.
     """
     mirror = debian_mirror()
     refusal = _refusal(Suite(mirror.archive, release))
@@ -69,15 +69,15 @@ def suites(release: str) -> list[Suite]:
 
 
 def acquire_settings(mirror: str) -> list[Setting]:
-    """What the host's apt was told, beyond apt's own defaults, of the way to the packages at ``mirror``."""
+    """The settings of the host's apt, beyond apt's own defaults, for the way to the packages at ``mirror``."""
     ours = _ask("apt-config", "dump").stdout.splitlines()
     defaults = _ask("apt-config", "dump", APT_CONFIG=str(_NO_SETTINGS)).stdout.splitlines()
     # A list is given whole: it replaces the default one, which may have the same members and more.
-    told = [line for line in ours if line not in defaults or ':: "' in line]
-    found = [Setting(line["name"], line["value"]) for line in map(_SETTING.fullmatch, told) if line]
+    own = [line for line in ours if line not in defaults or ':: "' in line]
+    found = [Setting(line["name"], line["value"]) for line in map(_SETTING.fullmatch, own) if line]
     found = [setting for setting in found if not setting.name.startswith("Acquire::IndexTargets")]
     if mirror.startswith("https:") and _AUTHORITIES.is_file() and not any(_CA.match(it.name) for it in found):
-        # A bare root trusts nobody before it has a package of certificates.
+        # A bare root has no certificates before a package brings them.
         found.append(Setting("Acquire::https::CaInfo", str(_AUTHORITIES)))
     return [_detected(setting, mirror) for setting in found]
 
@@ -111,5 +111,5 @@ def _refusal(suite: Suite) -> str | None:
 def _ask(*argv: str, **environment: str) -> Finished:
     asked = run(argv, time_limit=_ASKING, environment={"LC_ALL": "C", **environment})
     if asked.status != 0:
-        raise HostError("this host's apt does not say how it is set up", detail=asked.complaint())
+        raise HostError("this host's apt does not list its settings", detail=asked.complaint())
     return asked

@@ -23,14 +23,14 @@ _OF_THE_WAY = frozenset(
 """Settings of where packages are and how they are reached; others would make a root less bare."""
 
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""What pip takes for ``cert`` where nobody says so."""
+"""Variables that pip reads where ``cert`` is not set."""
 
 
 def pip_settings() -> dict[str, str]:
-    """Names and values for a pip.conf. Raises HostError where pip does not tell them."""
+    """Names and values for a pip.conf. Raises HostError where pip does not list them."""
     asked = run([sys.executable, "-m", "pip", "config", "list"], time_limit=_LIMIT)
     if asked.status != 0:
-        raise HostError("pip does not say how it is set up", detail=asked.complaint())
+        raise HostError("pip does not list its settings", detail=asked.complaint())
     settings = read_settings(asked.stdout)
     for variable in _CERTIFICATES:
         if os.environ.get(variable):

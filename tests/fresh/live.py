@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs a program whose output is shown as it comes, for as long as it goes on saying something."""
+"""Runs a program whose output is shown as it comes, for as long as it goes on printing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.errors import LabError
 from orchestrator.process import Finished, kill_group, spawn
 
 SILENCE = 1200.0
-"""Seconds without any output after which a program counts as hung: a kernel's build says nothing for minutes."""
+"""Seconds without any output after which a program counts as hung: a kernel's build prints nothing for minutes."""
 
 _QUOTED = 30
 _AT_ONCE = 65_536
@@ -42,14 +42,14 @@ def _read(child: subprocess.Popen[bytes], argv: Sequence[str], silence: float) -
     assert child.stderr is not None
     decoder = codecs.getincrementaldecoder("utf-8")
     texts = {stream: (decoder("replace"), list[str]()) for stream in (child.stdout, child.stderr)}
-    said: list[str] = []
+    printed: list[str] = []
     with selectors.DefaultSelector() as selector:
         for stream in texts:
             selector.register(stream, selectors.EVENT_READ)
         while selector.get_map():
             ready = selector.select(silence)
             if not ready:
-                raise _hung(argv, silence, "".join(said))
+                raise _hung(argv, silence, "".join(printed))
             for stream, (decode, text) in texts.items():
                 if stream not in [key.fileobj for key, _ in ready]:
                     continue
@@ -58,13 +58,13 @@ def _read(child: subprocess.Popen[bytes], argv: Sequence[str], silence: float) -
                     selector.unregister(stream)
                 words = decode.decode(piece, final=not piece)
                 text.append(words)
-                said.append(words)
+                printed.append(words)
                 sys.stdout.write(words)
                 sys.stdout.flush()
     stdout, stderr = ("".join(text) for _, text in texts.values())
     return stdout, stderr
 
 
-def _hung(argv: Sequence[str], silence: float, said: str) -> LabError:
-    detail = [f"$ {shlex.join(argv)}", *said.splitlines()[-_QUOTED:]]
+def _hung(argv: Sequence[str], silence: float, printed: str) -> LabError:
+    detail = [f"$ {shlex.join(argv)}", *printed.splitlines()[-_QUOTED:]]
     return LabError(f"no output for {silence:g} s; it was killed", detail=detail)

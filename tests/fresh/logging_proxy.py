@@ -30,7 +30,7 @@ class LoggingProxy(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What a client is told."""
+        """The proxy's address, for a client."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def names(self) -> list[str]:

@@ -43,5 +43,5 @@ def _link_all(source: Path, target: Path) -> None:
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             try:
                 os.link(package, target / package.name)
-            except PermissionError:  # a hardened kernel lets nobody link what is not theirs
+            except PermissionError:  # fs.protected_hardlinks: only an owner may link a file
                 shutil.copy2(package, target)

@@ -67,8 +67,8 @@ def test_offline_there_is_no_way_out(root: BareRoot) -> None:
 
 def test_what_fails_inside_is_quoted(root: BareRoot) -> None:
     with pytest.raises(LabError, match="sh failed in the fresh machine") as failed:
-        root.succeed(["sh", "-c", "echo words >&2; exit 3"])
-    assert failed.value.detail == ("$ sh -c 'echo words >&2; exit 3'", "words")
+        root.succeed(["sh", "-c", "echo reason >&2; exit 3"])
+    assert failed.value.detail == ("$ sh -c 'echo reason >&2; exit 3'", "reason")
 
 
 def sleep_in_a_root(packed: str, folder: str, seconds: str) -> None:
@@ -80,7 +80,7 @@ def sleep_in_a_root(packed: str, folder: str, seconds: str) -> None:
 def test_of_a_killed_run_nothing_lives_on_and_the_next_one_removes_its_root(packed: Path, tmp_path: Path) -> None:
     call = "import sys, test_bare_root; test_bare_root.sleep_in_a_root(*sys.argv[1:])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
-    seconds = f"1000.{os.getpid()}"  # nobody else sleeps for so long
+    seconds = f"1000.{os.getpid()}"  # no other process sleeps for so long
     argv = [sys.executable, "-c", call, str(packed), str(tmp_path), seconds]
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as process:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Do both commands of the README work on a fresh machine, and for those who have it less easy than root online?
+"""Do both commands of the README work on a fresh machine: for root, without root, offline, behind a proxy?
 
 The long form, ``./lab test --fresh bookworm`` or ``trixie``. The table must be the same for an ordinary user, offline,
 and behind a proxy.
@@ -42,7 +42,7 @@ def network(pytestconfig: pytest.Config) -> Network:
         return host_network(release)
     except HostError as error:
         lacking = error
-    # Not skipped: somebody has asked for it.
+    # Not skipped: --fresh asked for it.
     pytest.fail(f"no fresh machine of {release}: {lacking}", pytrace=False)
 
 
@@ -88,7 +88,7 @@ def test_the_first_command_prints_the_same_again(cloned: Clone, table: FirstTabl
 
 
 def test_an_ordinary_user_gets_the_same_table(user_table: FirstTable, table: FirstTable) -> None:
-    """Without sudo, in a clone that nobody else can read, in a path with spaces, with an empty home."""
+    """Without sudo, in a clone that only its owner can read, in a path with spaces, with an empty home."""
     assert user_table == table
 
 
@@ -102,7 +102,7 @@ def test_the_unit_tests_pass_as_an_ordinary_user(user_clone: Clone, user_table: 
     succeed(user_clone, "./lab test tests/unit")
 
 
-def test_everything_comes_through_the_proxy_that_apt_is_told(network: Network, table: FirstTable) -> None:
+def test_everything_comes_through_the_proxy_of_apt(network: Network, table: FirstTable) -> None:
     if not network.suites[0].uri.startswith("http:"):
         pytest.skip("the host's mirror is not reached by http, and nothing else shows a proxy what is fetched")
     with logging_proxy(_upstream(network)) as proxy:
@@ -123,8 +123,8 @@ def test_everything_comes_through_the_proxy_that_apt_is_told(network: Network, t
 
 def _upstream(network: Network) -> str | None:
     """The proxy that the host's own apt uses for the mirror."""
-    told = [setting.value for setting in network.apt if setting.name.lower() == "acquire::http::proxy"]
-    proxies = [*told, os.environ.get("http_proxy", "")]
+    configured = [setting.value for setting in network.apt if setting.name.lower() == "acquire::http::proxy"]
+    proxies = [*configured, os.environ.get("http_proxy", "")]
     return next((value for value in proxies if value.startswith("http:")), None)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does the first command of the README do what it says on a machine on which nothing was ever installed?
+"""Does the README's first command work on a machine on which nothing was ever installed?
 
 The short form, for every day: one to two minutes for each release.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a table that is not what the first command promises told from one that is?"""
+"""Is a table refused that the first command cannot have printed?"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is the host's way to its packages, as apt and pip tell it, understood and made that of a root?"""
+"""Are the settings of the host's apt and pip read, and passed on to a root?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_settings_of_apt_are_those_beyond_its_defaults(tmp_path: Path, monkeypat
     finder = tmp_path / "finder"
     finder.write_text('#!/bin/sh\nprintf "http://found.invalid:3142/%s\\n" "${1##*/}"\n')
     finder.chmod(0o755)
-    told = tmp_path / "told.conf"
+    settings = tmp_path / "settings.conf"
     lines = [
         'Acquire::http::Proxy "http://proxy.invalid:3128";',
         f'Acquire::https::Proxy-Auto-Detect "{finder}";',
@@ -23,8 +23,8 @@ def test_settings_of_apt_are_those_beyond_its_defaults(tmp_path: Path, monkeypat
         'Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";',
         'APT::Install-Suggests "true";',
     ]
-    told.write_text("\n".join(lines))
-    monkeypatch.setenv("APT_CONFIG", str(told))
+    settings.write_text("\n".join(lines))
+    monkeypatch.setenv("APT_CONFIG", str(settings))
     found = acquire_settings("http://mirror.invalid/debian")
     assert Setting("Acquire::http::Proxy", "http://proxy.invalid:3128") in found
     assert Setting("Acquire::https::Proxy", "http://found.invalid:3142/debian") in found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a program's output shown as it comes, and one that says nothing any more not waited for?"""
+"""Is a program's output shown as it comes, and a program killed that prints nothing any more?"""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_output_is_shown_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert sorted(capsys.readouterr().out.splitlines()) == ["out", "─"]
 
 
-def test_a_program_may_take_its_time_as_long_as_it_says_something(tmp_path: Path) -> None:
+def test_a_program_may_take_its_time_as_long_as_it_prints_something(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done\n")
     assert follow(["sh", str(script)], silence=30).stdout.split()[-1] == "8"
 
 
 @pytest.mark.parametrize("last", ["exec sleep 600", "exec sleep 600 >&- 2>&-"])
-def test_one_that_says_nothing_is_killed_and_its_last_lines_are_quoted(tmp_path: Path, last: str) -> None:
+def test_one_that_prints_nothing_is_killed_and_its_last_lines_are_quoted(tmp_path: Path, last: str) -> None:
     script = tmp_path / "a script"
     script.write_text(f"echo so far\n{last}\n")
     with pytest.raises(LabError, match=r"no output for 3 s") as hung:

@@ -50,7 +50,7 @@ def test_one_proxy_may_need_another(server: str) -> None:
         assert near.requested == far.requested == [f"{server}/Packages.xz"]
 
 
-def test_a_client_is_told_what_went_wrong(server: str) -> None:
+def test_a_client_gets_the_reason_of_a_failure(server: str) -> None:
     with logging_proxy() as proxy:
         for uri, status in ((f"{server}/missing", 404), ("http://127.0.0.1:1/x", 502)):
             with pytest.raises(urllib.error.HTTPError) as refusal:

@@ -10,18 +10,24 @@ from readme import promised_table, two_commands
 _README = """\
 # A lab
 
-    ./not-this
+```sh
+./not-this
+```
 
 ## Two commands
 
 On a machine:
 
-    ./lab run 'a b.yaml'    # prints the table
-    ./lab test
+```sh
+./lab run 'a b.yaml'    # prints the table
+./lab test
+```
 
 It prints
 
-    a table
+```text
+a table
+```
 
 ## More
 """
@@ -33,7 +39,7 @@ def test_a_newcomer_finds_two_commands() -> None:
     assert commands.second.startswith("./lab test")
 
 
-def test_they_are_the_first_indented_lines_of_the_section() -> None:
+def test_they_are_the_first_block_of_the_section() -> None:
     commands = two_commands(_README)
     assert (commands.first, commands.second) == ("./lab run 'a b.yaml'    # prints the table", "./lab test")
 
@@ -43,11 +49,11 @@ def test_they_are_the_first_indented_lines_of_the_section() -> None:
     [
         "",
         _README.replace("## Two commands", "## Commands"),
-        _README.replace("    ./lab test\n", ""),
-        _README.replace("    ./lab test\n", "    ./lab test\n    ./lab doctor\n"),
+        _README.replace("./lab test\n", ""),
+        _README.replace("./lab test\n", "./lab test\n./lab doctor\n"),
     ],
 )
-def test_a_readme_that_tells_of_more_or_fewer_is_refused(text: str) -> None:
+def test_a_readme_with_more_or_fewer_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match='section "## Two commands"'):
         two_commands(text)
 
@@ -60,4 +66,4 @@ def test_the_table_of_this_readme_is_one_that_the_first_command_can_print() -> N
 
 def test_a_readme_without_a_table() -> None:
     with pytest.raises(ValueError, match="no table"):
-        promised_table("## Two commands\n\n    one\n    two\n")
+        promised_table("## Two commands\n\n```sh\none\ntwo\n```\n")

@@ -24,25 +24,28 @@ from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest, read_clocksour
 
 _SETTLING_SECONDS = 20.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
+_CYCLES = 20
+_NIGHTLY_CYCLES = 500
+"""Ten minutes for each kernel."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--cycles``, ``--rebuild-images`` and ``--ten-megabytes``."""
-    parser.addoption("--cycles", type=int, default=20, help="how often a probe comes and goes in the stress tests")
-    help_text = "build a disk image a second time, in an empty cache, and compare: two minutes, and the network"
-    parser.addoption("--rebuild-images", action="store_true", help=help_text)
-    parser.addoption("--ten-megabytes", action="store_true", help="10 MB each way over a serial console: some minutes")
+    """Add ``--cycles``."""
+    text = f"how often a probe comes and goes in the stress tests: {_CYCLES}, every night {_NIGHTLY_CYCLES}"
+    parser.addoption("--cycles", type=int, help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks of tests that need what takes long to build."""
+    """Declare the marks of tests that need what takes long to build, and set the number of cycles."""
+    if config.getoption("cycles") is None:
+        config.option.cycles = _NIGHTLY_CYCLES if config.getoption("nightly") else _CYCLES
     config.addinivalue_line("markers", "kernels(*names): lab kernels that must be in the cache already")
     config.addinivalue_line("markers", "prepared_build: what a guest compiles with must be in the cache")
 
 
 @pytest.fixture(autouse=True)
 def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
-    """Skip a test whose kernels nobody has built yet: one is built for the tests, not all of them."""
+    """Skip a test whose kernels are not built yet: one is built for the tests, not all of them."""
     names = [name for mark in request.node.iter_markers("kernels") for name in mark.args]
     context = BuildContext(Cache(cache_dir()), offline=True)
     for name in names:

@@ -170,14 +170,12 @@ def test_systemd_starts_what_is_wanted_and_waits_for_nothing(disk: Disk) -> None
         assert disk.target(f"{units}/{unit}") == "/dev/null"
 
 
+@pytest.mark.nightly("builds an image anew in an empty cache: two minutes, and the network")
 def test_a_second_build_gives_the_same_files(
     context: BuildContext,
-    request: pytest.FixtureRequest,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    if not request.config.getoption("--rebuild-images"):
-        pytest.skip("builds an image anew in an empty cache; pytest --rebuild-images runs it")
     recipe = image(BUILT_WHERE_MISSING)
     first = ready_image(context, recipe)
     again = BuildContext(Cache(tmp_path), say=context.say)

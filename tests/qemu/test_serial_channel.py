@@ -72,9 +72,8 @@ def test_nothing_is_left_in_the_guest(guest: Guest) -> None:
     assert not [name for name in left if name.startswith("out.") and name not in ("out.part", "out.0", "out.1")]
 
 
-def test_ten_megabytes_each_way(guest: Guest, request: pytest.FixtureRequest) -> None:
-    if not request.config.getoption("--ten-megabytes"):
-        pytest.skip("takes minutes; --ten-megabytes runs it")
+@pytest.mark.nightly("moves 10 MB each way over a serial console: ten minutes")
+def test_ten_megabytes_each_way(guest: Guest) -> None:
     content = random.Random(1).randbytes(10 * MEGABYTE)
     began = time.monotonic()
     guest.put(content, "/tmp/ten", time_limit=1200)

@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("cat", "chmod", "env", "flock", "id", "mkdir", "readlink", "rm", "sh", "sha256sum", "sleep", "tail")
+TOOLS = ("cat", "chmod", "env", "flock", "grep", "id", "mkdir", "readlink", "rm", "sh", "sha256sum", "sleep", "tail")
+CONSTRAINTS = "orchestrator-needs-nothing==1\n"
 NEEDS = """\
 # need package why
 python3.11+venv     python3-venv     runs the lab
@@ -111,6 +112,7 @@ def make_checkout(base: Path) -> Checkout:
     for name in ("kernel", "image", "test"):
         (folder / f"images/{name}-packages.txt").write_text("# none\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
+    (folder / "constraints.txt").write_text(CONSTRAINTS)
     (folder / "back_end.py").write_text(textwrap.dedent(BACK_END))
     (folder / "orchestrator/__init__.py").write_text(textwrap.dedent(ORCHESTRATOR))
     for name in ("ruff", "mypy", "pytest"):
@@ -200,19 +202,104 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("exec --data=folder -- true", "image"),
         ("run x.yaml --set image=debian-i386", "image"),
         ("run macro.yaml", "image"),
+        ("run none.yaml --set image=./mine.yaml", "image"),
+        ("run none.yaml --set=benchmark.name=ping-flood", "image"),
     ],
 )
 def test_what_only_some_commands_need_is_asked_of_them_alone(bare: Checkout, command: str, listed: str) -> None:
     (bare.folder / f"images/{listed}-packages.txt").write_text("no-such-tool  its-package  makes it\n")
     (bare.folder.parent / "macro.yaml").write_text("name: x # no image: here\nmacro: {name: ping-flood}")
+    (bare.folder.parent / "none.yaml").write_text("# image: none\nname: x # macro: none\n")
     done = bare.lab(*command.split())
     assert done.returncode == 3
     assert "missing on this host: no-such-tool" in done.stderr
     assert "Debian's packages are called: its-package" in done.stderr
     (bare.folder / "images/host-packages.txt").write_text("no-such-base  its-base  runs\n")
-    (bare.folder.parent / "none.yaml").write_text("# image: none\nname: x # macro: none\n")
     for other in ("run", "run none.yaml missing.yaml", "exec -- echo --image"):
         assert "missing on this host: no-such-base\n" in bare.lab(*other.split()).stderr
+
+
+SYSTEM_WORKLOADS = ["kernel-build", "ping-flood", "command"]
+
+
+@pytest.mark.parametrize("name", SYSTEM_WORKLOADS)
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        "name: x\nbenchmark: {name: NAME}",
+        "name: x\nbenchmark: { repeats: 3, name: 'NAME', seed: 1 }\n",
+        'name: x\nbenchmark: {"name":"NAME"}\n',
+        "name: x\nbenchmark:\n  repeats: 3\n  name: NAME   # in the guest\n",
+        "name: x\ntables:\n  a:\n    benchmark: &work {packets: 2, name: NAME}\n",
+        "{name: x, benchmark: {name: NAME}}\n",
+        "name: x\nbenchmark:\r\n  name: NAME\r\n",
+        "name: x\nmacro: {name: NAME}\n",
+        "name: x\nmacro:\n  name: NAME\n",
+    ],
+)
+def test_a_whole_system_workload_needs_an_image(ready: Checkout, tmp_path: Path, name: str, experiment: str) -> None:
+    assert names_an_image(ready, tmp_path, experiment.replace("NAME", name))
+
+
+@pytest.mark.parametrize("name", SYSTEM_WORKLOADS)
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        "name: NAME\nbenchmark: {name: gtodbench}\n",
+        "name: x\nbenchmark: {name: NAME-like}\n",
+        "name: x\nbenchmark: {name: my-NAME}\n",
+        "name: x\nbenchmark: {name: gtodbench}  # or {name: NAME}\n",
+        "# benchmark: {name: NAME}\nname: x\n",
+        "name: x\ntables:\n  NAME: {benchmark: {name: gtodbench}}\n",
+        "name: x\nbenchmark: {name: workload, filename: NAME}\n",
+    ],
+)
+def test_an_ordinary_benchmark_needs_none(ready: Checkout, tmp_path: Path, name: str, experiment: str) -> None:
+    assert not names_an_image(ready, tmp_path, experiment.replace("NAME", name))
+
+
+@pytest.mark.parametrize(
+    ("setting", "needs"),
+    [
+        ("image=debian-i386", True),
+        ("tables.a.image=./mine.yaml", True),
+        ("benchmark.name=kernel-build", True),
+        ("tables.kernel-build.benchmark.name='command'", True),
+        ("benchmark={name: ping-flood, packets: 20}", True),
+        ("macro.name=kernel-build", True),
+        ("tables.a.macro.scope=vmlinux", True),
+        ("macro={name: command}", True),
+        ("name=kernel-build", False),
+        ("benchmark.name=gtodbench", False),
+        ("tables.ping-flood.benchmark.calls=100", False),
+        ("benchmark.arguments=[command]", False),
+    ],
+)
+def test_what_an_override_needs(ready: Checkout, tmp_path: Path, setting: str, needs: bool) -> None:
+    assert names_an_image(ready, tmp_path, "name: x\n", "--set", setting) == needs
+
+
+def test_the_experiments_in_configs_that_need_an_image(ready: Checkout, tmp_path: Path) -> None:
+    in_an_image = {"lkst-events-2005", "markers-2006-macro", "nightly"}
+    found = {
+        path.stem for path in (ROOT / "configs").glob("*.yaml") if names_an_image(ready, tmp_path, path.read_text())
+    }
+    assert found == in_an_image
+
+
+def names_an_image(checkout: Checkout, folder: Path, experiment: str, *arguments: str) -> bool:
+    """Whether ``lab run`` asks for what makes images; the list of that names a tool that no host has."""
+    lab, images = folder / "lab", folder / "images"
+    images.mkdir(exist_ok=True)
+    shutil.copy(checkout.folder / "lab", lab)
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(checkout.folder / name, folder)
+    (images / "host-packages.txt").write_text("no-such-base  its-base  runs\n")
+    (images / "image-packages.txt").write_text("no-such-maker  its-package  makes it\n")
+    (folder / "x.yaml").write_bytes(experiment.encode())
+    done = checkout.run([str(lab), "run", str(folder / "x.yaml"), *arguments], {})
+    assert "missing on this host: no-such-base" in done.stderr
+    return "no-such-maker" in done.stderr
 
 
 def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checkout, tmp_path: Path) -> None:
@@ -222,9 +309,9 @@ def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checko
         subprocess.Popen(command, env=bare.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    words = "".join(process.communicate(timeout=120)[1] for process in processes)
+    stderr = "".join(process.communicate(timeout=120)[1] for process in processes)
     assert [process.returncode for process in processes] == [7, 7]
-    assert words.count("installing Python packages") == 1
+    assert stderr.count("installing Python packages") == 1
     # An interpreter that has become another one.
     (stamp,) = tmp_path.glob("orchestrator/venv-*/lab-complete")
     stamp.write_text("/bin/sh\n")
@@ -232,10 +319,19 @@ def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checko
     left_over.touch()
     assert bare.lab().returncode == 7
     assert not left_over.exists()
-    # Another pyproject.toml is another environment, and cannot be made without Python.
+    # Other pinned versions are another environment, and so is another pyproject.toml: neither is made without Python.
+    (bare.folder / "constraints.txt").write_text(CONSTRAINTS + "# changed\n")
+    assert "installing Python packages" in bare.lab().stderr
     (bare.folder / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
     bare.tool("python3", "exit 1")
     assert bare.lab().returncode == 3
+
+
+def test_pip_reads_the_pinned_versions(bare: Checkout) -> None:
+    (bare.folder / "constraints.txt").write_text("no version of anything\n")
+    done = bare.lab()
+    assert done.returncode == 3
+    assert "constraints.txt" in done.stderr
 
 
 def test_pip_failing_is_quoted_and_leaves_nothing_usable(bare: Checkout) -> None:
@@ -298,13 +394,13 @@ def test_apt_installs_though_its_update_fails(bare: Checkout, root: bool) -> Non
         echo "apt-get $*; $DEBIAN_FRONTEND" >>"$LOG"
         case $* in
             *update) exit 100 ;;
-            *install*) echo words of apt; echo >{bare.tools}/gcc; chmod +x {bare.tools}/gcc ;;
+            *install*) echo output of apt; echo >{bare.tools}/gcc; chmod +x {bare.tools}/gcc ;;
         esac
         """,
     )
     log = bare.cache.parent / "log"
     done = bare.lab(LOG=str(log))
-    assert (done.stdout, "words of apt" in done.stderr) == ("", True)
+    assert (done.stdout, "output of apt" in done.stderr) == ("", True)
     # It went on: the next thing to fail is this Python, which makes no environment.
     assert "could not install the Python packages" in done.stderr
     calls = [line for line in log.read_text().splitlines() if line.startswith("apt-get")]
@@ -371,3 +467,26 @@ def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
     assert checks(pytest_status="5") == (everything, 5)
     assert checks(ruff_status="1", pytest_status="4") == (everything, 4)
     assert ready.files() == before
+
+
+def test_every_night_all_parts_run_though_one_fails(ready: Checkout) -> None:
+    checks = ["ruff", "ruff", "mypy"]
+
+    def parts(*arguments: str, **statuses: str) -> tuple[list[str], list[str], int]:
+        done = ready.lab("test", *arguments, **statuses)
+        lines = done.stdout.splitlines()
+        names = [line.split()[0] for line in lines if not line.startswith("pytest")]
+        cache = f" -o cache_dir={ready.cache}/checks/pytest"
+        return names, [line.replace(cache, "") for line in lines if line.startswith("pytest")], done.returncode
+
+    parallel = "pytest --qemu -n auto --maxprocesses 4 --dist loadfile --nightly"
+    everything = [
+        parallel,
+        "pytest --qemu -n 0 tests/benchmarks",
+        "pytest --qemu -n 0 -s -v tests/fresh --fresh bookworm",
+        "pytest --qemu -n 0 -s -v tests/fresh --fresh trixie",
+    ]
+    assert parts("--nightly") == (checks, everything, 0)
+    assert parts("--nightly", pytest_status="1") == (checks, everything, 1)
+    assert parts("--nightly", mypy_status="1") == (checks, everything, 1)
+    assert parts("--nightly", "tests/qemu/x.py") == (checks, [f"{parallel} tests/qemu/x.py"], 0)

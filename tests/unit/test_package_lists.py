@@ -32,7 +32,7 @@ def database() -> DpkgDatabase:
     """The host's packages."""
     found = read_dpkg_database()
     if found is None:
-        pytest.skip("this host has no dpkg, which alone knows what programs the listed packages bring")
+        pytest.skip("this host has no dpkg, and so no record of the programs that the listed packages bring")
     return found
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.experiment.file.aliases import BENCHMARK, tables_in
@@ -17,31 +18,39 @@ def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: C
     Kernels, images and probes are paths where they have a slash in them, the keys ``benchmark_paths`` of a benchmark
     always; ``folder`` is the file's.
     """
-
-    def absolute(name: Data, path: KeyPath) -> Data:
-        if not isinstance(name, str) or name.startswith("~"):
-            return name
-        return str((Path.cwd() if origins.overridden(path) else folder) / name)
-
-    def absolute_path(name: Data, path: KeyPath) -> Data:
-        return absolute(name, path) if isinstance(name, str) and "/" in name else name
-
-    def kernels(kernel_for: dict[str, Data], path: KeyPath) -> dict[str, Data]:
-        return {
-            str(absolute_path(key, (*path, key))): absolute_path(name, (*path, key)) for key, name in kernel_for.items()
-        }
-
-    for path, holder in tables_in(data):
+    paths = _Paths(origins, folder)
+    for path, table in tables_in(data):
         for key in ("kernels", "probes"):
-            names = holder.get(key)
+            names = table.get(key)
             if isinstance(names, list):
-                names[:] = [absolute_path(name, (*path, key, index)) for index, name in enumerate(names)]
-        if "image" in holder:
-            holder["image"] = absolute_path(holder["image"], (*path, "image"))
-        kernel_for = holder.get("kernel_for")
+                names[:] = [paths.of_name(name, (*path, key, index)) for index, name in enumerate(names)]
+        if "image" in table:
+            table["image"] = paths.of_name(table["image"], (*path, "image"))
+        kernel_for, benchmark = table.get("kernel_for"), table.get(BENCHMARK)
         if isinstance(kernel_for, dict):
-            holder["kernel_for"] = kernels(kernel_for, (*path, "kernel_for"))
-        benchmark = holder.get(BENCHMARK)
+            table["kernel_for"] = paths.of_mapping(kernel_for, (*path, "kernel_for"))
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
-                benchmark[key] = absolute(benchmark[key], (*path, BENCHMARK, key))
+                benchmark[key] = paths.of_file(benchmark[key], (*path, BENCHMARK, key))
+
+
+@dataclass(frozen=True)
+class _Paths:
+    origins: Origins
+    folder: Path
+
+    def of_file(self, name: Data, path: KeyPath) -> Data:
+        """A file's path, absolute; ``path`` is where it is named."""
+        if not isinstance(name, str) or name.startswith("~"):
+            return name
+        return str((Path.cwd() if self.origins.overridden(path) else self.folder) / name)
+
+    def of_name(self, name: Data, path: KeyPath) -> Data:
+        """The name of something of the lab's as it is, or a path absolute."""
+        return self.of_file(name, path) if isinstance(name, str) and "/" in name else name
+
+    def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
+        """Keys and values that are names or paths."""
+        return {
+            str(self.of_name(key, (*path, key))): self.of_name(value, (*path, key)) for key, value in names.items()
+        }

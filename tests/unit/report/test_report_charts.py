@@ -47,6 +47,6 @@ def test_equal_results_give_equal_files(tmp_path: Path) -> None:
 
 def test_without_matplotlib_the_error_has_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # what an import of a module that is not there meets
-    with pytest.raises(HostError, match=r"pip install 'orchestrator\[plots\]'"):
+    with pytest.raises(HostError, match=r"pip install 'probe-lab\[plots\]'"):
         draw_charts(run(*noop_list("list5")), tmp_path, reports())
     assert list(tmp_path.iterdir()) == []
