@@ -27,8 +27,9 @@ from documentation import (
     write_files,
 )
 
+from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli.main import app
-from orchestrator.experiment.file.experiment import load_experiment
+from orchestrator.experiment.file.loading import load_experiment
 
 PROGRAM = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
 LARGEST_README = 8192
@@ -56,7 +57,7 @@ def test_an_experiment_loads(block: Block, tmp_path: Path) -> None:
     write_files(block.page, tmp_path)
     file = tmp_path / "experiment-of-a-page.yaml"
     file.write_text(block.text)
-    load_experiment(file)
+    load_experiment(file, kinds())
 
 
 def test_all_that_is_yaml_parses_and_some_are_experiments() -> None:
