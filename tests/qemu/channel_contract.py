@@ -69,6 +69,30 @@ class ChannelContract:
             guest.succeed(["sh", "-c", "echo no >&2; exit 5"])
         assert failed.value.detail == ("no",)
 
+    def test_a_command_that_has_to_fail(self, guest: Guest) -> None:
+        failed = guest.fail(["sh", "-c", "echo no >&2; exit 5"])
+        assert (failed.status, failed.stderr) == (5, b"no\n")
+        with pytest.raises(CommandFailed, match=r"^`echo fine` ended with status 0 in the guest") as succeeded:
+            guest.fail(["echo", "fine"])
+        assert succeeded.value.detail == ("fine",)
+
+    def test_a_condition_that_becomes_true_is_waited_for(self, guest: Guest) -> None:
+        guest.succeed(["sh", "-c", "rm -f /tmp/true; (sleep 1; echo true >/tmp/true) >/dev/null 2>&1 &"])
+        assert guest.run(["cat", "/tmp/true"]).status == 1
+        assert guest.wait_until_succeeds(["cat", "/tmp/true"]).text == "true\n"
+
+    def test_a_condition_that_stays_false_is_given_up(self, guest: Guest) -> None:
+        began = time.monotonic()
+        with pytest.raises(
+            CommandFailed, match=r"^`sh -c .*` still ended with status 5 in the guest after 2 s"
+        ) as failed:
+            guest.wait_until_succeeds(["sh", "-c", "echo no >&2; exit 5"], time_limit=2)
+        assert failed.value.detail == ("no",)
+        assert time.monotonic() - began < 20
+        with pytest.raises(CommandTimeout):
+            guest.wait_until_succeeds(["sleep", "333"], time_limit=self.SHORT_LIMIT)
+        assert guest.run(["echo", "alive"]).text == "alive\n"
+
     def test_standard_input_is_empty(self, guest: Guest) -> None:
         assert guest.run(["cat"], time_limit=10).stdout == b""
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -20,8 +19,9 @@ from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.boot_artifacts import BootArtifacts
-from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest, read_clocksource
+from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
 
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 20.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
 
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _kernels_in_the_cache(request: pytest.FixtureRequest) -> None:
-    """Skip a test whose kernels nobody has built yet: one is built for the tests, not all of them."""
+    """Skip a test whose kernels are not built yet: one is built for the tests, not all of them."""
     names = [name for mark in request.node.iter_markers("kernels") for name in mark.args]
     context = BuildContext(Cache(cache_dir()), offline=True)
     for name in names:
@@ -89,10 +89,7 @@ def symbols_of_guests() -> WeakKeyDictionary[Guest, Symbols]:
 @pytest.fixture
 def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> ReadyGuest:
     """The test's guest on its final clocksource, with its symbols; cells' targets are for the test to fill in."""
-    deadline = time.monotonic() + _SETTLING_SECONDS
-    while read_clocksource(guest) != CLOCKSOURCE:
-        assert time.monotonic() < deadline, "the guest never took the TSC for its clocksource"
-        guest.succeed(["sleep", "0.2"])
+    guest.wait_until_succeeds(["grep", "-qx", CLOCKSOURCE, _CLOCKSOURCE_FILE], time_limit=_SETTLING_SECONDS)
     if guest not in symbols_of_guests:
         symbols_of_guests[guest] = Symbols.of(guest)
     return ReadyGuest(guest, BootArtifacts(guest_kernel, guest.machine, {}), symbols_of_guests[guest])

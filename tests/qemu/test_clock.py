@@ -80,6 +80,13 @@ def test_disturbed_batches_are_repeated_and_told(ready: ReadyGuest) -> None:
     assert set(disturbed.samples) == {quiet}
 
 
+def test_a_wait_lets_guest_time_pass(ready: ReadyGuest) -> None:
+    """A minute of guest time, in which the guest does nothing but wait."""
+    ready.guest.succeed(["sh", "-c", "rm -f /tmp/over; (sleep 60; echo over >/tmp/over) >/dev/null 2>&1 &"])
+    ready.guest.fail(["test", "-e", "/tmp/over"])
+    assert ready.guest.wait_until_succeeds(["cat", "/tmp/over"]).text == "over\n"
+
+
 @pytest.mark.guest(timing="tcg")
 def test_calls_for_some_seconds_as_in_2005(ready: ReadyGuest) -> None:
     lines = ready.guest.succeed(["gtodbench", "-e", "int80", "-s", "1", "-r", "2"]).text.splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,6 +32,7 @@ PROBED = "__ia32_sys_gettimeofday"
 UNCALLED = "__ia32_sys_sethostname"
 OFFSET = 5
 CALLS = gettimeofday("i386")
+OPTIMISER_LIMIT = 20.0
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
@@ -91,7 +93,9 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(
     with attached(ready.guest, probes()["kprobe"], module, point) as attachment:
         single_stepped = attachment.wait_until_armed()
         ready.guest.put(b"1", OPTIMISATION)
+        deadline = time.monotonic() + OPTIMISER_LIMIT
         while (seen := observe(ready.guest, point)).live[0] != 0xE9 or seen.flags != "[OPTIMIZED]":
+            assert time.monotonic() < deadline, "the kernel did not optimise the kprobe"
             ready.guest.succeed(["sleep", "0.05"])
         with pytest.raises(EvidenceError) as changed:
             check_same(probes()["kprobe"], single_stepped, seen, point, "meanwhile")
