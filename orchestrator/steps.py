@@ -10,12 +10,14 @@ A step is written when it ends. One with further steps in it is also written whe
 column is the time at which the line was written. Without an open log a step costs a microsecond.
 
 Logs are open for the whole process: a step of any thread is written to all of them. Each thread nests its own steps,
-and its lines carry its name unless it is the main thread, or the name that ``step_source`` gives it.
+and its lines carry its name unless it is the main thread, or the name that ``step_source`` gives it. Another process
+has no open logs, forked or not: it opens its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import threading
 import time
@@ -144,6 +146,16 @@ class _Sink:
         # What is logged must not fail because its log does.
         with contextlib.suppress(OSError, ValueError):
             self._write(f"{time.monotonic() - self._begun:8.3f}  {line}")
+
+
+def _close_in_child() -> None:
+    """In a forked process: its steps are not its parent's, and the lock may be held by a thread that it has not."""
+    global _sinks, _lock
+    _sinks, _lock = (), threading.Lock()
+    _current.set(None)
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _source_name() -> str:

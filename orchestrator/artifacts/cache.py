@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 
 from orchestrator.artifacts.usage import claim, hold, last_use
 from orchestrator.errors import HostError, LabError
+from orchestrator.steps import step
 
 ENVIRONMENT_STAMP = "lab-complete"
 """The file that stands for a Python environment that the lab's start script has made in the cache."""
@@ -81,13 +82,16 @@ class Cache:
 
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         """The artifact of these inputs; ``build`` fills an empty folder with it when it is not there yet."""
-        found = self.get(kind, inputs)
-        if found is not None:
-            return found
-        place = self.root / kind / digest(inputs)
-        with self.lock(self.build_lock(place)):
-            found = self._use(place)
-            return found if found is not None else self._build(place, inputs, label, build)
+        with step(f"obtain {kind}: {label}") as obtaining:
+            found = self.get(kind, inputs)
+            if found is not None:
+                obtaining.note("hit")
+                return found
+            place = self.root / kind / digest(inputs)
+            with self.lock(self.build_lock(place)):
+                found = self._use(place)
+                obtaining.note("made" if found is None else "made by another process")
+                return found if found is not None else self._build(place, inputs, label, build)
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:

@@ -24,6 +24,7 @@ from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.user_kernel import RELEASE
 from orchestrator.errors import HostError, LabError
+from orchestrator.steps import step
 
 _DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
 _IMAGE_KEY_DIGITS = 24
@@ -87,9 +88,10 @@ def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
     Raises HostError, BuildError.
     """
-    if spec.packages is not None:
-        return _debian_kernel(context, spec)
-    return _user_kernel(context, spec) if spec.tree is not None else _lab_kernel(context, spec)
+    with step(f"get kernel {spec.name} ready"):
+        if spec.packages is not None:
+            return _debian_kernel(context, spec)
+        return _user_kernel(context, spec) if spec.tree is not None else _lab_kernel(context, spec)
 
 
 def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:

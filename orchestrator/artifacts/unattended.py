@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from orchestrator.cpio import Entry, write_archive
 from orchestrator.paths import data_dir
+from orchestrator.steps import step
 
 FOLDER = "/unattended"
 OUTPUT = f"{FOLDER}/output"
@@ -63,11 +64,12 @@ def write_work(
         "settings": text.encode(),
         **files,
     }
-    with initramfs.open("rb") as file:
-        shutil.copyfileobj(file, target)
-    # The kernel unpacks one archive after the other.
-    entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
-    write_archive(target, entries)
+    with step(f"write an initramfs with the work {script}"):
+        with initramfs.open("rb") as file:
+            shutil.copyfileobj(file, target)
+        # The kernel unpacks one archive after the other.
+        entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
+        write_archive(target, entries)
 
 
 def unattended_scripts() -> Path:

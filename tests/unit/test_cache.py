@@ -18,9 +18,19 @@ from namespaces import OWN_MOUNTS, call_with_mount
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.errors import BuildError, HostError, LabError
+from orchestrator.steps import step_echo
 
 INPUTS = {"version": 1, "flags": ["-O2"]}
 FORK = multiprocessing.get_context("fork")
+
+
+def test_obtaining_is_a_step_with_whether_it_was_there(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with step_echo(lines.append):
+        for _ in range(2):
+            Cache(tmp_path).obtain("things", INPUTS, "a thing", lambda folder: None)
+    assert [line.split()[1:5] for line in lines] == [["obtain", "things:", "a", "thing"]] * 2
+    assert [line.rpartition(" ")[2] for line in lines] == ["made)", "hit)"]
 
 
 def builder(marks: Path, seconds: float = 0.0) -> Callable[[Path], None]:

@@ -16,6 +16,7 @@ import pytest
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.process import kill_group, run, spawn
+from orchestrator.steps import step_echo
 
 PATIENCE = 10.0
 
@@ -25,6 +26,17 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
+
+
+def test_a_program_is_a_step_with_its_status() -> None:
+    lines: list[str] = []
+    with step_echo(lines.append):
+        run(["sh", "-c", "exit 3"], time_limit=PATIENCE)
+        with pytest.raises(LabError):
+            run(["sleep", "100"], time_limit=0.1)
+    assert [line.split("  ")[-1].split(" (")[0] for line in lines] == ["$ sh -c 'exit 3'", "$ sleep 100 FAILED"]
+    assert lines[0].endswith(", status 3)")
+    assert lines[1].endswith("sleep did not end within 0.1 s")
 
 
 def lives(pid: int) -> bool:

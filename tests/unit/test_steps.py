@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 from __future__ import annotations
 
+import multiprocessing
 import re
 import threading
 from collections.abc import Callable
@@ -175,6 +176,21 @@ def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
     assert len(lines) == 8 * 200 * 3
     whole = re.compile(r"t\d: (?:a{100} \.\.\.|  b{100} \(T s\)|a{100} \(T s\))")
     assert all(whole.fullmatch(without_times(line)) for line in lines)
+
+
+def test_a_forked_process_has_no_open_log(tmp_path: Path) -> None:
+    def child() -> None:
+        with step("child"), step_log(tmp_path / "child.log"), step("logged"):
+            pass
+
+    file = tmp_path / "lab.log"
+    with step_log(file), step("parent"):
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join()
+    assert [without_times(line) for line in file.read_text().splitlines()[1:]] == ["parent (T s)"]
+    assert "    logged" not in (tmp_path / "child.log").read_text()
+    assert "  logged" in (tmp_path / "child.log").read_text()
 
 
 def test_logs_in_each_other_get_the_same_steps() -> None:
