@@ -207,6 +207,14 @@ def test_offline_with_an_empty_cache_lacks_something() -> None:
 # --- experiments ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("option", ["-v", "--verbose"])
+def test_steps_are_printed_on_stderr_where_they_are_asked_for(option: str) -> None:
+    assert "get kernel debian-686 ready" not in orchestrator("kernel", "build", "debian-686", "--offline").stderr
+    verbose = orchestrator("kernel", "build", "debian-686", "--offline", option)
+    assert (verbose.exit_code, verbose.stdout) == (3, "")
+    assert "  get kernel debian-686 ready FAILED (0.0" in verbose.stderr
+
+
 def test_a_dry_run_prints_cells_and_command_lines_and_does_nothing(tmp_path: Path) -> None:
     result = orchestrator("run", str(QUICKSTART), "--dry-run")
     assert (result.exit_code, result.stderr) == (0, "")
