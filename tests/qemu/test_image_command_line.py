@@ -51,7 +51,7 @@ def test_the_lab_s_sudden_death_leaves_neither_guest_nor_keys(command: CommandLi
     running.send_signal(signal.SIGKILL)
     running.communicate()
     assert CommandLine(logs).qemus_after(5) == []
-    assert {file.name for file in logs.iterdir()} == {"guest.console", "guest.qemu"}
+    assert {file.name for file in logs.iterdir()} == {"guest.console", "guest.qemu", "lab.log"}
 
 
 def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLine, tmp_path: Path) -> None:

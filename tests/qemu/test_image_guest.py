@@ -71,7 +71,7 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(context: BuildC
         random = ["head", "-c", "16", "/dev/urandom"]
         assert one.succeed(random).stdout != other.succeed(random).stdout
         # Neither keys nor disks are left in the folder, whatever ends us now.
-        assert {file.suffix for file in tmp_path.iterdir()} == {".console", ".qemu"}
+        assert {file.suffix for file in tmp_path.iterdir()} == {".console", ".qemu", ".log"}
     assert hashlib.sha256(base.read_bytes()).digest() == before
     assert base.stat().st_mode & 0o222 == 0
     with Guest(wanted, tmp_path, "one") as again:
