@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from orchestrator.artifacts import images
 from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, digest
-from orchestrator.artifacts.cache_entries import Kind, pieces
+from orchestrator.artifacts.cache_entries import Kind, cache_entries
 from orchestrator.artifacts.pruning import ALL, fates, freed
 from orchestrator.cli.main import app
 from orchestrator.paths import data_dir
@@ -162,13 +162,13 @@ def test_what_is_removed_is_built_again(cache: Cache) -> None:
 
 def test_a_use_since_the_decision_counts(cache: Cache) -> None:
     place = made(cache, "modules", 31)
-    (piece,) = (p for p in pieces(cache) if p.kind is Kind.MODULES)
+    (entry,) = (p for p in cache_entries(cache) if p.kind is Kind.MODULES)
     call(lambda: cache.get("modules", INPUTS))
-    assert not piece.remove(time.time() - 30 * DAY)
+    assert not entry.remove(time.time() - 30 * DAY)
     assert place.exists()
-    assert piece.remove(ALL)
+    assert entry.remove(ALL)
     assert not place.exists()
-    assert not piece.remove(ALL)
+    assert not entry.remove(ALL)
 
 
 def test_users_and_a_remover_at_once_never_see_half_of_a_thing(cache: Cache) -> None:
@@ -181,7 +181,7 @@ def test_users_and_a_remover_at_once_never_see_half_of_a_thing(cache: Cache) -> 
         process.start()
     removed = 0
     while any(process.is_alive() for process in processes):
-        removed += sum(piece.remove(ALL) for piece in pieces(cache) if piece.kind in (Kind.MODULES, Kind.LOCKS))
+        removed += sum(entry.remove(ALL) for entry in cache_entries(cache) if entry.kind in (Kind.MODULES, Kind.LOCKS))
     assert [process.exitcode for process in processes] == [0, 0]
     assert removed > 0
 
@@ -245,7 +245,7 @@ def test_files_that_several_share_are_freed_by_the_last(cache: Cache) -> None:
     patched = made(cache, "kernel-source", 100, {"n": 2})
     (patched / "content").unlink()
     os.link(plain / "content", patched / "content")
-    both = [fate.piece for fate in fates(pieces(cache), ALL, [Kind.KERNEL_SOURCE])]
+    both = [fate.entry for fate in fates(cache_entries(cache), ALL, [Kind.KERNEL_SOURCE])]
     alone, together = freed(both[:1])[0], sum(freed(both))
     assert alone < 100_000 <= together < 150_000
 

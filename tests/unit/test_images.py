@@ -22,7 +22,7 @@ from orchestrator.artifacts.apt import Package
 from orchestrator.artifacts.archive import index, system_packages
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
-from orchestrator.artifacts.cache_entries import Kind, pieces
+from orchestrator.artifacts.cache_entries import Kind, cache_entries
 from orchestrator.artifacts.images import cached_image, ready_image
 from orchestrator.artifacts.namespace import _namespace
 from orchestrator.artifacts.pins import inputs_of
@@ -173,7 +173,7 @@ def test_an_image_is_there_as_long_as_nothing_that_counts_is_another(
 def test_an_image_in_use_is_not_pruned(tmp_path: Path) -> None:
     cache, recipe = Cache(tmp_path / "cache"), image("debian-i386")
     put_in(cache, recipe)
-    (found,) = (piece for piece in pieces(cache) if piece.kind is Kind.IMAGES)
+    (found,) = (entry for entry in cache_entries(cache) if entry.kind is Kind.IMAGES)
     assert found.label == recipe.name
     assert found.in_use()
     assert not found.remove(ALL)
