@@ -35,8 +35,8 @@ class Kernel:
     """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
 
     ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
-    what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` says version and suite of the
-    packages that it is, or was built from.
+    what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` holds version and suite of
+    the packages that it is, or was built from.
     """
 
     spec: KernelSpec
@@ -53,7 +53,7 @@ class Kernel:
 
     @property
     def drivers_built_in(self) -> bool:
-        """Whether a guest needs no modules of the kernel's own to be talked to."""
+        """Whether the channel's drivers are built in, so that a guest needs no modules of the kernel's."""
         return all(self.config.get(option) == "y" for option in _DRIVERS)
 
     def entry_offset(self, symbol: str) -> int:
@@ -68,7 +68,7 @@ class Kernel:
 
     @property
     def compiler_note(self) -> str | None:
-        """What a reader has to know where a module's compiler is not the kernel's, or not the guests' release's."""
+        """A note for the reader where a module's compiler is not the kernel's, or not the guests' release's."""
         own, usual = release_in(self.config), debian().compiler
         if own != self.toolchain.release:
             kernels_own = f"gcc {own}" if own else "another compiler"

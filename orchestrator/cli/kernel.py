@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator kernel``: kernels built from source, and what each kernel can do."""
+"""``orchestrator kernel``: kernels built from source, and the features of each kernel."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """List the kernels; of those that are in the cache, what their own configuration says they can do."""
+    """List the kernels; of those that are in the cache, the features by their own configuration."""
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.kernel_config import features

@@ -101,7 +101,7 @@ def test_the_tracer_may_make_its_call_anew() -> None:
         ("int3", DJPROBE, r"without a flag; that is a djprobe's own jump"),
         ("int3", UNTOUCHED, r"lists no probe at f\+0x5"),
         ("int3", Observation(INT3.live, None), r"lists no probe"),
-        ("int3", Observation(ORIGINAL, ""), r"that is nothing the lab knows"),
+        ("int3", Observation(ORIGINAL, ""), r"that is no mechanism of the lab's"),
         ("int3", Observation(INT3.live, "[DISABLED]"), r"as \[DISABLED\]"),
         ("int3", Observation(INT3.live[:-1] + b"\0", ""), r"more than the first byte changed"),
         # Listed as optimised before the jump is in place, and the other way round.
