@@ -69,7 +69,7 @@ def test_a_batch_too_long_to_be_undisturbed_is_never_counted(ready: ReadyGuest) 
     )
 
 
-def test_disturbed_batches_are_repeated_and_told(ready: ReadyGuest) -> None:
+def test_disturbed_batches_are_repeated_and_counted(ready: ReadyGuest) -> None:
     """Another process takes its turns; the batches it does not fall into count, and still agree exactly."""
     quiet = measured(ready).samples[0]
     script = "(while :; do sleep 0.003; done) > /dev/null 2>&1 & echo $!"

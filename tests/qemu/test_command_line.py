@@ -95,7 +95,7 @@ def seen_on_terminal(command: CommandLine, *arguments: str | Path) -> tuple[int,
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # how Linux says that nobody has the other end any more
+    except OSError:  # Linux's error when the other end is closed
         return b""
 
 

@@ -207,8 +207,8 @@ def refusal(ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str,
 
 def test_a_probe_inside_an_instruction_is_refused(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
     inside = OFFSET + point.original.index(b"\x89\xe5") + 1  # mov %esp,%ebp
-    said = refusal(ready, modules, "kprobe", PROBED, inside)
-    assert said == f"{PROBED}+{inside:#x}: not the first byte of an instruction"
+    printed = refusal(ready, modules, "kprobe", PROBED, inside)
+    assert printed == f"{PROBED}+{inside:#x}: not the first byte of an instruction"
 
 
 @pytest.mark.parametrize(
@@ -232,11 +232,11 @@ def test_a_djprobe_refuses_a_function_that_is_probed_further_down(
         # The kernel takes only the first byte of an instruction for a probe; an instruction has at most 15.
         try:
             with someone_elses_probe(ready.guest, f"{PROBED}+{further:#x}"):
-                said = refusal(ready, modules, "djprobe", PROBED, OFFSET)
+                printed = refusal(ready, modules, "djprobe", PROBED, OFFSET)
         except GuestError:
             continue
         break
-    assert said == f"{PROBED}+0x5: another probe in the function"
+    assert printed == f"{PROBED}+0x5: another probe in the function"
 
 
 # --- a guest that is not as it was ----------------------------------------------------------------

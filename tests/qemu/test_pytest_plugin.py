@@ -37,7 +37,7 @@ def test_without_the_option_qemu_tests_are_skipped_with_a_reason(pytester: pytes
 
         def test_with_the_fixture(guest): raise AssertionError
         @pytest.mark.guest(cpu="nonsense")
-        def test_with_a_marker_that_nobody_reads(guest): raise AssertionError
+        def test_with_a_marker_that_is_not_read(guest): raise AssertionError
         @pytest.mark.qemu
         def test_with_guests_of_its_own(): raise AssertionError
         def test_without(): pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Are packages had from the host's own mirror, whole and verified, and what is said where they cannot be?"""
+"""Are packages fetched from the host's own mirror, whole and verified, and failures reported with their cause?"""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def bench(folder: str, home: str) -> tuple[BuildContext, AptRoot, list[str]]:
     patch = pytest.MonkeyPatch()  # of a process that ends with the check
     patch.setattr(debian_mirror, "debian", lambda: ours)
     patch.setattr(apt, "_PAUSE", 0.0)
-    said: list[str] = []
-    context = BuildContext(Cache(Path(folder) / "a cache"), say=said.append)
-    return context, AptRoot(context, ["amd64", "i386"]), said
+    printed: list[str] = []
+    context = BuildContext(Cache(Path(folder) / "a cache"), say=printed.append)
+    return context, AptRoot(context, ["amd64", "i386"]), printed
 
 
 def forget_lists(context: BuildContext) -> None:
@@ -109,7 +109,7 @@ def check_show_and_download(folder: str, home: str) -> None:
 
 
 def check_pin(folder: str, home: str) -> None:
-    context, _, said = bench(folder, home)
+    context, _, printed = bench(folder, home)
 
     def choose(root: AptRoot) -> list[apt.Package]:
         return [root.show("lab-tool", "i386"), root.show("lab-data", "all")]
@@ -129,12 +129,12 @@ def check_pin(folder: str, home: str) -> None:
     assert unpacked_packages(context, "tools", "i386", choose) == chosen
     assert unpacked_packages(offline, "tools", "i386", choose) == chosen
     # The record gone, the newest is chosen.
-    said.clear()
+    printed.clear()
     (context.cache.root / "pins/tools.json").unlink()
     forget_lists(context)
     newer = unpacked_packages(context, "tools", "i386", choose)
     assert (newer.path / "opt/lab-tool").read_text() == "lab-tool 1.11-1 for i386\n"
-    assert said[0].startswith("fetching the package lists")
+    assert printed[0].startswith("fetching the package lists")
 
 
 RECIPE = ImageRecipe(name="toy", title="a toy", arch="i386", packages=("lab-shell",), init="small", size=1 << 30)
@@ -149,7 +149,7 @@ def publish_system(folder: str, home: str) -> DebianArchive:
 
 
 def check_system(folder: str, home: str) -> None:
-    context, _, said = bench(folder, home)
+    context, _, printed = bench(folder, home)
     archive = publish_system(folder, home)
     first = system_archive(context, RECIPE)
     assert versions(first) == {"lab-core:i386": "1-1", "lab-data:all": "1:2.0~rc1+b2", "lab-shell:i386": "1:5-1"}
@@ -168,9 +168,9 @@ def check_system(folder: str, home: str) -> None:
     archive.sign()
     forget_lists(context)
     shutil.rmtree(first.path)
-    said.clear()
+    printed.clear()
     assert versions(system_archive(context, RECIPE))["lab-shell:i386"] == "1:6-1"
-    assert said == ["fetching the package lists of Debian 12 (i386)", *(f"fetching {line}" for line in CHOSEN_ANEW)]
+    assert printed == ["fetching the package lists of Debian 12 (i386)", *(f"fetching {line}" for line in CHOSEN_ANEW)]
     # Another wish is another choice.
     more = RECIPE.model_copy(update={"packages": ("lab-data",)})
     assert set(versions(system_archive(context, more))) == {"lab-core:i386", "lab-data:all"}
@@ -206,14 +206,14 @@ def check_damaged_package(folder: str, home: str) -> None:
 
 
 def check_limping_archive(folder: str, home: str) -> None:
-    _, root, said = bench(folder, home)
+    _, root, printed = bench(folder, home)
     root.refresh()
-    assert said[-1].startswith("going on without bookworm-security: ")
+    assert printed[-1].startswith("going on without bookworm-security: ")
     assert not list(Path(folder).glob("a cache/apt/*/state/lists/*security*Packages"))
     assert root.show("lab-tool", "i386").version == "1.10-1"
-    said.clear()
+    printed.clear()
     root.refresh()
-    assert said == []
+    assert printed == []
 
 
 def check_pin_of_an_earlier_version(folder: str, home: str) -> None:
@@ -296,7 +296,7 @@ SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
 
 
 @pytest.mark.parametrize(
-    ("said", "failed"),
+    ("printed", "failed"),
     [
         ("", []),
         ("E: Failed to fetch http://a.invalid/debian/dists/bookworm/InRelease  Could not connect", ["bookworm"]),
@@ -310,12 +310,12 @@ SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
         ("Get:1 http://a.invalid/debian bookworm InRelease [151 kB]\nE: Some index files failed to download.", []),
     ],
 )
-def test_the_suites_that_apt_complains_of(said: str, failed: list[str]) -> None:
-    assert apt.failed_suites(said, SUITES) == failed
+def test_the_suites_that_apt_complains_of(printed: str, failed: list[str]) -> None:
+    assert apt.failed_suites(printed, SUITES) == failed
 
 
 @pytest.mark.parametrize("status", [401, 403, 407, 404, 500])
-def test_a_mirror_that_gives_nothing_out_is_told_from_one_that_lacks_the_release(status: int) -> None:
+def test_a_mirror_that_gives_nothing_out_is_distinguished_from_one_that_lacks_the_release(status: int) -> None:
     words = f"Err:1 http://a.invalid/debian bookworm InRelease\n  {status}  Something\nE: The repository is not signed."
     error = apt._without_lists(DebianMirror("http://me:secret@a.invalid/debian", None), Finished((), 100, "", words))
     assert (f"it answers {status}" in error.what) == (status != 404)
@@ -324,11 +324,11 @@ def test_a_mirror_that_gives_nothing_out_is_told_from_one_that_lacks_the_release
 
 
 def check_password(folder: str, home: str) -> None:
-    _, root, said = bench(folder, home)
+    _, root, printed = bench(folder, home)
     with pytest.raises(HostError, match="cannot be fetched from") as caught:
         root.refresh()
     assert "127.0.0.1:9/debian" in str(caught.value)
-    assert "secret" not in str(caught.value) + "".join(said)
+    assert "secret" not in str(caught.value) + "".join(printed)
 
 
 def check_no_mirror(folder: str, home: str) -> None:
@@ -369,7 +369,7 @@ def test_a_host_that_has_newer_suites_gets_the_guests_release(tmp_path: Path, ke
     with_sources("check_show_and_download", tmp_path, key, "deb [trusted=yes] {uri} trixie main contrib\n")
 
 
-def test_a_host_of_another_distribution_is_told_what_to_do(tmp_path: Path, key: SigningKey) -> None:
+def test_a_host_of_another_distribution_gets_a_hint(tmp_path: Path, key: SigningKey) -> None:
     with_sources("check_no_mirror", tmp_path, key, "deb file:{folder}/ubuntu noble main universe\n")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is an artifact built once, whole or not at all, whoever else builds, dies or runs out of disk?"""
+"""Is an artifact built once, whole or not at all, whatever other builders do: build, die, fill the disk?"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does pruning remove what nobody wants any more, and nothing else?"""
+"""Does pruning remove what is not needed any more, and nothing else?"""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def folder(path: Path, days: float, *files: str) -> Path:
 
 def test_what_was_not_used_for_a_while_goes(cache: Cache) -> None:
     old, recent = made(cache, "modules", 31), made(cache, "kernels", 29)
-    said = prune()
+    printed = prune()
     assert not old.exists()
     assert recent.exists()
-    assert re.search(r"removed +modules +a thing of modules +0\.1 ", said)
-    assert "a thing of kernels" not in said
+    assert re.search(r"removed +modules +a thing of modules +0\.1 ", printed)
+    assert "a thing of kernels" not in printed
     assert prune("--keep-days", "28").count("removed") == 1
     assert list((cache.root / "kernels").iterdir()) == []
 
@@ -201,11 +201,11 @@ def test_what_something_in_demand_was_made_from_stays(cache: Cache) -> None:
     kernel = made(cache, "kernels", 200, {"source": source.name, "config": "..."})
     made(cache, "initramfs", 1, {"kernel": kernel.name})
     unneeded = made(cache, "kernel-source", 300, {"package": package.name, "patches": {}})
-    said = prune()
+    printed = prune()
     assert not unneeded.exists()
     assert [path.exists() for path in (package, source, kernel)] == [True, True, True]
-    assert re.search(r"kept: needed by initramfs a thing of initramfs +kernels ", said)
-    assert re.search(r"kept: needed by kernels a thing of kernels +kernel-source ", said)
+    assert re.search(r"kept: needed by initramfs a thing of initramfs +kernels ", printed)
+    assert re.search(r"kept: needed by kernels a thing of kernels +kernel-source ", printed)
     prune("--all")
     assert [path.exists() for path in (package, source, kernel)] == [False, False, False]
 
@@ -233,9 +233,9 @@ def test_only_the_kinds_that_were_named(cache: Cache) -> None:
 
 def test_a_dry_run_removes_nothing(cache: Cache) -> None:
     place = made(cache, "modules", 31)
-    said = prune("--dry-run", "--all")
-    assert re.search(r"would go +modules", said)
-    assert "0.1 MB would be freed" in said
+    printed = prune("--dry-run", "--all")
+    assert re.search(r"would go +modules", printed)
+    assert "0.1 MB would be freed" in printed
     assert place.exists()
     assert "0.1 MB freed" in prune()
 
@@ -297,7 +297,7 @@ def test_an_entry_that_cannot_be_read_goes(cache: Cache) -> None:
     assert not place.exists()
 
 
-def test_locks_that_nobody_holds_go(cache: Cache) -> None:
+def test_locks_that_are_not_held_go(cache: Cache) -> None:
     made(cache, "modules", 1)
     with another_process(lambda: HELD.enter_context(cache.try_lock("pin-x"))):
         assert {path.name for path in (cache.root / "locks").iterdir()} > {"pin-x.lock"}
@@ -347,9 +347,9 @@ def test_what_lies_beside_the_artifacts_goes_by_its_age(cache: Cache) -> None:
         folder(root / thing, 31)
     (root / "checks/mypy/deep").mkdir()
     (root / "checks/mypy/deep/new").touch()
-    said = prune()
+    printed = prune()
     assert [thing for thing in things if (root / thing).exists()] == ["checks/mypy"]
-    assert name in said
+    assert name in printed
     assert not (root / "kvm-speed.json").exists()
 
 

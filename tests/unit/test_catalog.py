@@ -46,7 +46,7 @@ def test_the_named_cpus_are_there() -> None:
     assert list(cpus()) == ["pentium4", "athlon", "athlon64", "pentium-m", "xeon-e5410"]
 
 
-def test_cpu_model_ids_are_what_qemu_is_told() -> None:
+def test_cpu_model_ids_are_those_of_qemu_s_option() -> None:
     for model in cpus().values():
         assert model.identity is not None
         assert f"family={model.identity.cpu_family}," in model.qemu

@@ -81,11 +81,11 @@ def test_control_characters_are_left_out() -> None:
 
 
 def test_what_a_terminal_would_obey_is_not_quoted() -> None:
-    said = b"a\x1b[31mb\x1b]0;title\x07c\n\xc2\x9b31md\x7f\r\n\n\ttab \xc3\xa9\n"
-    assert plain_lines(said) == ["ab0;titlec", "31md", "\ttab \u00e9"]
+    printed = b"a\x1b[31mb\x1b]0;title\x07c\n\xc2\x9b31md\x7f\r\n\n\ttab \xc3\xa9\n"
+    assert plain_lines(printed) == ["ab0;titlec", "31md", "\ttab \u00e9"]
     output = Output()
-    output.add(Stream.STDERR, said)
-    assert output.last_lines() == plain_lines(said)
+    output.add(Stream.STDERR, printed)
+    assert output.last_lines() == plain_lines(printed)
     assert complaint(b"cat: x: \x1b[2JNo such file\n") == "no such file"
 
 
@@ -141,17 +141,17 @@ def test_whole_lines_are_passed_on_once_each_and_only_when_they_end(
     parts: list[bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     console = Console(tmp_path_factory.getbasetemp() / "growing.log")
-    heard: list[str] = []
+    received: list[str] = []
     mark = 0
     content = b""
     for part in parts:
         content += part
         console.path.write_bytes(content)
         lines, mark = console.whole_lines(mark)
-        heard += lines
+        received += lines
         assert mark == content.rfind(b"\n") + 1
     console.path.write_bytes(content[: content.rfind(b"\n") + 1])
-    assert heard == console.whole_lines(0)[0]
+    assert received == console.whole_lines(0)[0]
 
 
 def test_a_line_without_an_end_is_not_waited_for_for_ever(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_named(name: str, tmp_path: Path, context: BuildC
         (folder / name).chmod(0o755)
 
 
-def test_a_folder_that_changes_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_changes_meanwhile_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make(tmp_path / "one")
 
     def touch(text: str) -> None:

@@ -96,9 +96,9 @@ def test_what_is_no_address_reaches_no_source_list(monkeypatch: pytest.MonkeyPat
 def test_a_password_is_for_apt_alone() -> None:
     mirror = DebianMirror("https://me:secret@a.invalid/debian", None)
     assert mirror.shown == "https://a.invalid/debian"
-    said = "E: Failed to fetch http://me:p%20w@a.invalid/d  400\nmail root@a.invalid http://a.invalid/x@y"
+    printed = "E: Failed to fetch http://me:p%20w@a.invalid/d  400\nmail root@a.invalid http://a.invalid/x@y"
     assert (
-        without_passwords(said)
+        without_passwords(printed)
         == "E: Failed to fetch http://a.invalid/d  400\nmail root@a.invalid http://a.invalid/x@y"
     )
     assert DebianMirror("mirror+file:/etc/apt/mirrors/debian.list", None).shown.endswith("/debian.list")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a console that nobody listens to held up by nothing, and read by nobody else afterwards?"""
+"""Does draining keep an unread console from blocking, and end so that a channel can read it?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from orchestrator.guest.drain import drained
 
 
-def test_what_is_said_meanwhile_is_taken_and_what_comes_later_is_not() -> None:
+def test_output_is_discarded_until_draining_ends() -> None:
     ours, theirs = socket.socketpair()
     theirs.settimeout(10)
     with ours, theirs:

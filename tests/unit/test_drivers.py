@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does every driver come after what it depends on, and is a file that is no module told?"""
+"""Does every driver come after what it depends on, and is a file that is no module reported?"""
 
 from __future__ import annotations
 

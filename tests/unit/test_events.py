@@ -176,7 +176,7 @@ def test_one_event_for_every_call_is_right(event: EventKind) -> None:
 
 
 @pytest.mark.parametrize("event", FIRST)
-def test_nothing_recorded_is_told(event: EventKind) -> None:
+def test_nothing_recorded_is_reported(event: EventKind) -> None:
     assert checked(Events((Ring((), 0, 4),)), event) == 0
 
 
@@ -268,7 +268,7 @@ def test_on_x86_64_what_lies_above_the_return_address_may_change(event: EventKin
 
 
 def test_inside_a_function_less_is_known() -> None:
-    """The stack's top is no return address there, and nobody says that every call comes by the same way."""
+    """The stack's top is no return address there, and calls may come by different ways."""
     inside = dataclasses.replace(POINT, is_entry=False, is_called_directly=False)
     events = changed(recorded(EventKind.KPROBE), 0, 1, with_argument(3, 7))
     assert check_events(events, probe(EventKind.KPROBE), CALLED, inside, SYMBOLS) == 3

@@ -113,7 +113,7 @@ def test_the_tracer_may_make_its_call_anew() -> None:
         ("none", Observation(ORIGINAL, ""), r"still lists a probe"),
     ],
 )
-def test_what_was_found_instead_is_told(mechanism: Mechanism, seen: Observation, words: str) -> None:
+def test_what_was_found_instead_is_named(mechanism: Mechanism, seen: Observation, words: str) -> None:
     with pytest.raises(EvidenceError, match=words):
         check_armed(kind_of(mechanism), POINT, seen, "now")
 

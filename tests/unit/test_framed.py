@@ -34,7 +34,7 @@ def word(number: int) -> bytes:
 
 
 class Agent:
-    """The guest's end of a channel: reads frames as a good agent does, and answers what it is told to."""
+    """The guest's end of a channel: reads frames as a good agent does, and sends what its script sends."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -187,7 +187,7 @@ def test_what_cannot_travel_is_refused_before_anything_is_sent(argv: list[str]) 
 
 
 def test_a_listener_gets_the_output_as_it_comes() -> None:
-    heard: list[tuple[Stream, bytes]] = []
+    received: list[tuple[Stream, bytes]] = []
     went_on = threading.Event()
 
     def script(agent: Agent) -> None:
@@ -197,12 +197,12 @@ def test_a_listener_gets_the_output_as_it_comes() -> None:
         agent.send(frame(Frame.STDERR, 1, b"second"), frame(Frame.EXIT, 1, word(0)))
 
     def listener(kind: Stream, data: bytes) -> None:
-        heard.append((kind, data))
+        received.append((kind, data))
         went_on.set()
 
     with channel_to(script) as channel:
         result = channel.run(["a"], time_limit=PATIENCE, listener=listener)
-    assert heard == [(Stream.STDOUT, b"first"), (Stream.STDERR, b"second")]
+    assert received == [(Stream.STDOUT, b"first"), (Stream.STDERR, b"second")]
     assert (result.stdout, result.stderr) == (b"", b"")
 
 

@@ -48,7 +48,7 @@ def test_any_code_has_an_entry(code: bytes) -> None:
 
 @pytest.fixture(scope="module", params=[32, 64])
 def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build tree with an image that nobody could boot, and its list of symbols."""
+    """A build tree with an image that cannot boot, and its list of symbols."""
     folder = tmp_path_factory.mktemp("tree")
     image = folder / "vmlinux"
     emulation = "elf_i386" if request.param == 32 else "elf_x86_64"

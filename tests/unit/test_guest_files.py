@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Has each guest with disks an overlay, a name and keys of its own that nobody else can read and that go with it?"""
+"""Has each guest with disks an overlay, a name and keys of its own, private to the user and removed with it?"""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_two_guests_of_one_image_share_nothing_but_its_base(machine: Machine, tm
         assert guest_files.overlay is not None
         for file in (guest_files.initramfs, guest_files.overlay):
             assert file.stat().st_mode & 0o777 == 0o600
-        told = json.loads(
+        report = json.loads(
             subprocess.run(
                 ["qemu-img", "info", "--output=json", guest_files.overlay], check=True, capture_output=True
             ).stdout
         )
-        assert told["virtual-size"] == 1 << 30
-        assert (told["full-backing-filename"], told["backing-filename-format"]) == (str(machine.root.base), "qcow2")
+        assert report["virtual-size"] == 1 << 30
+        assert (report["full-backing-filename"], report["backing-filename-format"]) == (str(machine.root.base), "qcow2")
         assert guest_files.initramfs.read_bytes().startswith(b"initramfsdrivers")
     subprocess.run(["qemu-io", "-c", "write -P 7 0 64k", str(one.overlay)], check=True, capture_output=True)
     assert machine.root.base.read_bytes() == before

@@ -167,9 +167,9 @@ def test_a_whole_program_is_timed_with_what_it_starts(macrobench: Path, tmp_path
     words.write_bytes(b"".join(word.encode() + b"\0" for word in ("sh", "-c", script, "sh", "a  *\n$x")))
     output, errors = tmp_path / "output", tmp_path / "errors"
     argv = [str(path) for path in (macrobench, "-o", output, "-e", errors, "-a", words, "/")]
-    told = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30).stdout
+    info = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30).stdout
     assert (output.read_text(), errors.read_text()) == ("a  *\n$x\n/\n", "no\n")
-    match = re.fullmatch(r"run real=(\d+) user=(\d+) system=(\d+) minor=(\d+) major=(\d+) switches=(\d+)\n", told)
+    match = re.fullmatch(r"run real=(\d+) user=(\d+) system=(\d+) minor=(\d+) major=(\d+) switches=(\d+)\n", info)
     assert match is not None
     real, user, system, minor, _, switches = map(int, match.groups())
     assert real >= 100_000_000

@@ -85,7 +85,7 @@ def test_a_recipe_of_one_s_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "sentence"),
     [
         ("", "a recipe is a mapping"),
         ("- a", "a recipe is a mapping"),
@@ -113,8 +113,8 @@ def test_a_recipe_of_one_s_own(tmp_path: Path) -> None:
         ({**SOUND, "base": "debian-amd64"}, "arch: found 'i386'; its base debian-amd64 is x86_64"),
     ],
 )
-def test_what_is_wrong_in_a_recipe_is_said(tmp_path: Path, fields: object, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_what_is_wrong_in_a_recipe_is_reported(tmp_path: Path, fields: object, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
         image(write(tmp_path, fields))
 
 
@@ -246,7 +246,7 @@ def test_the_list_of_what_images_need() -> None:
     }
 
 
-def test_a_user_without_the_means_for_a_namespace_is_told_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_the_means_for_a_namespace_gets_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     _namespace.cache_clear()
     with pytest.raises(HostError, match="newuidmap is not installed") as caught:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a kernel built once, from what a similar one left, out of a patched copy of its source; and are failures told?
+"""Is a kernel built once, from what a similar one left, out of a patched copy of its source; and are failures reported?
 
 The kernel here is a toy with two files; make, the compiler and patch are the real ones.
 """
@@ -55,7 +55,7 @@ STALE = PATCH.replace("return 1", "return 7")
 
 
 class Listener:
-    """What a person was told."""
+    """The lines of progress."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -65,12 +65,12 @@ class Listener:
 
 
 @pytest.fixture
-def told() -> Listener:
+def progress() -> Listener:
     return Listener()
 
 
 @pytest.fixture
-def context(tmp_path: Path, told: Listener, monkeypatch: pytest.MonkeyPatch) -> BuildContext:
+def context(tmp_path: Path, progress: Listener, monkeypatch: pytest.MonkeyPatch) -> BuildContext:
     """A cache with the toy's package, as if it had been fetched, and patches for it."""
     tree = tmp_path / "tree" / PACKAGE
     tree.mkdir(parents=True)
@@ -96,7 +96,7 @@ def context(tmp_path: Path, told: Listener, monkeypatch: pytest.MonkeyPatch) -> 
 
     inputs = {"packages": {f"{PACKAGE}:all": [CHOSEN["version"], CHOSEN["sha256"]]}}
     cache.obtain("debian", inputs, PACKAGE, fetch)
-    return BuildContext(cache, say=told)
+    return BuildContext(cache, say=progress)
 
 
 def toy(*patches: str, fragments: tuple[str, ...] = ("nopreempt",), files: dict[str, str] | None = None) -> KernelSpec:
@@ -122,13 +122,13 @@ def test_a_patched_source_is_a_copy_that_leaves_the_plain_one_alone(context: Bui
 
 
 def test_a_missing_package_is_named_before_anything_is_unpacked(
-    context: BuildContext, told: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, progress: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match=f"the source {PACKAGE} needs xz-utils patch ") as caught:
         kernel_source(context, PACKAGE)
     assert " xz-utils " in caught.value.hint
-    assert told.lines == []
+    assert progress.lines == []
 
 
 def test_files_of_the_lab_s_modules_are_added_to_a_copy(context: BuildContext, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_kernel_is_made_with_its_files(context: BuildContext) -> None:
     assert (filed.path / "build/source/shared.c").is_file()
 
 
-def test_a_patch_that_does_not_apply_is_told_in_its_own_words(context: BuildContext) -> None:
+def test_a_patch_that_does_not_apply_is_reported_with_its_output(context: BuildContext) -> None:
     with pytest.raises(BuildError, match=r"stale\.patch does not apply to linux-source-toy") as refused:
         kernel_source(context, PACKAGE, ["stale"])
     assert any("Hunk #1 FAILED" in line for line in refused.value.detail)
@@ -178,14 +178,14 @@ def test_a_patch_that_does_not_apply_is_told_in_its_own_words(context: BuildCont
     assert [a.label for a in context.cache.artifacts() if a.kind == "kernel-source"] == [PACKAGE]
 
 
-def test_a_kernel_is_built_once_and_a_variant_from_what_it_left(context: BuildContext, told: Listener) -> None:
+def test_a_kernel_is_built_once_and_a_variant_from_what_it_left(context: BuildContext, progress: Listener) -> None:
     plain = built_kernel(context, toy())
-    assert told.lines[-1] == "building toy: 0.4 GB, some 10 minutes of one CPU"
-    told.lines.clear()
+    assert progress.lines[-1] == "building toy: 0.4 GB, some 10 minutes of one CPU"
+    progress.lines.clear()
     assert built_kernel(context, toy()) == plain
-    assert told.lines == []
+    assert progress.lines == []
     hooked = built_kernel(context, toy("number"))
-    assert told.lines == [
+    assert progress.lines == [
         "building toy-number from what toy left: 0.4 GB, between half a minute and 10 minutes of one CPU"
     ]
     assert hooked.key != plain.key
@@ -224,8 +224,8 @@ def test_a_broken_build_shows_the_compiler_s_words_and_leaves_nothing(context: B
     assert [a for a in context.cache.artifacts() if a.kind == "kernels"] == []
 
 
-def test_offline_neither_unpacks_nor_builds(context: BuildContext, told: Listener) -> None:
-    offline = BuildContext(context.cache, offline=True, say=told)
+def test_offline_neither_unpacks_nor_builds(context: BuildContext, progress: Listener) -> None:
+    offline = BuildContext(context.cache, offline=True, say=progress)
     with pytest.raises(HostError, match="the source linux-source-toy is not in the cache"):
         built_kernel(offline, toy())
     kernel_source(context, PACKAGE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is QEMU told exactly what a machine is made of, one argument for each thing?"""
+"""Does QEMU's command line describe exactly the machine, one argument for each option?"""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_nothing_is_there_that_was_not_asked_for() -> None:
     assert not {"-netdev", "-nic", "-drive", "-hda", "-monitor"} & set(command)
 
 
-def test_what_the_kernel_is_told() -> None:
+def test_the_kernel_s_command_line() -> None:
     words = kernel_command_line(replace(MACHINE, extra_parameters=("a=1", "b"))).split(" ")
     assert words[-2:] == ["a=1", "b"]
     for word in ("console=ttyS0", "panic=-1", "nokaslr", "mitigations=off", "tsc_early_khz=1000000"):

@@ -40,23 +40,29 @@ def test_output_is_found_whole_in_any_pieces(data: st.DataObject) -> None:
 
 
 def test_a_token_in_the_output_holds_nothing_back() -> None:
-    heard: list[bytes] = []
-    command = MarkedCommand(["a"], "/", Output(lambda stream, data: heard.append(data)))
+    received: list[bytes] = []
+    command = MarkedCommand(["a"], "/", Output(lambda stream, data: received.append(data)))
     token = TOKEN.match(command.script)
     assert token is not None
-    said = [token[1] + b" 77\n", token[1] + b" of ours", b"\nand more\n", token[1] + b" 1234567890\n", token[1] + b"\n"]
-    for data in said:
+    printed = [
+        token[1] + b" 77\n",
+        token[1] + b" of ours",
+        b"\nand more\n",
+        token[1] + b" 1234567890\n",
+        token[1] + b"\n",
+    ]
+    for data in printed:
         command.feed(Stream.STDOUT, data)
-    assert b"".join(heard) == b"".join(said[1:])
+    assert b"".join(received) == b"".join(printed[1:])
     assert not command.ended
 
 
 def test_output_is_given_on_as_it_comes() -> None:
-    heard: list[bytes] = []
-    command = MarkedCommand(["a"], "/", Output(lambda stream, data: heard.append(data)))
+    received: list[bytes] = []
+    command = MarkedCommand(["a"], "/", Output(lambda stream, data: received.append(data)))
     token = TOKEN.match(command.script)
     assert token is not None
     command.feed(Stream.STDOUT, token[1] + b" 77\nfirst\n")
-    assert heard == [b"first\n"]
+    assert received == [b"first\n"]
     assert not command.ended
     assert command.status is None

@@ -208,7 +208,7 @@ def test_one_that_does_not_compile_says_where(context: BuildContext, tmp_path: P
     failed(build_modules(context, kernel(tmp_path / "again"), [broken])[0])
 
 
-def test_an_object_that_is_missing_is_told(context: BuildContext, tmp_path: Path) -> None:
+def test_an_object_that_is_missing_is_reported(context: BuildContext, tmp_path: Path) -> None:
     kbuild = tiny().files["Kbuild"].replace("stub.o", "stub.o absent.o")
     error = failed(build_modules(context, kernel(tmp_path), [tiny(Kbuild=kbuild)])[0])
     assert any("absent.o" in line for line in error.detail)

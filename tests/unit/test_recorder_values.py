@@ -52,7 +52,7 @@ def test_every_event_has_its_places(mechanism: Mechanism, arch: Arch) -> None:
         assert (header in source.files) == (mechanism.partition("-")[0] == family)
 
 
-def test_the_reader_takes_as_much_as_the_module_tells() -> None:
+def test_the_reader_takes_as_much_as_the_module_reports() -> None:
     assert number("places.h", "PLACES_MAX") == MOST_PLACES
     assert number("places.c", "SITES_MAX") == MOST_SITES
 

@@ -88,12 +88,12 @@ def test_a_login_without_a_password(console: Console, tmp_path: Path) -> None:
     check(channel, tmp_path)
 
 
-def test_a_wrong_password_is_told(console: Console) -> None:
+def test_a_wrong_password_is_reported(console: Console) -> None:
     with pytest.raises(GuestError, match="refuses root with this password"):
         console("sh", str(LOGIN), "sh -i", "a secret").login("root", "another", soon())
 
 
-def test_a_password_that_we_have_not_is_told(console: Console) -> None:
+def test_a_missing_password_is_reported(console: Console) -> None:
     with pytest.raises(GuestError, match="wants a password for root"):
         console("sh", str(LOGIN), "sh -i", "a secret").login("root", None, soon())
 
@@ -108,7 +108,7 @@ def test_a_console_that_shows_nothing_is_given_up(console: Console) -> None:
         console("sleep", "100").login("root", None, time.monotonic() + 1)
 
 
-def test_a_console_that_ends_is_told(console: Console) -> None:
+def test_a_console_that_ends_is_reported(console: Console) -> None:
     with pytest.raises(GuestConnectionLost):
         console("true").login("root", None, soon())
 

@@ -23,10 +23,10 @@ MESSAGES = st.builds(
 
 @given(st.data())
 def test_the_kernels_messages_are_taken_out_and_nothing_else(data: st.DataObject) -> None:
-    said = b"".join(data.draw(st.lists(WORDS, max_size=5))) + b"."
+    printed = b"".join(data.draw(st.lists(WORDS, max_size=5))) + b"."
     messages = data.draw(st.lists(MESSAGES, max_size=4))
-    places = sorted(data.draw(st.integers(0, len(said))) for _ in messages)
-    parts = [said[begin:end] for begin, end in pairwise([0, *places, len(said)])]
+    places = sorted(data.draw(st.integers(0, len(printed))) for _ in messages)
+    parts = [printed[begin:end] for begin, end in pairwise([0, *places, len(printed)])]
     shown = parts[0] + b"".join(message + part for message, part in zip(messages, parts[1:], strict=True))
     theirs, ours = os.pipe()
     line = SerialLine(theirs)
@@ -37,7 +37,7 @@ def test_the_kernels_messages_are_taken_out_and_nothing_else(data: st.DataObject
             os.write(ours, rest[:size])
             rest = rest[size:]
             read += line.read(0.0)
-        assert read + line.read(0.0) == said + END
+        assert read + line.read(0.0) == printed + END
     finally:
         line.close()
         os.close(ours)

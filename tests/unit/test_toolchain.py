@@ -25,13 +25,13 @@ TEMPLATE = Path(__file__).parent / "tools" / "tool.sh"
 
 
 @pytest.fixture
-def said() -> list[str]:
+def printed() -> list[str]:
     return []
 
 
 @pytest.fixture
-def context(tmp_path: Path, said: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "a cache"), say=said.append)
+def context(tmp_path: Path, printed: list[str]) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "a cache"), say=printed.append)
 
 
 @pytest.fixture(autouse=True)
@@ -105,11 +105,11 @@ def test_a_kernel_of_the_users_own_has_the_hosts_gcc_where_that_made_it(context:
 
 
 def test_where_the_release_has_no_compiler_the_host_s_is_taken_and_named(
-    context: BuildContext, said: list[str], monkeypatch: pytest.MonkeyPatch
+    context: BuildContext, printed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "unpacked_packages", refusing(NoSuchPackageError("no gcc-12")))
     assert guest_toolchain(context) is NEWER
-    assert said == ["compiling with the host's gcc 14.2.0, for there is no gcc 12.2.0: no gcc-12"]
+    assert printed == ["compiling with the host's gcc 14.2.0, for there is no gcc 12.2.0: no gcc-12"]
 
 
 def test_what_cannot_be_fetched_just_now_is_no_reason_for_another_compiler(

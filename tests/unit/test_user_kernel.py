@@ -117,7 +117,7 @@ def test_a_path_that_make_cannot_have_is_refused(tmp_path: Path) -> None:
         kernel(str(build_tree(tmp_path / "my linux")))
 
 
-def test_names_and_paths_that_mean_nothing_are_told_apart(tmp_path: Path) -> None:
+def test_unknown_names_and_paths_have_different_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such kernel image or build tree"):
         kernel(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="there is no such user"):
