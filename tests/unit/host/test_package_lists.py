@@ -22,7 +22,7 @@ from orchestrator.errors import HostError
 from orchestrator.host import requirements
 from orchestrator.host.requirements import Requirement, check_installed
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LISTED = [requirement for listed in read_lists().values() for requirement in listed]
 SOURCES = [file for folder in ("orchestrator", "tests") for file in sorted((ROOT / folder).rglob("*.py"))]
 
