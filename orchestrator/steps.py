@@ -2,12 +2,15 @@
 """The log of steps: what the lab did, how long it took, what failed; one line for each step, nested.
 
     # seconds since 2026-11-22T03:48:48+00:00
+       0.001  boot guest on pentium4 ...
        0.084    start QEMU (0.083 s)
        7.001    wait for the agent (6.912 s)
-       7.001  boot debian-686 on pentium4 (7.001 s)
+       7.001  boot guest on pentium4 (7.000 s)
+       7.120  run insmod /tmp/lab_kprobe.ko (0.118 s, status 1)
 
-A step is written when it ends. One with further steps in it is also written when the first of them begins. The first
-column is the time at which the line was written. Without an open log a step costs a microsecond.
+A step is written when it ends, or FAILED with the first line of its error. One with further steps in it is also written
+when the first of them begins. The first column is the time at which the line was written; a line that begins with ``$``
+is a program of the host. Without an open log a step costs a microsecond.
 
 Logs are open for the whole process: a step of any thread is written to all of them. Each thread nests its own steps,
 and its lines carry its name unless it is the main thread, or the name that ``step_source`` gives it. Another process
