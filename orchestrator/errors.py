@@ -94,7 +94,7 @@ class CommandTimeout(GuestError):
 
 
 class CommandFailed(GuestError):
-    """A command that had to succeed ended with a non-zero status."""
+    """A command that had to succeed, or to fail, did not."""
 
 
 class EvidenceError(LabError):

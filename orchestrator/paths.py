@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where things live on the host: the cache, the results, the data files that travel with the package."""
+"""Where things live on the host: the cache, the results, the data files of the package, what a user names by a path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.errors import HostError
+from orchestrator.errors import ConfigError, HostError
 
 _AWKWARD = re.compile(r"[\s:#$]")
 
@@ -41,6 +41,14 @@ def data_dir(name: str) -> Path:
     package = Path(__file__).resolve().parent
     installed = package / "data" / name
     return installed if installed.is_dir() else package.parent / name
+
+
+def user_path(name: str) -> Path:
+    """A path that a user wrote, absolute, with a home folder for ``~``. Raises ConfigError for an unknown user."""
+    try:
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError(f"found {name!r}; there is no such user") from None
 
 
 def kbuild_takes(path: Path) -> bool:

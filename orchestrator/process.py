@@ -14,14 +14,16 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import HostError, LabError
+from orchestrator.steps import step
 
-_DIE_WITH_PARENT = Path(__file__).with_name("die-with-parent.sh")
+_KILLED_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+_ENDED_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM", "sh", str(Path(__file__).with_name("die-with-parent.sh")))
 _QUOTED_LINES = 15
 
 
@@ -36,8 +38,8 @@ class Finished:
 
     def complaint(self) -> tuple[str, ...]:
         """The command, ready to be pasted, and the last lines it printed."""
-        said = (self.stderr.strip() or self.stdout.strip()).splitlines()[-_QUOTED_LINES:]
-        return (f"$ {shlex.join(self.argv)}", *said)
+        printed = (self.stderr.strip() or self.stdout.strip()).splitlines()[-_QUOTED_LINES:]
+        return (f"$ {shlex.join(self.argv)}", *printed)
 
 
 def spawn(
@@ -49,7 +51,15 @@ def spawn(
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start one program that is killed when we end. It must not start programs of its own."""
-    return _start(["setpriv", "--pdeathsig", "KILL", *argv], argv[0], stdin, stdout, stderr, pass_fds=pass_fds)
+    with _start_errors(argv[0]):
+        return subprocess.Popen(
+            [*_KILLED_WITH_PARENT, *argv],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=tuple(pass_fds),
+            start_new_session=True,
+        )
 
 
 def run(
@@ -60,31 +70,34 @@ def run(
     environment: Mapping[str, str | None] | None = None,
     listener: Callable[[str], None] | None = None,
 ) -> Finished:
-    """Run a program and all that it starts to its end, within ``time_limit`` seconds of host time.
+    """Run a program and all that it starts to its end, within ``time_limit`` seconds of host time; a step of the log.
 
     ``environment`` changes ours for it: a variable is set, or with None taken away. A ``listener`` gets each line of
     the program's standard output as it comes.
 
     Raises HostError when the program is not there, LabError when the time is over.
     """
-    dying_with_parent = ["setpriv", "--pdeathsig", "TERM", "sh", str(_DIE_WITH_PARENT), *argv]
-    child = _start(
-        dying_with_parent,
-        argv[0],
-        subprocess.DEVNULL,
-        subprocess.PIPE,
-        subprocess.PIPE,
-        cwd=cwd,
-        environment=environment,
-    )
-    try:
-        stdout, stderr = _communicate(child, time_limit, listener)
-    except subprocess.TimeoutExpired:
-        raise LabError(f"{argv[0]} did not end within {time_limit:g} s", detail=[f"$ {shlex.join(argv)}"]) from None
-    finally:
-        kill_group(child)
-    if child.returncode == 127 and b"not found" in stderr:
-        raise _missing(argv[0])
+    with step("$", *argv) as running:
+        with _start_errors(argv[0]):
+            child = subprocess.Popen(
+                [*_ENDED_WITH_PARENT, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=_changed_environment(environment or {}),
+                start_new_session=True,
+            )
+        try:
+            stdout, stderr = _communicate(child, time_limit, listener)
+        except subprocess.TimeoutExpired:
+            command = f"$ {shlex.join(argv)}"
+            raise LabError(f"{argv[0]} did not end within {time_limit:g} s", detail=[command]) from None
+        finally:
+            kill_group(child)
+        if child.returncode == 127 and b"not found" in stderr:
+            raise _missing(argv[0])
+        running.note(f"status {child.returncode}")
     return Finished(tuple(argv), child.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
 
@@ -127,32 +140,18 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-def _start(
-    argv: Sequence[str],
-    program: str,
-    stdin: int | IO[bytes],
-    stdout: int | IO[bytes],
-    stderr: int | IO[bytes],
-    *,
-    pass_fds: Sequence[int] = (),
-    cwd: Path | None = None,
-    environment: Mapping[str, str | None] | None = None,
-) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def _start_errors(program: str) -> Iterator[None]:
     try:
-        return subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=tuple(pass_fds),
-            cwd=cwd,
-            env={name: value for name, value in {**os.environ, **(environment or {})}.items() if value is not None},
-            start_new_session=True,
-        )
+        yield
     except FileNotFoundError:
         raise _missing("setpriv (util-linux)") from None
     except OSError as error:
         raise HostError(f"cannot start {program}: {error.strerror}") from error
+
+
+def _changed_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
 
 
 def _missing(program: str) -> HostError:

@@ -41,9 +41,9 @@ _FRESH = 600.0
 """Seconds for which package lists serve a second artifact."""
 
 _PAUSE = 3.0
-"""Seconds before asking again an archive that is being synchronised."""
+"""Seconds before the second attempt: the archive may be in the middle of its synchronisation."""
 
-# What apt 2.6 and 3.0 say: of a signature by none of the keys, of a suite without one, of an answer of the mirror's.
+# Messages of apt 2.6 and 3.0: a signature by none of the keys, a suite without one, an HTTP status of the mirror.
 _NO_KEY = re.compile(r"NO_PUBKEY|Missing key|couldn't be verified|signature verification failed", re.IGNORECASE)
 _NO_SIGNATURE = re.compile(r"is not signed")
 _NO_SUITE = re.compile(r"does not have a Release file|File not found")
@@ -79,16 +79,16 @@ class NoSuchPackageError(HostError):
 
 
 def package_of(stanza: str) -> Package:
-    """The package that a paragraph of a list describes. Raises NoSuchPackageError for one that is not sound."""
+    """The package that a paragraph of a list describes. Raises NoSuchPackageError for a damaged one."""
     fields = dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.MULTILINE))
     name, version, sha256 = (fields.get(key, "") for key in ("Package", "Version", "SHA256"))
     if not (_NAME.fullmatch(name) and _VERSION.fullmatch(version) and _SHA256.fullmatch(sha256)):
-        raise NoSuchPackageError("a package list says nothing sound", detail=stanza.splitlines()[:3])
+        raise NoSuchPackageError("a paragraph of a package list is damaged", detail=stanza.splitlines()[:3])
     return Package(name, fields.get("Architecture", ""), version, sha256, fields.get("Depends", ""))
 
 
 class AptRoot:
-    """A private root for ``apt`` that knows the packages of ``architectures`` (Debian's names, the host's first)."""
+    """A private root for ``apt`` with the packages of ``architectures`` (Debian's names, the host's first)."""
 
     def __init__(self, context: BuildContext, architectures: Sequence[str]) -> None:
         self._context = context
@@ -96,7 +96,7 @@ class AptRoot:
         self._root = context.cache.root / "apt" / "-".join([debian().release, *architectures])
 
     def refresh(self) -> None:
-        """Fetch the package lists. A suite that cannot be had, asked again, is left out; the main one has to be there.
+        """Fetch the package lists. A suite that fails twice is left out; the main one has to be there.
 
         Raises HostError where the host's mirror has no such release, or the host's keyring no key of it.
         """
@@ -142,8 +142,9 @@ class AptRoot:
         arguments = ["install", "--simulate", "--no-install-recommends", "--", *wanted]
         finished = self._apt("apt-get", *arguments, time_limit=_RESOLVE_LIMIT)
         if finished.status != 0:
-            said = [*finished.complaint()[:1], *finished.stdout.splitlines()[-_QUOTED:], *finished.stderr.splitlines()]
-            raise HostError(f"the suites of {debian().title} cannot make a system", detail=said)
+            head, errors = finished.complaint()[:1], finished.stderr.splitlines()
+            detail = [*head, *finished.stdout.splitlines()[-_QUOTED:], *errors]
+            raise HostError(f"the suites of {debian().title} cannot make a system", detail=detail)
         found = re.findall(r"^Inst (\S+) \((\S+) ", finished.stdout, re.MULTILINE)
         return [f"{name}={version}" for name, version in found]
 
@@ -251,10 +252,12 @@ class AptRoot:
         return replace(ended, stdout=without_passwords(ended.stdout), stderr=without_passwords(ended.stderr))
 
 
-def failed_suites(said: str, suites: Iterable[str]) -> list[str]:
-    """Those of the suites that a failed ``apt-get update`` complains of."""
+def failed_suites(printed: str, suites: Iterable[str]) -> list[str]:
+    """Those of the suites that the messages of a failed ``apt-get update`` name."""
     # Other warnings are about keys that are good, or will be good for another year.
-    complaints = "\n".join(line for line in said.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error")))
+    complaints = "\n".join(
+        line for line in printed.splitlines() if line.startswith(("E: ", "W: Failed", "W: GPG error"))
+    )
     # E: Failed to fetch http://HOST/debian-security/dists/bookworm-security/main/...  File has unexpected size
     # E: The repository 'http://HOST/debian bookworm-updates Release' does not have a Release file.
     found = re.compile(r"(?:/dists/| )([A-Za-z0-9.-]+)(?:/| (?:In)?Release\b)").findall(complaints)
@@ -267,17 +270,17 @@ def _qualified(name: str, architecture: str) -> str:
 
 def _without_lists(mirror: DebianMirror, finished: Finished) -> HostError:
     """Why there are no package lists: the way to the mirror, the mirror, or the keyring."""
-    title, said = debian().title, finished.stdout + finished.stderr
-    answers = set(_ANSWER.findall(said))
+    title, printed = debian().title, finished.stdout + finished.stderr
+    answers = set(_ANSWER.findall(printed))
     if answers - {_NOT_FOUND}:
         what = f"the mirror {mirror.shown} gives out no {title}: it answers {', '.join(sorted(answers))}"
         hint = f"check the host's proxy and its /etc/apt/auth.conf, or {ANOTHER_MIRROR}"
-    elif _NO_KEY.search(said):
+    elif _NO_KEY.search(printed):
         what = f"none of the keys of Debian's archive on this host has signed the {title} of {mirror.shown}"
         hint = f"{KEYRING_HINT}, or {ANOTHER_MIRROR}"
-    elif answers or _NO_SUITE.search(said):
+    elif answers or _NO_SUITE.search(printed):
         what, hint = f"the mirror {mirror.shown} has no {title} ({debian().release})", ANOTHER_MIRROR
-    elif _NO_SIGNATURE.search(said):
+    elif _NO_SIGNATURE.search(printed):
         what, hint = f"the mirror {mirror.shown} has no signature of {title}", ANOTHER_MIRROR
     else:
         what = f"the package lists of {title} cannot be fetched from {mirror.shown}"

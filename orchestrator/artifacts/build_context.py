@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every maker of artifacts works with: the cache, whether the network may be used, whom to tell."""
+"""What building an artifact needs: the cache, whether the network may be used, where progress goes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """``say`` gets one line for each thing that takes a person's time."""
+    """``say`` gets one line for each thing that takes seconds or more."""
 
     cache: Cache
     offline: bool = False
     say: Callable[[str], None] = _silent
 
     def need_network(self, what: str) -> None:
-        """Raise HostError when ``what`` would have to be fetched and ``--offline`` was given."""
+        """Raise HostError with ``--offline``, where ``what`` would have to be fetched."""
         if self.offline:
             raise HostError(f"{what} is not in the cache ({self.cache.root})", hint="run once without --offline")

@@ -3,7 +3,7 @@
 
 An artifact is a directory ``<kind>/<key>`` with a ``manifest.json``. It is built beside its place and renamed
 into it, under a lock of its own, so that two processes wanting the same artifact build it once and a process killed in
-the middle leaves nothing that anyone would use. What a process has got from here stays until that process ends.
+the middle leaves nothing that is ever used. What a process has obtained stays until that process ends.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 
 from orchestrator.artifacts.usage import claim, hold, last_use
 from orchestrator.errors import HostError, LabError
+from orchestrator.steps import step
 
 ENVIRONMENT_STAMP = "lab-complete"
 """The file that stands for a Python environment that the lab's start script has made in the cache."""
@@ -39,7 +40,7 @@ _LOCK_LIMIT = 3600.0
 
 @dataclass(frozen=True)
 class Artifact:
-    """A complete artifact: its folder, what it is for people, and the exact inputs it was made from."""
+    """A complete artifact: its folder, a label for people, and the exact inputs it was made from."""
 
     kind: str
     key: str
@@ -81,13 +82,16 @@ class Cache:
 
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         """The artifact of these inputs; ``build`` fills an empty folder with it when it is not there yet."""
-        found = self.get(kind, inputs)
-        if found is not None:
-            return found
-        place = self.root / kind / digest(inputs)
-        with self.lock(self.build_lock(place)):
-            found = self._use(place)
-            return found if found is not None else self._build(place, inputs, label, build)
+        with step(f"obtain {kind}: {label}") as obtaining:
+            found = self.get(kind, inputs)
+            if found is not None:
+                obtaining.note("hit")
+                return found
+            place = self.root / kind / digest(inputs)
+            with self.lock(self.build_lock(place)):
+                found = self._use(place)
+                obtaining.note("made" if found is None else "made by another process")
+                return found if found is not None else self._build(place, inputs, label, build)
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -102,11 +106,11 @@ class Cache:
         return self._locks / f"{name}.lock"
 
     def try_lock(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """Hold a lock if that is possible at once; the context says whether it was."""
+        """Hold a lock if that is possible at once; the context's value is whether it was."""
         return self._lock(name, 0)
 
     def remove_locks(self, names: Iterable[str]) -> int:
-        """Remove the files of locks that nobody holds, and return their number; none while anybody waits for one."""
+        """Remove the files of locks that are not held, and return their number; none while a process waits for one."""
         removed = 0
         with claim(self._locks) as alone:
             for name in names if alone else ():
@@ -135,7 +139,7 @@ class Cache:
         return f"{place.parent.name}-{place.name.removesuffix(_UNFINISHED)}"
 
     def remove(self, artifact: Artifact, unused_since: float) -> bool:
-        """Remove an artifact; False where somebody builds or uses it, or has used it since then (epoch seconds)."""
+        """Remove an artifact; False where a process builds or uses it, or has used it since then (epoch seconds)."""
         place = self.root / artifact.kind / artifact.key
         unfinished = place.with_name(place.name + _UNFINISHED)
         with self.try_lock(self.build_lock(place)) as locked:
@@ -144,7 +148,7 @@ class Cache:
             with claim(artifact.stamp) as unused:
                 if not unused or artifact.used > unused_since:
                     return False
-                # Under that name it is nobody's, however far its removal comes.
+                # Under that name no process uses it, even if this removal is interrupted.
                 if unfinished.exists():
                     shutil.rmtree(unfinished)
                 place.rename(unfinished)
@@ -152,7 +156,7 @@ class Cache:
         return True
 
     def remove_leftover(self, place: Path) -> bool:
-        """Remove what a builder left; False where one is at work, or has finished meanwhile."""
+        """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""
         with self.try_lock(self.build_lock(place)) as locked:
             if not locked or not is_real_folder(place) or self._complete(place) is not None:
                 return False
@@ -194,8 +198,8 @@ class Cache:
 
     def _build(self, place: Path, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         unfinished = place.with_name(place.name + _UNFINISHED)
-        # A leftover can only be a dead builder's (a living one would hold the lock), and an entry that has lost its
-        # manifest is nobody's.
+        # A leftover is of a builder that died: a living one would hold the lock. No process uses an entry that has lost
+        # its manifest.
         for leftover in (unfinished, place):
             shutil.rmtree(leftover, ignore_errors=True)
         unfinished.mkdir(parents=True)
@@ -233,7 +237,7 @@ def is_real_folder(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _disk_errors(root: Path) -> Iterator[None]:
-    """Turn what a disk says into an error for a person."""
+    """Turn an error of the disk into a LabError with a hint."""
     try:
         yield
     except Timeout:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the cache holds that can be removed by itself.
+"""The entries of the cache: what can be removed by itself.
 
 Only what has the name and the shape of something that the lab makes is ever looked at, and links are not followed.
 """
@@ -23,7 +23,7 @@ from orchestrator.errors import UsageError
 
 
 class Kind(StrEnum):
-    """What the cache holds: the kinds of artifacts, and what lies beside them."""
+    """The kinds of artifacts, and of what lies beside them in the cache."""
 
     DEBIAN = "debian"
     INITRAMFS = "initramfs"
@@ -61,10 +61,10 @@ _ENVIRONMENT = re.compile(r"venv-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """Something in the cache. ``used`` is when it last was, in epoch seconds; what nobody can use never was.
+    """Something in the cache. ``used`` is the time of its last use in epoch seconds, 0 for what cannot be used.
 
-    Whoever makes or uses it locks one of the files ``locks``. ``remove`` takes a time like ``used`` and removes the
-    piece, unless it is in use or was used since; then it returns False.
+    A process that makes or uses it locks one of the files ``locks``. ``remove`` takes a time like ``used`` and removes
+    the entry, unless it is in use or was used since; then it returns False.
     """
 
     kind: Kind
@@ -76,7 +76,7 @@ class CacheEntry:
     artifact: Artifact | None = None
 
     def in_use(self) -> bool:
-        """Whether somebody makes or uses it just now."""
+        """Whether a process makes or uses it now."""
         return any(in_use(file) for file in self.locks)
 
     def files(self) -> Iterator[Path]:
@@ -84,8 +84,8 @@ class CacheEntry:
         return _tree(self.path)
 
 
-def pieces(cache: Cache) -> list[CacheEntry]:
-    """All that can be removed. Raises UsageError where the cache is a folder that none should be."""
+def cache_entries(cache: Cache) -> list[CacheEntry]:
+    """All that can be removed. Raises UsageError where the cache is a home folder, or one above it."""
     root = cache.root.resolve()
     home = Path.home().resolve()
     if root == home or root in home.parents:
@@ -159,8 +159,8 @@ def _environments(cache: Cache) -> Iterator[CacheEntry]:
 
 def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float) -> bool:
     # The start script locks one while it makes it, and would not notice if the lock's (empty) file were removed.
-    with claim(lock) as nobody_makes_it, claim(stamp) as nobody_uses_it:
-        if (lock.exists() and not nobody_makes_it) or (stamp.exists() and not nobody_uses_it):
+    with claim(lock) as not_made, claim(stamp) as not_used:
+        if (lock.exists() and not not_made) or (stamp.exists() and not not_used):
             return False
         if last_use(stamp) > unused_since:
             return False
@@ -171,7 +171,7 @@ def _remove_environment(path: Path, lock: Path, stamp: Path, unused_since: float
 
 
 def _locks(cache: Cache) -> Iterator[CacheEntry]:
-    """The locks of one age and another are one piece: nobody wants to read their names."""
+    """All locks are one entry: their names are of no interest to the user."""
     files = [path for path in _entries(cache.root / Kind.LOCKS) if path.suffix == ".lock" and path.is_file()]
     if files:
         used = min(last_use(path) for path in files)
@@ -194,7 +194,7 @@ def _last_change(path: Path) -> float:
 
 
 def status(path: Path) -> os.stat_result | None:
-    """What the system knows of a file, if it is still there: others work in the cache meanwhile."""
+    """The status of a file, if it is still there: other processes work in the cache meanwhile."""
     try:
         return path.lstat()
     except FileNotFoundError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The small freestanding programs that are compiled for the guest."""
+"""The small freestanding programs that are compiled for guests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 def build_environment() -> dict[str, str | None]:
     """The environment of a build, without what the user has set there: KCFLAGS, ARCH, CPATH and their like.
 
-    They would change what is built, and nothing in the cache's key would tell.
+    They would change what is built without changing its key in the cache.
     """
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     return {**dict.fromkeys(os.environ), **kept, "LC_ALL": "C"}

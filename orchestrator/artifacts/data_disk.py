@@ -39,7 +39,7 @@ def data_disk(context: BuildContext, folder: Path) -> Path:
     content = _content(folder)
 
     def build(place: Path) -> None:
-        place.chmod(0o700)  # whoever may not read the folder may not read its disk either
+        place.chmod(0o700)  # users who may not read the folder may not read its disk either
         check_installed("image-packages.txt", "making a data disk")
         context.say(f"packing {folder}")
         file = place / _FILE

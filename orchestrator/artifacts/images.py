@@ -13,6 +13,7 @@ from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.artifacts.image_build import BASE, ROOT, build_image, installed_packages, scripts, tree_digest
 from orchestrator.artifacts.pins import chosen, inputs_of
 from orchestrator.catalog.images import ImageRecipe
+from orchestrator.steps import step
 
 _KIND = "images"
 
@@ -38,15 +39,16 @@ def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
 
     Raises HostError, BuildError.
     """
-    found = cached_image(context, recipe)
-    if found is not None:
-        return found
-    context.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
-    archive = system_archive(context, recipe)
-    artifact = context.cache.obtain(
-        _KIND, _inputs(recipe, archive.key), recipe.name, lambda folder: build_image(context, recipe, archive, folder)
-    )
-    return _image(recipe, artifact)
+    with step(f"get image {recipe.name} ready"):
+        found = cached_image(context, recipe)
+        if found is not None:
+            return found
+        context.need_network(f"image {recipe.name}")  # to build takes as long as to fetch: offline means neither
+        archive, name = system_archive(context, recipe), recipe.name
+        artifact = context.cache.obtain(
+            _KIND, _inputs(recipe, archive.key), name, lambda folder: build_image(context, recipe, archive, folder)
+        )
+        return _image(recipe, artifact)
 
 
 def cached_image(context: BuildContext, recipe: ImageRecipe) -> Image | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels built from source, once each, from what an earlier build of a similar one left where that helps."""
+"""Kernels built from source, once each; from a copy of a similar kernel's build tree where there is one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BUILD_LIMIT = 4 * 3600.0
 _STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
 _REPORT_SECONDS = 15.0
 
-# What a kernel says of its own build is part of it: the same inputs are to give the same bytes.
+# A kernel contains these facts about its build: the same inputs must give the same bytes.
 _IDENTITY = {
     "KBUILD_BUILD_TIMESTAMP": "Wed Jul 13 00:00:00 UTC 2005",
     "KBUILD_BUILD_USER": "lab",
@@ -103,7 +103,7 @@ def _build(
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
-    """The kernel already built that shares the most configuration, of the same architecture, package and compiler."""
+    """The built kernel of the same architecture, package and compiler that shares the most lines of configuration."""
     sources = sources_of_same_package(context, source)
     candidates = [
         artifact
@@ -122,19 +122,19 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
 
 
 class _Progress:
-    """Says every now and then how many files were compiled."""
+    """Reports every 15 seconds how many files were compiled."""
 
     def __init__(self, context: BuildContext, name: str) -> None:
         self._context = context
         self._name = name
         self._steps = 0
-        self._said = time.monotonic()
+        self._reported = time.monotonic()
 
     def line(self, text: str) -> None:
         if _STEP.match(text):
             self._steps += 1
-        if text.strip() and time.monotonic() - self._said > _REPORT_SECONDS:
-            self._said = time.monotonic()
+        if text.strip() and time.monotonic() - self._reported > _REPORT_SECONDS:
+            self._reported = time.monotonic()
             self._context.say(f"building {self._name}: {self._steps} files so far, now {text.split()[-1][:60]}")
 
 

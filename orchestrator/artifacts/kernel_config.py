@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's configuration: put together from fragments, and read back to see what the kernel can do."""
+"""A kernel's configuration: merged from fragments, checked, and read for the features that probes need."""
 
 from __future__ import annotations
 

@@ -88,8 +88,10 @@ def _obtain(context: BuildContext, inputs: Mapping[str, object], label: str, mak
     found = context.cache.get(_KIND, inputs)
     if found is not None:
         return found
-    context.need_network(f"the source {label}")  # who only asks what is there is not to wait for gigabytes
-    check_installed("kernel-packages.txt", f"the source {label}")  # tar names what it lacks, but not the package
+    context.need_network(f"the source {label}")  # a command that only lists must not fetch gigabytes
+    check_installed(
+        "kernel-packages.txt", f"the source {label}"
+    )  # tar names the program that is missing, but not its package
     return context.cache.obtain(_KIND, inputs, label, make)
 
 

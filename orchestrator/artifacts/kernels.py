@@ -24,6 +24,7 @@ from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.catalog.user_kernel import RELEASE
 from orchestrator.errors import HostError, LabError
+from orchestrator.steps import step
 
 _DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
 _IMAGE_KEY_DIGITS = 24
@@ -34,8 +35,8 @@ class Kernel:
     """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
 
     ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
-    what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` says version and suite of the
-    packages that it is, or was built from.
+    what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` holds version and suite of
+    the packages that it is, or was built from.
     """
 
     spec: KernelSpec
@@ -52,7 +53,7 @@ class Kernel:
 
     @property
     def drivers_built_in(self) -> bool:
-        """Whether a guest needs no modules of the kernel's own to be talked to."""
+        """Whether the channel's drivers are built in, so that a guest needs no modules of the kernel's."""
         return all(self.config.get(option) == "y" for option in _DRIVERS)
 
     def entry_offset(self, symbol: str) -> int:
@@ -67,7 +68,7 @@ class Kernel:
 
     @property
     def compiler_note(self) -> str | None:
-        """What a reader has to know where a module's compiler is not the kernel's, or not the guests' release's."""
+        """A note for the reader where a module's compiler is not the kernel's, or not the guests' release's."""
         own, usual = release_in(self.config), debian().compiler
         if own != self.toolchain.release:
             kernels_own = f"gcc {own}" if own else "another compiler"
@@ -87,9 +88,10 @@ def ready_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
 
     Raises HostError, BuildError.
     """
-    if spec.packages is not None:
-        return _debian_kernel(context, spec)
-    return _user_kernel(context, spec) if spec.tree is not None else _lab_kernel(context, spec)
+    with step(f"get kernel {spec.name} ready"):
+        if spec.packages is not None:
+            return _debian_kernel(context, spec)
+        return _user_kernel(context, spec) if spec.tree is not None else _lab_kernel(context, spec)
 
 
 def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:

@@ -41,8 +41,8 @@ def _namespace() -> tuple[str, ...]:
     tried = run([*_UNSHARE, "true"], time_limit=_PROBE_LIMIT, environment={"LC_ALL": "C"})
     if tried.status == 0:
         return _UNSHARE
-    said = tried.stderr
-    if "subuid" in said or "subgid" in said or "find" in said:
+    errors = tried.stderr
+    if any(word in errors for word in ("subuid", "subgid", "find")):
         user = getpass.getuser()
         hint = f"as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
         raise HostError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which exact packages was something made from? Chosen once, remembered, and kept to.
+"""Which exact packages was an artifact made from? They are chosen once and recorded.
 
 A set of packages is chosen once (from the release's suites, at the newest version) and kept to until its record in the
 cache's ``pins`` folder is removed: two runs of one experiment use the same kernel, whatever the archive did between.
@@ -25,7 +25,7 @@ Filling = Callable[[AptRoot, Sequence[Package], Path], None]
 
 @dataclass(frozen=True)
 class PackageSet:
-    """A set of packages to choose: its name, whose ``arch`` it is, and the architectures that apt is to know."""
+    """A set of packages to choose: its name, whose ``arch`` it is, and the architectures that apt needs."""
 
     name: str
     arch: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A module that the user has built: what it says of itself, and whether a kernel would take it."""
+"""A module that the user has built: its name, and whether a kernel would load it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LARGEST = 64 << 20
 
 def prebuilt(file: Path, kernel: Kernel) -> Module | str:
     """The module in a .ko file, or the reason why ``kernel`` would not load it. Raises ConfigError for no module."""
-    told = _modinfo(file)
-    name = told.get("name", "")
+    info = _modinfo(file)
+    name = info.get("name", "")
     if not _NAME.fullmatch(name):
         raise ConfigError("is no kernel module: it does not say its name", where=str(file))
-    built_for = told.get("vermagic", "").split(" ")[0]
+    built_for = info.get("vermagic", "").split(" ")[0]
     if built_for != kernel.release:
         return f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}"
     return Module(name, file, hashlib.sha256(file.read_bytes()).hexdigest(), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What of the cache may go, and what must stay and why."""
+"""Which entries of the cache are removed? Those unused for some time, unless another one needs them."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ ALL = inf
 
 @dataclass(frozen=True)
 class Fate:
-    """What is to become of a piece: it goes, unless there is a reason why it stays."""
+    """An entry and the reason why it stays; it is removed where there is none."""
 
-    piece: CacheEntry
+    entry: CacheEntry
     stays: str = ""
 
 
 def fates(found: Sequence[CacheEntry], unused_since: float, kinds: Iterable[Kind]) -> list[Fate]:
-    """Decide on the pieces of ``kinds`` that were not used since then (epoch seconds, or ``ALL``).
+    """Decide on the entries of ``kinds`` that were not used since then (epoch seconds, or ``ALL``).
 
     What a staying artifact was made from stays as well, unless it is ``ALL`` that are to go.
     """
     wanted = frozenset(kinds)
-    staying = [piece for piece in found if piece.kind not in wanted or piece.used > unused_since]
+    staying = [entry for entry in found if entry.kind not in wanted or entry.used > unused_since]
     needed_by = {} if unused_since == ALL else _needs(found, staying)
-    old = (piece for piece in found if piece.kind in wanted and piece.used <= unused_since)
-    return [Fate(piece, _need(piece, needed_by)) for piece in old]
+    old = (entry for entry in found if entry.kind in wanted and entry.used <= unused_since)
+    return [Fate(entry, _need(entry, needed_by)) for entry in old]
 
 
 def freed(leaving: Iterable[CacheEntry]) -> list[int]:
-    """The bytes on disk that each of these pieces frees when they go in this order."""
+    """The bytes on disk that each of these entries frees when they are removed in this order."""
     links: Counter[tuple[int, int]] = Counter()
-    return [_weight(piece, links) for piece in leaving]
+    return [_weight(entry, links) for entry in leaving]
 
 
-def _weight(piece: CacheEntry, links: Counter[tuple[int, int]]) -> int:
+def _weight(entry: CacheEntry, links: Counter[tuple[int, int]]) -> int:
     weight = 0
-    for path in piece.files():
+    for path in entry.files():
         facts = status(path)
         if facts is None:
             continue
@@ -56,10 +56,10 @@ def _weight(piece: CacheEntry, links: Counter[tuple[int, int]]) -> int:
     return weight
 
 
-def _need(piece: CacheEntry, needed_by: dict[str, CacheEntry]) -> str:
-    if piece.artifact is None or piece.artifact.key not in needed_by:
+def _need(entry: CacheEntry, needed_by: dict[str, CacheEntry]) -> str:
+    if entry.artifact is None or entry.artifact.key not in needed_by:
         return ""
-    by = needed_by[piece.artifact.key]
+    by = needed_by[entry.artifact.key]
     return f"needed by {by.kind} {by.label}"
 
 
@@ -68,14 +68,14 @@ def _needs(found: Iterable[CacheEntry], staying: Iterable[CacheEntry]) -> dict[s
 
     An artifact's inputs hold the keys of the artifacts that went into it.
     """
-    by_key = {piece.artifact.key: piece for piece in found if piece.artifact is not None}
+    by_key = {entry.artifact.key: entry for entry in found if entry.artifact is not None}
     needed_by: dict[str, CacheEntry] = {}
     left = list(staying)
     while left:
-        piece = left.pop()
-        for word in _words(piece.artifact.inputs) if piece.artifact is not None else ():
+        entry = left.pop()
+        for word in _words(entry.artifact.inputs) if entry.artifact is not None else ():
             if word in by_key and word not in needed_by:
-                needed_by[word] = piece
+                needed_by[word] = entry
                 left.append(by_key[word])
     return needed_by
 

@@ -3,8 +3,8 @@
 
 Kbuild compares the command that made an object, and the names of what it was made from, with those of today. Both hold
 the source's absolute path, and those of objtool, after which every object is made again, the build tree's own.
-Whether a file has changed it sees by the times alone, and they say nothing of another tree: an object may well be
-younger than a file that it was not made from. So what came from a file that differs is taken out.
+It detects a changed file by its time alone, which means nothing in another tree: an object may be younger than a file
+that it was not made from. So objects made from a file that differs are removed.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def guest_toolchain(context: BuildContext) -> Toolchain:
 def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
     """The compiler of that release, where the host or the guests' Debian has it; else the host's.
 
-    It is the same for as long as the process lives. Raises HostError where it is to be had, only not just now.
+    It is the same for as long as the process lives. Raises HostError where it exists and cannot be fetched now.
     """
     host = _host_toolchain()
     if release in (None, host.release) or release != debian().compiler:
@@ -111,7 +111,7 @@ def _debian_toolchain(context: BuildContext) -> Toolchain:
 
 
 def _examined(gcc: str, folder: Path | None) -> Toolchain:
-    # The kernel's build system matches what compilers say, and so do we: in English.
+    # The kernel's build system matches compilers' output, and so does the lab: it must be in English.
     version = run([gcc, "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
     release = run([gcc, "-dumpfullversion"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
     if version.status != 0 or release.status != 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An initramfs with work in it that the guest does by itself, before anybody talks to it.
+"""An initramfs with work in it that the guest does by itself, before the host sends anything.
 
-What the host sends arrives at a moment that the guest's clock does not determine. Unattended work receives nothing, so
-on the exact clock two guests with the same work agree in every instruction, timer ticks included.
+Input from the host arrives at a moment that the guest's clock does not determine. Unattended work receives none, so on
+the exact clock two guests with the same work agree in every instruction, timer ticks included.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from orchestrator.cpio import Entry, write_archive
 from orchestrator.paths import data_dir
+from orchestrator.steps import step
 
 FOLDER = "/unattended"
 OUTPUT = f"{FOLDER}/output"
@@ -31,7 +32,7 @@ _PROGRESS = "lab: "
 
 
 def progress(line: str) -> str | None:
-    """How far the work has got, where a line of the console says so behind the kernel's time stamp; else None."""
+    """The progress in a line of the console, behind the kernel's time stamp; None in any other line."""
     _, mark, words = line.partition(_PROGRESS)
     return words if mark else None
 
@@ -63,11 +64,12 @@ def write_work(
         "settings": text.encode(),
         **files,
     }
-    with initramfs.open("rb") as file:
-        shutil.copyfileobj(file, target)
-    # The kernel unpacks one archive after the other.
-    entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
-    write_archive(target, entries)
+    with step(f"write an initramfs with the work {script}"):
+        with initramfs.open("rb") as file:
+            shutil.copyfileobj(file, target)
+        # The kernel unpacks one archive after the other.
+        entries = [Entry.folder(folder), *(Entry.file(f"{folder}/{name}", data) for name, data in content.items())]
+        write_archive(target, entries)
 
 
 def unattended_scripts() -> Path:

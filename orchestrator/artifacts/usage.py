@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whether something in the cache is in use, and when it last was.
 
-A file stands for each thing. Who uses the thing holds a shared lock on that file until the process ends, and whoever
-wants to remove it needs the lock for itself. The file's modification time is the time of the last use, to the day.
+A file stands for each thing. A user of the thing holds a shared lock on that file until its process ends; removing the
+thing takes an exclusive lock. The file's modification time is the time of the last use, to the day.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _held: dict[Path, int] = {}
 
 
 def hold(file: Path) -> bool:
-    """Use the thing until this process ends; False where it is gone. Waits for nobody but its remover."""
+    """Use the thing until this process ends; False where it is gone. Waits only for a process that removes it."""
     descriptor = _held.get(file)
     if descriptor is not None and _is(file, descriptor):
         _note_use(descriptor)
@@ -30,7 +30,7 @@ def hold(file: Path) -> bool:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
-    with suppress(OSError):  # a file system without locks: nothing is known of its users then
+    with suppress(OSError):  # a file system without locks: users are not tracked
         fcntl.flock(descriptor, fcntl.LOCK_SH)
     if not _is(file, descriptor):
         os.close(descriptor)
@@ -42,7 +42,7 @@ def hold(file: Path) -> bool:
 
 @contextmanager
 def claim(file: Path) -> Iterator[bool]:
-    """Have the thing for oneself meanwhile; False, at once, where somebody uses it or it is gone."""
+    """Hold the thing exclusively; False, at once, where another process uses it or it is gone."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -60,7 +60,7 @@ def claim(file: Path) -> Iterator[bool]:
 
 
 def in_use(file: Path) -> bool:
-    """Whether somebody uses the thing just now."""
+    """Whether a process uses the thing now."""
     with claim(file) as free:
         return not free and file.exists()
 
@@ -83,5 +83,5 @@ def _is(file: Path, descriptor: int) -> bool:
 
 def _note_use(descriptor: int) -> None:
     if time.time() - os.fstat(descriptor).st_mtime > DAY:
-        with suppress(OSError):  # somebody else's cache, or one that only reads
+        with suppress(OSError):  # another user's cache, or a read-only one
             os.utime(descriptor)

@@ -16,9 +16,8 @@ from pydantic import Field, StringConstraints, ValidationError
 from orchestrator.catalog.data import Fact
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.spelling import choices_sentence, unknown
-from orchestrator.catalog.user_path import user_path
 from orchestrator.errors import ConfigError
-from orchestrator.paths import data_dir
+from orchestrator.paths import data_dir, user_path
 
 Init = Literal["small", "systemd"]
 

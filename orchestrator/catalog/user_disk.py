@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.catalog.user_path import user_path
 from orchestrator.errors import ConfigError
+from orchestrator.paths import user_path
 
 _QCOW2 = b"QFI\xfb"
 _HEADER = struct.Struct(">4sIQ56xQ")

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.catalog.kconfig import read_config
-from orchestrator.catalog.user_path import user_path
 from orchestrator.errors import ConfigError
-from orchestrator.paths import kbuild_takes
+from orchestrator.paths import kbuild_takes, user_path
 
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")

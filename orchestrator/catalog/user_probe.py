@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orchestrator.catalog.user_path import user_path
 from orchestrator.errors import ConfigError
+from orchestrator.paths import user_path
 
 SUFFIXES = (".c.j2", ".c", ".ko")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.catalog.kernels import Arch
-from orchestrator.catalog.user_path import user_path
 from orchestrator.errors import ConfigError
+from orchestrator.paths import user_path
 
 _MACHINES: dict[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 LARGEST = 64 << 20

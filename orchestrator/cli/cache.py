@@ -48,32 +48,32 @@ def prune(
     ] = None,
     keep_days: Annotated[int, typer.Option(min=0, metavar="N", help="Keep what was used in the last N days.")] = 30,
     everything: Annotated[bool, typer.Option("--all", help="Remove all that is not in use just now.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed; remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
 ) -> None:
     """Remove what has not been used for a while, and what was left unfinished. It is made anew when it is needed."""
     import time
 
     from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.cache_entries import Kind, pieces
+    from orchestrator.artifacts.cache_entries import Kind, cache_entries
     from orchestrator.artifacts.pruning import ALL, fates, freed
     from orchestrator.paths import cache_dir
 
     wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
     cache = Cache(cache_dir())
     unused_since = ALL if everything else time.time() - keep_days * _DAY
-    found = pieces(cache)
+    found = cache_entries(cache)
     decided = fates(found, unused_since, wanted)
-    leaving = [fate.piece for fate in decided if not fate.stays]
+    leaving = [fate.entry for fate in decided if not fate.stays]
     rows = []
     total, gone = 0.0, 0
-    for piece, size in zip(leaving, freed(leaving), strict=True):
-        goes = not piece.in_use() if dry_run else piece.remove(unused_since)
+    for entry, size in zip(leaving, freed(leaving), strict=True):
+        goes = not entry.in_use() if dry_run else entry.remove(unused_since)
         total += size / 1e6 if goes else 0.0
         gone += goes
         what = ("would go" if dry_run else "removed") if goes else "kept: in use"
-        rows.append([what, piece.kind, piece.label, f"{size / 1e6:.1f}", _date(piece.used)])
+        rows.append([what, entry.kind, entry.label, f"{size / 1e6:.1f}", _date(entry.used)])
     rows += [
-        [f"kept: {fate.stays}", fate.piece.kind, fate.piece.label, "", _date(fate.piece.used)]
+        [f"kept: {fate.stays}", fate.entry.kind, fate.entry.label, "", _date(fate.entry.used)]
         for fate in decided
         if fate.stays
     ]

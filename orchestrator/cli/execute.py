@@ -36,6 +36,7 @@ def execute(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds the command may take.")] = 600.0,
     console: one_guest.ConsoleLog = None,
     offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Boot a guest, run a command in it, print its output as it comes, and exit with its status."""
     from orchestrator.guest.guest import Guest
@@ -54,10 +55,11 @@ def execute(
         user=user,
         password_file=password_file,
     )
-    machine = choice.machine()
-    with one_guest.console_folder(console) as directory, Guest(machine, directory) as guest:
-        choice.load_modules(guest)
-        result = guest.run(command, time_limit=timeout, listener=_print)
+    with options.printed_steps(verbose=verbose):
+        machine = choice.machine()
+        with one_guest.log_folder(console) as directory, Guest(machine, directory) as guest:
+            choice.load_modules(guest)
+            result = guest.run(command, time_limit=timeout, listener=_print)
     raise typer.Exit(result.status)
 
 

@@ -26,16 +26,17 @@ def build(
         ),
     ],
     offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Build images, and print where each one's base is. It is read-only; guests write to overlays."""
     from orchestrator.artifacts.images import ready_image
     from orchestrator.catalog.images import image
-    from orchestrator.cli.context import open_context
 
     recipes = [image(name) for name in names]
-    context = open_context(offline=offline)
-    for recipe in recipes:
-        typer.echo(ready_image(context, recipe).base)
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        for recipe in recipes:
+            typer.echo(ready_image(context, recipe).base)
 
 
 @app.command("list")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator kernel``: kernels built from source, and what each kernel can do."""
+"""``orchestrator kernel``: kernels built from source, and the features of each kernel."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ def build(
         ),
     ],
     offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Build kernels from source (or fetch Debian's), and print where each one's image is."""
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.kernels import kernel
-    from orchestrator.cli.context import open_context
 
     specs = [kernel(name) for name in names]
-    context = open_context(offline=offline)
-    for spec in specs:
-        typer.echo(ready_kernel(context, spec).image)
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        for spec in specs:
+            typer.echo(ready_kernel(context, spec).image)
 
 
 @app.command("list")
@@ -48,7 +49,7 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """List the kernels; of those that are in the cache, what their own configuration says they can do."""
+    """List the kernels; of those that are in the cache, the features by their own configuration."""
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.kernel_config import features
@@ -60,15 +61,15 @@ def show(
 
     context = BuildContext(Cache(cache_dir()), offline=True)
     specs = [kernel_spec(name) for name in names] if names else kernels().values()
-    capabilities = list(features({}))
+    columns = list(features({}))
     rows = []
     for spec in specs:
         try:
             kernel = ready_kernel(context, spec)
-            can = features(kernel.config)
-            rows.append([spec.name, kernel.release, *(can[capability] for capability in capabilities)])
+            found = features(kernel.config)
+            rows.append([spec.name, kernel.release, *(found[column] for column in columns)])
         except HostError:
             if spec.tree is not None:
                 raise
-            rows.append([spec.name, "not here yet", *("" for _ in capabilities)])
-    print_columns(["kernel", "release", *capabilities], rows)
+            rows.append([spec.name, "not here yet", *("" for _ in columns)])
+    print_columns(["kernel", "release", *columns], rows)

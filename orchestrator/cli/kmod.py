@@ -59,6 +59,7 @@ def build(
     offset: options.Offset = None,
     out: options.OutputFolder = None,
     offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Build a module for a kernel, and print the path of the .ko."""
     import shutil
@@ -66,15 +67,15 @@ def build(
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.artifacts.modules import build_modules
     from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.cli.context import open_context
     from orchestrator.errors import BuildError
 
     spec = kernel_spec(kernel)
-    context = open_context(offline=offline)
-    built = ready_kernel(context, spec)
-    symbol = symbol or _usual_symbol(spec)
-    source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
-    (module,) = build_modules(context, built, [source])
+    with options.printed_steps(verbose=verbose):
+        context = options.open_context(offline=offline)
+        built = ready_kernel(context, spec)
+        symbol = symbol or _usual_symbol(spec)
+        source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
+        (module,) = build_modules(context, built, [source])
     if isinstance(module, BuildError):
         raise module
     path = module.file
@@ -99,7 +100,6 @@ def size(
     from orchestrator.artifacts.modules import build_modules
     from orchestrator.benchmarks.markers.codesize.object_file import read_object
     from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.cli.context import open_context
     from orchestrator.errors import BuildError, HostError
 
     try:
@@ -107,7 +107,7 @@ def size(
     except ImportError:
         hint = "pip install 'probe-lab[disassembly]'"
         raise HostError("code is disassembled with capstone, which is not installed", hint=hint) from None
-    context = open_context(offline=offline)
+    context = options.open_context(offline=offline)
     built = ready_kernel(context, kernel_spec(kernel))
     (module,) = build_modules(context, built, [render_module("marker_sizes", {})])
     if isinstance(module, BuildError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What ``exec`` and ``shell`` have in common: a guest chosen on the command line, its modules, its console's log."""
+"""What ``exec`` and ``shell`` have in common: a guest chosen on the command line, its modules, its logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion
+from orchestrator.cli import completion, options
+from orchestrator.steps import LOG_NAME, step_log
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.guest_disks import GuestDisks
@@ -70,12 +71,14 @@ Data = Annotated[
     list[Path] | None,
     typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
 ]
-ConsoleLog = Annotated[Path | None, typer.Option(help="Keep the guest's console log in this folder.")]
+ConsoleLog = Annotated[
+    Path | None, typer.Option(help="Keep the guest's console log and the log of steps in this folder.")
+]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A guest as the command line asks for it; ``user`` and ``password_file`` are for the console of an image."""
+    """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image."""
 
     kernel: str | None
     cpu: str | None
@@ -98,7 +101,6 @@ class Choice:
         from orchestrator.catalog.cpus import cpus
         from orchestrator.catalog.kernels import kernel as kernel_spec
         from orchestrator.catalog.spelling import unknown
-        from orchestrator.cli.context import open_context
         from orchestrator.errors import UsageError
         from orchestrator.guest.emulator import qemu_cpu_names
         from orchestrator.run.machines import machine_for
@@ -116,14 +118,14 @@ class Choice:
             if not path.is_file():
                 raise UsageError("no such module file", where=str(path))
         timing = self._timing()
-        context = open_context(offline=self.offline)
+        context = options.open_context(offline=self.offline)
         kernel = ready_kernel(context, spec)
         return machine_for(
             context, kernel, cpu_model(name), smp=self.smp, memory_mib=self.memory, timing=timing, wanted=wanted
         )
 
     def load_modules(self, guest: Guest) -> None:
-        """Load the modules that were asked for. Raises RefusedError with the kernel's words."""
+        """Load the modules that were chosen. Raises RefusedError with the kernel's message."""
         from orchestrator.probes.loading import load
 
         for path in self.modules:
@@ -175,15 +177,18 @@ class Choice:
 
 
 def _kernel_of(image: str | None) -> str:
-    """The kernel of a guest of which only the image was said."""
+    """The default kernel of a guest, by its image."""
     from orchestrator.artifacts.guest_disks import image_arch
 
     return "debian-amd64" if image is not None and image_arch(image) == "x86_64" else "debian-686"
 
 
 @contextmanager
-def console_folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder for the console log; one that nobody asked for is kept only when an error names a file in it."""
+def log_folder(wanted: Path | None) -> Iterator[Path]:
+    """The folder for the console's log and the log of steps, which is open meanwhile.
+
+    Without ``--console`` it is a temporary one, kept only when an error names a file in it.
+    """
     import shutil
     import tempfile
 
@@ -193,7 +198,8 @@ def console_folder(wanted: Path | None) -> Iterator[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     keep = wanted is not None
     try:
-        yield directory
+        with step_log(directory / LOG_NAME):
+            yield directory
     except GuestError as error:
         keep = keep or error.where.startswith(str(directory))
         raise

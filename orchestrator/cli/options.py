@@ -1,19 +1,44 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Options that several commands share."""
+"""Options that several commands share, and what they open: ``--offline`` the cache, ``--verbose`` the log of steps."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli import completion
+from orchestrator.steps import step_echo
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.build_context import BuildContext
 
 Kernel = Annotated[
     str, typer.Option(help="Kernel name; see: orchestrator list kernels.", autocompletion=completion.kernels)
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in the cache.")]
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
 Symbol = Annotated[str | None, typer.Option(help="Function to probe; default: the benchmark's, gettimeofday.")]
 Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; default: behind the ftrace nop.", min=0)]
+
+
+def open_context(*, offline: bool) -> BuildContext:
+    """The context of a command: the user's cache, and progress on stderr."""
+    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.cache import Cache
+    from orchestrator.paths import cache_dir
+
+    return BuildContext(Cache(cache_dir()), offline, _print)
+
+
+def printed_steps(*, verbose: bool) -> contextlib.AbstractContextManager[None]:
+    """Print the steps of what follows on stderr where the user asked for it."""
+    return step_echo(_print) if verbose else contextlib.nullcontext()
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -23,6 +23,7 @@ def shell(
     module: one_guest.Modules = None,
     console: one_guest.ConsoleLog = None,
     offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Boot a guest and give its console to the terminal. `exit` or Ctrl-] ends it."""
     from orchestrator.errors import UsageError
@@ -33,9 +34,10 @@ def shell(
             "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
         )
     choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline, image=image, data=data or [])
-    machine = choice.machine()
-    print(f"booting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
-    with one_guest.console_folder(console) as directory:
-        attend(machine, directory, choice.load_modules)
+    with options.printed_steps(verbose=verbose):
+        machine = choice.machine()
+        print(f"booting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
+        with one_guest.log_folder(console) as directory:
+            attend(machine, directory, choice.load_modules)
     print("\nthe guest has ended", file=sys.stderr)
     raise typer.Exit(0)

@@ -32,7 +32,7 @@ FAST_MS = 10.0
 
 
 class KvmState(StrEnum):
-    """What /dev/kvm turned out to be."""
+    """What was found about /dev/kvm."""
 
     ABSENT = "absent"
     DENIED = "denied"
@@ -68,7 +68,7 @@ class Accelerator(BaseModel):
 
 
 def measure_kvm(device: Path = DEVICE) -> KvmSpeed:
-    """Examine ``device``, run the probe in a process of its own, and remember its answer until the next boot.
+    """Examine ``device``, run the probe in a process of its own, and keep its result until the host's next boot.
 
     Takes about 0.1 s where KVM is fast, under a second where it is slow, and never more than the time limit.
     """
@@ -81,14 +81,14 @@ def measure_kvm(device: Path = DEVICE) -> KvmSpeed:
 
 
 def known_kvm_speed(device: Path = DEVICE) -> KvmSpeed:
-    """As ``measure_kvm``, without measuring again what was measured since this host booted."""
+    """As ``measure_kvm``, or the result that was measured since this host booted."""
     return _refusal(device) or _recall() or measure_kvm(device)
 
 
 def choose_accelerator(requested: str, speed: KvmSpeed | None = None) -> Accelerator:
     """Resolve ``auto``, ``kvm`` or ``tcg``; ``speed`` is looked up unless given.
 
-    Raises ``HostError`` if KVM was asked for by name and is not fast, ``UsageError`` for any other word.
+    Raises ``HostError`` if KVM was requested by name and is not fast, ``UsageError`` for any other word.
     """
     if requested == "tcg":
         return Accelerator(name="tcg", reason="asked for")
@@ -103,7 +103,7 @@ def choose_accelerator(requested: str, speed: KvmSpeed | None = None) -> Acceler
 
 
 def _refusal(device: Path) -> KvmSpeed | None:
-    """Say why ``device`` cannot even be opened, or None if it can."""
+    """Why ``device`` cannot be opened, or None if it can."""
     try:
         status = device.stat()
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _recall() -> KvmSpeed | None:
 def _remember(speed: KvmSpeed) -> None:
     memory = _Memory(boot=_boot(), kernel=platform.release(), speed=speed)
     target = _memory_file()
-    # A cache that cannot be written costs the next guest a measurement, nothing else.
+    # Where the cache cannot be written, the next guest measures again.
     with contextlib.suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".kvm-speed-", delete=False) as file:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is a channel into a guest, whatever carries it: commands in, their output and status back, files both ways.
+"""What every channel into a guest does: commands in, their output and status back, files both ways.
 
-Every channel keeps the same contract, which ``tests/qemu/channel_contract.py`` holds it to. Time limits are the host's:
-a guest's own clock may jump.
+``tests/qemu/channel_contract.py`` tests this contract with each channel. Time limits are in host seconds: a guest's own
+clock may jump.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orchestrator.errors import GuestError
 from orchestrator.guest.console import plain_lines
 
 KILL_LIMIT = 10.0
-"""Seconds that a guest may take to end a command it was told to kill."""
+"""Seconds that a guest may take to kill a command."""
 
 OUTPUT_MAX = 256 << 20
 """Bytes that one command may print on a stream; more is an error rather than the end of the host's memory."""
@@ -60,8 +60,8 @@ class CommandResult:
 class Channel(Protocol):
     """One way into one guest; one request at a time.
 
-    Whatever it is asked, a channel raises GuestConnectionLost when it broke, GuestHang when the guest does not answer,
-    and GuestError, with the guest's reason, for what the guest refuses.
+    Every request raises GuestConnectionLost when the channel broke, GuestHang when the guest does not answer, and
+    GuestError, with the guest's reason, when the guest refuses it.
     """
 
     def run(
@@ -69,9 +69,9 @@ class Channel(Protocol):
     ) -> CommandResult:
         """Run a program, its standard input empty; collect what it prints or give it to a listener.
 
-        Status 127 says that there is no such program, 126 that it may not be executed. A process it leaves behind holds
-        nobody up. Raises CommandTimeout when it was killed, with its process group, after ``time_limit`` seconds;
-        GuestHang when even that got no answer.
+        Status 127 means that there is no such program, 126 that it may not be executed. A process that it leaves behind
+        is not waited for. Raises CommandTimeout when it was killed, with its process group, after ``time_limit``
+        seconds; GuestHang when even that got no answer.
         """
         ...
 
@@ -147,7 +147,7 @@ def blocks(content: bytes | Path, size: int) -> Generator[bytes, None, None]:
             yield content[start : start + size]
 
 
-def complaint(said: bytes) -> str:
+def complaint(printed: bytes) -> str:
     """The reason, for a sentence of ours, from what a program in the guest printed about its failure."""
-    lines = plain_lines(said[:_QUOTED_BYTES])
+    lines = plain_lines(printed[:_QUOTED_BYTES])
     return lines[0].rpartition(": ")[2].lower() if lines and ": " in lines[0] else "the guest does not say why"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the guest's kernel said on its console, and what that means."""
+"""What is on a guest's console: its last lines, and the kernel's reports of trouble among them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _QUOTED_LINES = 20
 _MOST_AT_ONCE = 1 << 20
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BEGINNING = r"(?:^|\[ *\d+\.\d{6}\] )"
-"""Where the kernel's words begin: behind its time stamp, which may itself stand behind a line that user space began."""
+"""Where a kernel message begins: behind its time stamp, which may itself stand behind a line that user space began."""
 
 
 class Trouble(StrEnum):
-    """What a kernel can be in, the worst last."""
+    """What a kernel can report, the worst last."""
 
     WARNING = "warning"
     STALL = "stall"
@@ -94,7 +94,7 @@ class Console:
 
 
 def plain_lines(text: bytes) -> list[str]:
-    """What a guest said, for an error to quote: the lines that are not empty, without what a terminal would obey."""
+    """The lines that a guest printed, for an error to quote: no empty ones, and no control sequences of a terminal."""
     lines = text.decode("utf-8", errors="replace").split("\n")
     return [line for line in (_CONTROL.sub("", line).rstrip() for line in lines) if line]
 

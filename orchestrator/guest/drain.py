@@ -16,8 +16,8 @@ _READ_MAX = 1 << 16
 def drained(console: socket.socket) -> Iterator[None]:
     """Read and discard what the guest prints; the console's log has it.
 
-    QEMU sends byte by byte, of which a socket holds some hundreds. Then the guest's port stays busy, and a program that
-    prints is blocked: systemd for ever.
+    QEMU sends byte by byte, and a socket holds some hundreds of them. When it is full, the guest's port stays busy, and
+    a program that prints is blocked: systemd for ever.
     """
     stop, stopped = socket.socketpair()
 

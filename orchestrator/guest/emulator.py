@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The QEMU on this host: which it is, and the CPU models it has of its own."""
+"""Which QEMU is on this host? Its version, and the CPU models that it has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def qemu_version() -> str:
 
 @lru_cache(maxsize=1)
 def qemu_cpu_names() -> frozenset[str]:
-    """The CPU models QEMU itself has. Raises HostError where there is no QEMU to ask."""
+    """The CPU models that QEMU itself has. Raises HostError where there is no QEMU."""
     finished = run([QEMU, "-cpu", "help"], time_limit=_ANSWER_LIMIT)
     if finished.status != 0:
         raise HostError("QEMU does not list its CPU models", detail=finished.complaint())

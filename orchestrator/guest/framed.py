@@ -71,7 +71,7 @@ class FramedChannel:
         self._torn = False
 
     def wait_for_agent(self, deadline: float) -> None:
-        """Wait for the agent's first word. Raises GuestHang at the deadline (host's monotonic seconds)."""
+        """Wait for the agent's first frame. Raises GuestHang at the deadline (host's monotonic seconds)."""
         kind, _, payload = self._frame(deadline)
         if kind != Frame.HELLO or payload != _WORD.pack(PROTOCOL):
             raise GuestConnectionLost("what answers in the guest is not our agent, or one of another version")
@@ -119,7 +119,7 @@ class FramedChannel:
         return self._done(request, deadline, f"cannot read {source}", largest)
 
     def close(self) -> None:
-        """Hang up; the agent then ends its machine."""
+        """Close the connection; the agent then resets its machine, and QEMU ends."""
         self._socket.close()
 
     def _collect(self, request: int, output: Output, deadline: float) -> int:
@@ -160,8 +160,8 @@ class FramedChannel:
                 return bytes(content)
 
     def _reply(self, request: int, deadline: float) -> tuple[int, bytes]:
-        """The next frame of one request; what is late for an earlier one is passed over."""
-        # Asked here as well because a guest that never stops sending never makes us wait.
+        """The next frame of one request; late frames of earlier ones are discarded."""
+        # Checked here as well: with a guest that never stops sending, _wait is never called.
         while time.monotonic() <= deadline:
             kind, number, payload = self._frame(deadline)
             if number == request:
@@ -181,7 +181,7 @@ class FramedChannel:
         self._send_whole([_HEADER.pack(len(payload), kind, request) + payload], deadline)
 
     def _send_whole(self, frames: Iterable[bytes], deadline: float) -> None:
-        """Send frames that make no sense to the agent one by one."""
+        """Send frames that the agent needs all of."""
         if self._torn:
             raise GuestConnectionLost("an earlier request was cut off in the middle by its time limit")
         # Whatever ends this early leaves the agent waiting for the rest: nothing can follow it then.
@@ -196,7 +196,7 @@ class FramedChannel:
             try:
                 data = data[self._socket.send(data) :]
             except BlockingIOError:
-                self._wait(deadline, writing=True)
+                self._wait(deadline, select.POLLOUT)
             except OSError as error:
                 raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
 
@@ -206,19 +206,19 @@ class FramedChannel:
         if length > PAYLOAD_MAX:
             raise GuestConnectionLost("the guest sent a frame that is too long")
         end = _HEADER.size + length
-        # A frame is taken whole or left there: a time limit may end in the middle of it.
+        # A frame leaves the buffer only when it is whole: a time limit may end in the middle of it.
         self._receive(end, deadline)
         payload = bytes(self._received[_HEADER.size : end])
         del self._received[:end]
         return kind, request, payload
 
     def _receive(self, size: int, deadline: float) -> None:
-        """Wait until so many bytes have come that nobody has taken yet."""
+        """Wait until the buffer holds ``size`` bytes."""
         while len(self._received) < size:
             try:
                 data = self._socket.recv(1 << 18)
             except BlockingIOError:
-                self._wait(deadline, writing=False)
+                self._wait(deadline, select.POLLIN)
                 continue
             except OSError as error:
                 raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
@@ -226,9 +226,9 @@ class FramedChannel:
                 raise GuestConnectionLost("the command channel was closed from the guest's side")
             self._received += data
 
-    def _wait(self, deadline: float, *, writing: bool) -> None:
+    def _wait(self, deadline: float, event: int) -> None:
         poll = select.poll()
-        poll.register(self._socket, select.POLLOUT if writing else select.POLLIN)
+        poll.register(self._socket, event)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise GuestHang("the guest gave no answer in time")
 

@@ -6,8 +6,8 @@
                           pause() v  │ resume()
                                  paused
 
-The whole life is in this file; what a machine is made of is in ``machine``, what a guest has for itself in
-``guest_files``, how commands travel in ``channel``, what the console means in ``console``.
+The whole life is in this file; what a machine is made of is in ``machine``, the files of one guest in ``guest_files``,
+how commands travel in ``channel``, what the console means in ``console``, why a guest failed in ``diagnosis``.
 """
 
 from __future__ import annotations
@@ -25,17 +25,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.errors import (
-    CommandFailed,
-    GuestConnectionLost,
-    GuestError,
-    GuestExit,
-    GuestHang,
-    GuestOops,
-    GuestPanic,
-)
+from orchestrator.errors import CommandFailed, GuestError, GuestHang, GuestOops
 from orchestrator.guest.channel import Channel, CommandResult, Listener
-from orchestrator.guest.console import Console, Trouble, plain_lines
+from orchestrator.guest.console import Console, plain_lines
+from orchestrator.guest.diagnosis import DYING_LIMIT, cause_of
 from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, make_guest_files
@@ -43,18 +36,26 @@ from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.machine import Machine, Wiring, data_disk_serial, qemu_command
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import kill_group, spawn
+from orchestrator.steps import step
 
 BOOT_LIMIT = 180.0
-"""Seconds from QEMU's start to the agent's first word; a Debian kernel takes seven on an idle core."""
+"""Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
 
 LONGEST_WORK = 24 * 3600.0
-"""Seconds that a guest's own work may take, whatever it says meanwhile."""
+"""Seconds that unattended work may take, whatever the guest prints meanwhile."""
 
 COMMAND_LIMIT = 60.0
+"""Host seconds for a command, a file, or a condition to become true."""
+
+_POLL_PAUSE = ("sleep", "0.1")
+"""Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
+
 _LISTENING_INTERVAL = 0.5
+_LAST_ATTEMPT_LIMIT = 1.0
+"""Host seconds that the last poll of a condition gets at least."""
+
 _QUOTED_BYTES = 4096
-_DYING_LIMIT = 5.0
-"""Seconds that QEMU may take to end after its guest has ended."""
+_QUOTED_LINES = 10
 
 
 class State(StrEnum):
@@ -68,7 +69,7 @@ class State(StrEnum):
 
 
 class Guest:
-    """One guest. Its console log and QEMU's own words go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
+    """One guest. Its console log and QEMU's messages go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
 
     Used as a context manager it boots on entry and is killed on exit. A guest belongs to the thread that boots it.
     """
@@ -103,21 +104,24 @@ class Guest:
         """QEMU's process number while it runs."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
-    def boot(self, time_limit: float = BOOT_LIMIT, said: Callable[[str], None] | None = None) -> None:
+    def boot(self, time_limit: float = BOOT_LIMIT, listener: Callable[[str], None] | None = None) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
-        With ``said``, which gets every line of the console, the time limit is for how long the guest may be silent.
+        With a ``listener``, which gets every line of the console, the limit is for the time without console output.
         """
         if self.state is not State.OFF:
             raise GuestError(f"a guest that is {self.state} cannot be booted")
         self.state = State.BOOTING
         try:
-            with self._explained("booting"):
-                self._start()
+            with step(f"boot {self._name} on {self.machine.cpu.name}"), self._explained("booting"):
+                with step("start QEMU"):
+                    self._start()
                 deadline = time.monotonic() + time_limit
-                with drained(self._console_end) if self._console_end is not None else contextlib.nullcontext():
-                    self._wait_for_agent(time_limit, said)
-                self._open_channel(deadline)
+                draining = drained(self._console_end) if self._console_end is not None else contextlib.nullcontext()
+                with step("wait for the agent"), draining:
+                    self._wait_for_agent(time_limit, listener)
+                with step(f"open the {self.machine.channel} channel"):
+                    self._open_channel(deadline)
         except BaseException:
             self.kill()
             raise
@@ -127,29 +131,62 @@ class Guest:
         self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
     ) -> CommandResult:
         """Run a program in the guest to its end, whatever its status. A ``listener`` gets its output as it comes."""
-        with self._explained(f"running {argv[0] if argv else 'nothing'}"):
-            return self._commands.run(argv, time_limit=time_limit, listener=listener)
+        with step("run", *argv) as running:
+            result = self._run(argv, time_limit, listener)
+            running.note(f"status {result.status}")
+        return result
 
     def succeed(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
         """Run a program that must end with status 0. Raises CommandFailed with what it printed."""
-        result = self.run(argv, time_limit=time_limit)
-        if result.status != 0:
-            said = plain_lines((result.stderr or result.stdout)[-_QUOTED_BYTES:])[-10:]
-            raise CommandFailed(f"`{' '.join(argv)}` ended with status {result.status} in the guest", detail=said)
+        with step("succeed", *argv):
+            result = self._run(argv, time_limit)
+            if result.status != 0:
+                raise _failure(result, f"ended with status {result.status} in the guest")
+        return result
+
+    def fail(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
+        """Run a program that must end with another status than 0. Raises CommandFailed with what it printed."""
+        with step("fail", *argv) as failing:
+            result = self._run(argv, time_limit)
+            if result.status == 0:
+                raise _failure(result, "ended with status 0 in the guest, and had to fail")
+            failing.note(f"status {result.status}")
+        return result
+
+    def wait_until_succeeds(self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT) -> CommandResult:
+        """Run a program every 0.1 guest seconds until it ends with status 0; its last result.
+
+        Raises CommandFailed with what it printed last when it still fails after ``time_limit`` host seconds,
+        CommandTimeout when it did not end by then.
+        """
+        deadline = time.monotonic() + time_limit
+        with step("wait until succeeds", *argv) as waiting:
+            attempts = 1
+            result = self._run(argv, time_limit)
+            while result.status != 0:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise _failure(
+                        result, f"still ended with status {result.status} in the guest after {time_limit:g} s"
+                    )
+                self._run(_POLL_PAUSE, COMMAND_LIMIT)
+                result = self._run(argv, max(left, _LAST_ATTEMPT_LIMIT))
+                attempts += 1
+            waiting.note(f"attempts: {attempts}")
         return result
 
     def put(self, content: bytes | Path, target: str, *, mode: int = 0o644, time_limit: float = COMMAND_LIMIT) -> None:
         """Write a file in the guest, from bytes or from a file of the host."""
-        with self._explained(f"writing {target}"):
+        with step("put", target), self._explained(f"writing {target}"):
             self._commands.put(content, target, mode=mode, time_limit=time_limit)
 
     def get(self, source: str, *, time_limit: float = COMMAND_LIMIT) -> bytes:
         """Read a file of the guest."""
-        with self._explained(f"reading {source}"):
+        with step("get", source), self._explained(f"reading {source}"):
             return self._commands.get(source, time_limit=time_limit)
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """Bytes of the guest's kernel memory, read by QEMU: what is really there, whatever the guest says."""
+        """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them."""
         if self._monitor is None:
             raise GuestError(f"a guest that is {self.state} has no memory to read")
         with self._explained("reading memory"):
@@ -178,17 +215,19 @@ class Guest:
         self._control(State.PAUSED, "cont", State.READY)
 
     def power_off(self) -> None:
-        """End the guest in order: the agent resets the machine when its host hangs up, and QEMU ends with it."""
-        self._hang_up()
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_DYING_LIMIT)
-        self.kill()
+        """End the guest in order: the agent resets the machine when the channel closes, and QEMU ends with it."""
+        with step(f"power off {self._name}"):
+            self._hang_up()
+            if self._process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(DYING_LIMIT)
+            self.kill()
 
     def kill(self) -> None:
         """End the guest at once. Does nothing to one that is off or gone."""
         if self._process is not None:
-            kill_group(self._process)
+            with step(f"kill {self._name}"):
+                kill_group(self._process)
         self._hang_up()
         if self._monitor is not None:
             self._monitor.close()
@@ -199,10 +238,10 @@ class Guest:
 
     def abort(self) -> None:
         """End QEMU from another thread than the guest's own, which finds its connection lost and cleans up."""
-        self._aborted = True  # also what is only about to start
+        self._aborted = True  # also a guest whose QEMU is not started yet
         process = self._process
         if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
+            with step(f"abort {self._name}"), contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
     def _hang_up(self) -> None:
@@ -212,31 +251,35 @@ class Guest:
         if self._console_end is not None:
             self._console_end.close()
 
-    def _wait_for_agent(self, time_limit: float, said: Callable[[str], None] | None) -> None:
+    def _wait_for_agent(self, time_limit: float, listener: Callable[[str], None] | None) -> None:
         agent = self._agent
         assert agent is not None
+        if listener is None:
+            agent.wait_for_agent(time.monotonic() + time_limit)
+            return
         start = time.monotonic()
         deadline, passed_on, printed, waiting = start + time_limit, 0, 0, True
         while waiting:
-            until = deadline if said is None else time.monotonic() + _LISTENING_INTERVAL
             try:
-                agent.wait_for_agent(until)
+                agent.wait_for_agent(time.monotonic() + _LISTENING_INTERVAL)
                 waiting = False
             except GuestHang:
-                if said is None:
-                    raise
-            finally:
-                if said is not None:  # also the last words of one that dies
-                    lines, passed_on = self.console.whole_lines(passed_on)
-                    for line in lines:
-                        said(line)
+                pass
+            finally:  # also the last lines of a guest that dies
+                lines, passed_on = self.console.whole_lines(passed_on)
+                for line in lines:
+                    listener(line)
             length, now = self.console.length(), time.monotonic()
             if length > printed:
                 printed, deadline = length, now + time_limit
             if waiting and now >= deadline:
-                raise GuestHang(f"it has said nothing for {time_limit:g} s")
+                raise GuestHang(f"no console output for {time_limit:g} s")
             if waiting and now >= start + LONGEST_WORK:
                 raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
+
+    def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
+        with self._explained(f"running {argv[0] if argv else 'nothing'}"):
+            return self._commands.run(argv, time_limit=time_limit, listener=listener)
 
     def _control(self, before: State, command: str, after: State) -> None:
         if self._monitor is None or self.state is not before:
@@ -274,20 +317,21 @@ class Guest:
         if self._aborted:
             self.abort()
         self._monitor = Monitor(monitor)
-        # It answers when the machine is made. QEMU has all files open by then, and whatever ends us leaves none behind.
+        # It answers when the machine is made. QEMU has opened all files by then: removed here, none is left behind.
         if self._files is not None:
             self._files.remove()
 
     def _open_channel(self, deadline: float) -> None:
-        """Open the channel that commands go through, which may be another than the agent's."""
+        """Open the channel that commands go through: the agent's, sshd's, or the console's."""
         assert self._agent is not None
         self._channel = self._agent
         for number, disk in enumerate(self.machine.data):
             argv = ["mount-data", data_disk_serial(number), f"/data/{disk.name}"]
             result = self._agent.run(argv, time_limit=COMMAND_LIMIT)
             if result.status != 0:
-                said = plain_lines(result.stderr[-_QUOTED_BYTES:])
-                raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=said[-10:])
+                raise GuestError(
+                    f"the data disk {disk.name} cannot be mounted in the guest", detail=_last_lines(result.stderr)
+                )
         if self.machine.channel == "ssh":
             keys = self._files.keys if self._files is not None else None
             assert keys is not None
@@ -306,50 +350,16 @@ class Guest:
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
-        """Turn a broken channel or a hang into what has really happened to the guest."""
+        """Raise what really happened to the guest instead of a broken channel or a missing answer."""
         try:
             yield
-        except GuestHang as error:
-            trouble = self.console.trouble()
-            if trouble is not None and trouble[0] is Trouble.PANIC:
-                raise GuestPanic(f"the guest's kernel panicked while {doing}", detail=trouble[1]) from None
-            hint = "its kernel may be spinning with interrupts off; the console's log may tell"
-            raise GuestHang(
-                f"the guest hangs ({doing}): {error.what}",
-                where=str(self.console.path),
-                detail=self.console.last_lines(),
-                hint=error.hint or hint,
-            ) from None
-        except GuestConnectionLost as error:
-            raise self._cause(doing, error) from None
         except GuestError as error:
-            # QEMU that has gone cannot be asked for anything: say so rather than what could not be asked.
-            if self._process is not None and self._exit_status(0.2) is not None:
-                raise self._cause(doing, GuestConnectionLost(error.what)) from None
-            raise
+            raise cause_of(error, doing, self.console, self._messages, self._process) from None
 
-    def _cause(self, doing: str, lost: GuestConnectionLost) -> GuestError:
-        status = self._exit_status(_DYING_LIMIT)
-        trouble = self.console.trouble()
-        if trouble is not None and trouble[0] is Trouble.PANIC:
-            return GuestPanic(f"the guest's kernel panicked while {doing}", detail=trouble[1])
-        where, lines = str(self.console.path), self.console.last_lines()
-        if status is None:
-            what = f"lost the connection to the guest while {doing}: {lost.what}; QEMU is still running"
-            return GuestConnectionLost(what, where=where, detail=lines)
-        said = self._messages.read_text(errors="replace").splitlines()[-10:] if self._messages.exists() else []
-        how = f"status {status}" if status >= 0 else f"signal {-status}"
-        hint = "" if status == 0 else "QEMU's own words come first above, then the console's last lines"
-        ended = GuestExit(
-            f"QEMU ended ({how}) while {doing}", where=where, detail=[*said, *lines] or ["(it said nothing)"], hint=hint
-        )
-        ended.status = status
-        return ended
 
-    def _exit_status(self, patience: float) -> int | None:
-        if self._process is None:
-            return None
-        try:
-            return self._process.wait(patience)
-        except subprocess.TimeoutExpired:
-            return None
+def _failure(result: CommandResult, how: str) -> CommandFailed:
+    return CommandFailed(f"`{' '.join(result.argv)}` {how}", detail=_last_lines(result.stderr or result.stdout))
+
+
+def _last_lines(printed: bytes) -> list[str]:
+    return plain_lines(printed[-_QUOTED_BYTES:])[-_QUOTED_LINES:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a guest with disks has for itself: an overlay over its image, a name, keys, the initramfs that brings them."""
+"""The files of one guest with disks: an overlay over its image, and an initramfs with its name and keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOLDER = "image"
 
 @dataclass(frozen=True)
 class SshKeys:
-    """The key by which a guest is known, and the one by which it knows us."""
+    """The guest's host key, and the client key that it accepts."""
 
     host: ECDSAKey
     client: ECDSAKey
@@ -37,9 +37,9 @@ class SshKeys:
 
 @dataclass(frozen=True)
 class GuestFiles:
-    """The files of one guest, private to the user. ``keys`` where its sshd is to be reached.
+    """The files of one guest, private to the user. ``keys`` for a guest with an sshd.
 
-    Nobody needs the files any more once QEMU has opened them.
+    They can be removed once QEMU has opened them.
     """
 
     initramfs: Path
@@ -96,7 +96,7 @@ def _identity(machine: Machine, name: str) -> dict[str, bytes]:
     return {
         "hostname": f"{_host_name(name)}\n".encode(),
         "machine-id": f"{secrets.token_hex(16)}\n".encode(),
-        # On the exact clock two guests are to do the same, whatever they ask the random pool for.
+        # On the exact clock two guests execute the same instructions, so their random pools begin alike.
         "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
     }
 
@@ -126,7 +126,7 @@ def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> b
 
 
 def _fill_overlay(root: RootImage, file: Path) -> None:
-    """Make a file a disk that reads from the image and keeps what is written for itself."""
+    """Make a file a qcow2 overlay: reads come from the image, writes go to the file."""
     options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
     finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
     if finished.status != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How often a guest trapped, and where: counted by QEMU, from outside.
+"""How often did a guest trap? Counted by QEMU, from outside.
 
 The emulator writes a record for every exception and interrupt that it delivers while this log is on. It is on for a
 counting pass only, never while anything is timed, and needs TCG: a KVM guest's traps do not pass through QEMU.
@@ -24,7 +24,7 @@ _RECORD = re.compile(rb"^ *\d+: v=([0-9a-f]{2}) e=[0-9a-f]{4} i=[01] cpl=([0-3])
 
 @contextlib.contextmanager
 def counted_interrupts(monitor: Monitor) -> Iterator[Counter[int]]:
-    """Count what is delivered to kernel code meanwhile, by vector; the counter is filled at the end."""
+    """Count the exceptions and interrupts delivered to kernel code, by vector; the counter is filled at the end."""
     counts: Counter[int] = Counter()
     with tempfile.TemporaryDirectory(prefix="orchestrator-interrupts-") as folder:
         log = Path(folder) / "log"

@@ -130,7 +130,7 @@ SET_SREGS = _request(0x84, _WRITES, ctypes.sizeof(SystemRegisters))
 
 
 class KvmRefusalError(Exception):
-    """KVM did something else than was asked for."""
+    """KVM did something else than was requested."""
 
 
 class CountingMachine:
@@ -138,7 +138,7 @@ class CountingMachine:
 
     def __init__(self, kvm: int) -> None:
         if fcntl.ioctl(kvm, GET_API_VERSION) != KVM_API_VERSION:
-            raise KvmRefusalError("KVM speaks an unknown version of its interface")
+            raise KvmRefusalError("KVM has an unknown API version")
         vm = fcntl.ioctl(kvm, CREATE_VM)
         fcntl.ioctl(vm, SET_TSS_ADDR, TSS_ADDRESS)
         fcntl.ioctl(vm, SET_IDENTITY_MAP_ADDR, ctypes.c_uint64(IDENTITY_MAP_ADDRESS))

@@ -101,13 +101,13 @@ class Wiring:
 
 
 def kernel_command_line(machine: Machine) -> str:
-    """What the guest's kernel is told."""
+    """The command line of the guest's kernel."""
     facts = machine_facts()
     clock = _clock(machine).kernel_parameters
     start = _start(machine).kernel_parameters
     alone = facts.smp_kernel_on_one_cpu if machine.smp_kernel and machine.smp == 1 else []
     image = facts.own_init if machine.root is not None and machine.root.start == "own" else []
-    # A console that a person or the agent has must not ask for a login as well.
+    # A console with a user's shell or a channel on it must not prompt for a login as well.
     quiet = facts.own_init_without_login if image and machine.channel != "serial" else []
     return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *image, *quiet, *machine.extra_parameters])
 
@@ -127,8 +127,8 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-chardev", _console(wiring), "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={wiring.monitor}", "-mon", "chardev=monitor,mode=control"),
         *("-chardev", f"socket,id=agent,fd={wiring.agent}"),
-        # Without ioeventfd QEMU answers a guest's notice at once, instead of when another of its threads gets to it:
-        # what a guest does before anybody talks to it is then the same in every boot, to the instruction.
+        # Without ioeventfd QEMU handles a guest's notification at once, instead of when another of its threads runs:
+        # until the host sends its first request, a guest then executes the same instructions in every boot.
         *("-device", "virtio-serial-pci-non-transitional,max_ports=2,ioeventfd=off"),
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
         *_disks(machine, wiring),
@@ -138,9 +138,9 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
 
 def _disks(machine: Machine, wiring: Wiring) -> Iterator[str]:
     if machine.root is not None:
-        # The image itself is never given to a guest, which could write to it.
+        # A guest gets an overlay and never the image itself, which it could write to.
         assert wiring.overlay is not None
-        # An overlay is thrown away with its guest: nothing has to reach the host's disk.
+        # An overlay is removed with its guest: no write has to reach the host's disk.
         yield from _disk(ROOT_DISK, wiring.overlay, "qcow2", "cache.no-flush=on")
     for number, disk in enumerate(machine.data):
         yield from _disk(data_disk_serial(number), disk.file, "raw", "read-only=on")
@@ -160,8 +160,8 @@ def data_disk_serial(number: int) -> str:
 
 
 def _network() -> Iterator[str]:
-    # Nothing of the host or beyond is to be reached from the guest; only sshd is, at a port that QEMU takes: another
-    # process could take one that was found to be free first.
+    # The guest reaches neither the host nor any network; the host reaches its sshd, at a port that QEMU chooses: a
+    # free port found beforehand could be taken by another process.
     yield from ("-netdev", "user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:0-:22")
     yield from ("-device", "virtio-net-pci-non-transitional,netdev=network,romfile=,ioeventfd=off")
 
@@ -186,7 +186,7 @@ def _clock(machine: Machine) -> Settings:
 
 
 def _start(machine: Machine) -> Settings:
-    # A second CPU is found through ACPI only, and so are the timers without which a busy host spoils the calibration.
+    # Only ACPI describes a second CPU, and the timers without which a busy host spoils the TSC's calibration.
     facts = machine_facts()
     quick = machine.drivers_built_in and machine.smp == 1 and not machine.keeps_time
     return facts.quick if quick else facts.standard

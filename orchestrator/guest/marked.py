@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Where a command's output begins and ends on a channel that carries bytes and no frames.
 
-``images/guest/run-command.sh`` puts a line with a random token before and behind it on either stream. As a pipe keeps
-its order, the last line says that everything has come, whoever else may still hold the pipe open.
+``images/guest/run-command.sh`` writes a line with a random token before and behind it on either stream. A pipe keeps
+its order, so the last line marks the end of the output, even where another process still holds the pipe open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def guest_script(name: str, *words: str) -> bytes:
 
 
 class MarkedCommand:
-    """One command and what has come of its output. ``status`` is its exit status when ``ended``."""
+    """One command and its output so far. ``status`` is its exit status when ``ended``."""
 
     def __init__(self, argv: Sequence[str], directory: str, output: Output) -> None:
         token = secrets.token_hex(16)
@@ -36,7 +36,7 @@ class MarkedCommand:
 
     @property
     def process(self) -> int | None:
-        """The number of the guest's process that leads the command's group, once it is known."""
+        """The process ID, in the guest, of the leader of the command's group, once it is known."""
         return next((marked.first for marked in self._streams.values() if marked.first is not None), None)
 
     @property
@@ -46,11 +46,11 @@ class MarkedCommand:
 
     @property
     def ended(self) -> bool:
-        """Whether all its output is here."""
+        """Whether all its output was received."""
         return all(marked.last is not None for marked in self._streams.values())
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Take what came on a stream. Raises TooMuchOutput."""
+        """Process what was received on a stream. Raises TooMuchOutput."""
         content = self._streams[stream].feed(data)
         if content:
             self.output.add(stream, content)
@@ -66,7 +66,7 @@ class _MarkedStream:
         self.last: int | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """What of the stream so far, and not yet returned, is the command's."""
+        """The command's output in the stream so far that was not returned yet."""
         self._pending += data
         if self.first is None:
             mark = self._mark.search(self._pending)

@@ -43,7 +43,7 @@ class Monitor:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
 
     def human(self, line: str) -> str:
-        """Run a command of QEMU's human monitor, for the few things that QMP has no command for."""
+        """Run a command of QEMU's human monitor, for what QMP has no command for."""
         return str(self.command("human-monitor-command", **{"command-line": line}))
 
     def forwarded_port(self) -> int:
@@ -68,7 +68,7 @@ class Monitor:
         return content
 
     def close(self) -> None:
-        """Hang up; the guest goes on."""
-        # With a QEMU that has gone there is nothing to hang up on, which the protocol reports as an error.
+        """Close the connection; the guest runs on."""
+        # With a QEMU that has ended the protocol reports an error.
         with contextlib.suppress(QMPError, EOFError, OSError):
             self._protocol.close()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The channel over a guest's console, for guests that have nothing else: no agent of ours, no sshd.
+"""The channel over a guest's console, for guests with nothing else: no agent of ours, no sshd.
 
-On a console the kernel, and who else may, prints into the middle of anything. So nothing is believed that has no
-checksum: a shell script of ours (``images/guest/serial-serve.sh``) keeps what a command prints until we have it whole,
-and every request can be made again.
+On a console, messages of the kernel and of other programs stand in the middle of any output. So only data with a valid
+checksum is used: a shell script of ours (``images/guest/serial-serve.sh``) keeps a command's output until the host has
+received all of it, and every request can be repeated.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from orchestrator.paths import data_dir
 
 _KILLED = 128 + 9
 _BLOCK = 32 * 1024
-"""Bytes sent at once: as base64 they must fit into what the guest's kernel keeps of a console's input, 64 KiB."""
+"""Bytes sent at once: as base64 they must fit into the guest kernel's buffer for a console's input, 64 KiB."""
 _PIECE_KIB = (64, 8, 1)
-"""KiB asked for at once: the whole of what the guest puts together, and less when it comes damaged."""
+"""KiB requested at once: the whole of what the guest puts together, and less after it arrived damaged."""
 _FIRST_SILENCE = 2.0
 _LEAVING_LIMIT = 1.0
 _LONGEST_REPLY = 60.0
@@ -70,7 +70,7 @@ class SerialChannel:
         self._number = 0
 
     def login(self, user: str, password: str | None, deadline: float) -> None:
-        """Log in, or take the shell that is there, and make it serve us.
+        """Log in, or use the shell that is there, and start the serving script in it.
 
         Raises GuestError when the guest refuses, or lacks what this takes; GuestHang at the deadline (host's monotonic
         seconds).
@@ -110,7 +110,7 @@ class SerialChannel:
                 f"{argv[0]} did not end within {time_limit:g} s and was killed", detail=command.output.last_lines()
             ) from None
         self._ask("finish", time.monotonic() + KILL_LIMIT)
-        # Without a last word the shell itself was killed, by the command's signal to its group.
+        # Without a status the shell itself was killed, by the command's signal to its group.
         return command.output.result(argv, _KILLED if command.status is None else command.status)
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
@@ -147,7 +147,7 @@ class SerialChannel:
         return bytes(content)
 
     def close(self) -> None:
-        """Leave the console as it was found, where that can be, and hang up."""
+        """Restore the console as it was, where that is possible, and close it."""
         with contextlib.suppress(GuestError):
             self._ask("leave", time.monotonic() + _LEAVING_LIMIT)
         self._line.close()
@@ -162,7 +162,7 @@ class SerialChannel:
             word = reply.words[0][0]
             if word == "over":
                 return
-            if word not in set(Stream):  # there is nothing yet, or the line that says of which stream came damaged
+            if word not in set(Stream):  # no output yet, or the line with the stream's name was damaged
                 time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
                 pause = min(_POLL_LAST, 2 * pause)
                 continue
@@ -196,7 +196,7 @@ class SerialChannel:
         return word == "done"
 
     def _fetch(self, name: str, deadline: float, size: int = 0) -> bytes:
-        """One of our own files in the guest, in pieces that come whole; ``size`` says how small to begin with."""
+        """One of our own files in the guest, in pieces with valid checksums; ``size`` indexes the first piece's KiB."""
         content = bytearray()
         while True:
             kib = _PIECE_KIB[size]
@@ -210,7 +210,7 @@ class SerialChannel:
 
     def _ask(self, request: str, deadline: float, data: bytes = b"") -> _Reply:
         """One request, made again until it is answered. Raises GuestHang at the deadline."""
-        patience = _FIRST_SILENCE + len(data) / _SLOWEST  # while it listens the guest says nothing
+        patience = _FIRST_SILENCE + len(data) / _SLOWEST  # while the guest receives data it prints nothing
         silence = patience
         while True:
             self._number += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Our end of a guest's console: what is sent, what is waited for, and the kernel's messages taken out of what comes."""
+"""The host's end of a guest's console: sends, waits for marks, and removes the kernel's messages from the input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Console(_Spawn):
         self._held = b""
 
     def read_nonblocking(self, size: int = 1, timeout: float | None = -1) -> bytes:
-        """Wait for anything that is not the kernel's."""
+        """Wait for input that is no kernel message."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -49,7 +49,7 @@ class _Console(_Spawn):
                 return text
 
     def forget(self) -> None:
-        """Pass over what has been read and not yet been found."""
+        """Discard what was read and not matched yet."""
         self.buffer = b""
         self._before = io.BytesIO()
 
@@ -85,11 +85,11 @@ class SerialLine:
                 raise _lost(error) from None
 
     def forget(self) -> None:
-        """Pass over what has come so far."""
+        """Discard what was received so far."""
         self._console.forget()
 
     def until(self, mark: bytes, silence: float, deadline: float) -> bytes:
-        """What comes before the mark. Raises GuestHang after so many seconds of silence, and at the deadline."""
+        """The input before the mark. Raises GuestHang after ``silence`` seconds without input, and at the deadline."""
         while True:
             received, left = self._console.received, min(silence, deadline - time.monotonic())
             if left > 0 and self._expect(mark, left):
@@ -98,7 +98,7 @@ class SerialLine:
                 raise GuestHang("the guest gave no answer in time")
 
     def read(self, patience: float) -> bytes:
-        """What has come, after waiting a while for something."""
+        """The input so far, after at most ``patience`` seconds of waiting for any."""
         try:
             text = self._console.buffer or self._console.read_nonblocking(_READ_MAX, patience)
         except pexpect.TIMEOUT:
@@ -109,7 +109,7 @@ class SerialLine:
         return text
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the console."""
         self._console.close()
 
     def _expect(self, mark: bytes, timeout: float) -> bool:

@@ -12,10 +12,11 @@ from orchestrator.guest.console import plain_lines
 from orchestrator.guest.serial_line import SerialLine
 
 _NUDGE_INTERVAL = 3.0
-"""Seconds without anything to answer until a newline asks for the prompt again: it may have come before we did, or be
-lost among the kernel's messages."""
+"""Seconds without a prompt until a newline is sent for a new one: the first may have been printed before the channel
+opened, or be lost among the kernel's messages."""
 _ATTEMPTS = 4
-"""Times to say who logs in: a message of the kernel's may spoil one, and a user who is logged out at once asks on."""
+"""Times that the user's name is sent: a kernel message may spoil one, and a shell that ends at once brings the prompt
+back."""
 _QUIET = 0.3
 """Seconds in which a prompt is not followed by anything."""
 _SCREEN_MAX = 1 << 14

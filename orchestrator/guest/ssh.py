@@ -39,7 +39,7 @@ _KILLED = 128 + 9
 _READ_SIZE = 1 << 18
 _BLOCK = paramiko.SFTPFile.MAX_REQUEST_SIZE
 _UNANSWERED = 8
-"""Blocks on their way at once: sshd moves all that waits for its disk each time that more arrives."""
+"""Blocks in flight: sshd moves all data that waits for its disk each time that more arrives."""
 
 
 class SshChannel:
@@ -58,7 +58,7 @@ class SshChannel:
     def run(
         self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
     ) -> CommandResult:
-        """Run a program, looked for where the guest's sshd says; see ``Channel.run``."""
+        """Run a program, looked for in the PATH of the guest's sshd; see ``Channel.run``."""
         check_command(argv, directory)
         command = MarkedCommand(argv, directory, Output(listener))
         with self._started(command.script, time.monotonic() + KILL_LIMIT) as session:
@@ -72,7 +72,7 @@ class SshChannel:
                 raise CommandTimeout(
                     f"{argv[0]} did not end within {time_limit:g} s and was killed", detail=command.output.last_lines()
                 ) from None
-        # Without a last word the shell itself was killed, by the command's signal to its group.
+        # Without a status the shell itself was killed, by the command's signal to its group.
         return command.output.result(argv, _KILLED if command.status is None else command.status)
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
@@ -110,7 +110,7 @@ class SshChannel:
                 with step():
                     file.prefetch(size)
                 block = b"."
-                # Many files of the kernel's have more in them than their size says.
+                # Many files of procfs and sysfs have a size of 0 or of a page, whatever is in them.
                 while block and size <= largest:
                     with step():
                         block = file.read(_BLOCK)
@@ -121,7 +121,7 @@ class SshChannel:
         return bytes(content)
 
     def close(self) -> None:
-        """Hang up; the guest goes on."""
+        """Close the connection; the guest runs on."""
         self._connection.close()
 
     @contextlib.contextmanager
@@ -136,15 +136,15 @@ class SshChannel:
     def _collect(
         self, session: paramiko.Channel, command: MarkedCommand, deadline: float, enough: Callable[[], bool]
     ) -> None:
-        """Take what a command prints until it is enough, or nothing can come any more."""
+        """Receive a command's output until it is enough, or the session has ended."""
         poll = select.poll()
         poll.register(session.fileno(), select.POLLIN)
         while not enough():
             left = deadline - time.monotonic()
             if left <= 0:
                 raise GuestHang("the guest gave no answer in time")
-            over = session.eof_received or session.closed  # asked before what there is, which may still come then
-            with self._connection.watched(deadline):  # what is there is taken without waiting
+            over = session.eof_received or session.closed  # read before the output, some of which may arrive after it
+            with self._connection.watched(deadline):  # reads what was received, without waiting
                 stdout = session.recv(_READ_SIZE) if session.recv_ready() else b""
                 stderr = session.recv_stderr(_READ_SIZE) if session.recv_stderr_ready() else b""
             command.feed(Stream.STDOUT, stdout)
@@ -180,8 +180,8 @@ class SshChannel:
     ) -> Iterator[tuple[paramiko.SFTPClient, Callable[[], contextlib.AbstractContextManager[None]]]]:
         """SFTP on a session of its own, and what each step of its use is done in.
 
-        Raises GuestError with the guest's reason. SFTP has words for few of them: for others a program that ``probe``
-        names is to fail in the same way.
+        Raises GuestError with the guest's reason. SFTP has codes for few of them: for others the program ``probe`` is
+        run, which fails with the same reason.
         """
         with self._connection.session(deadline) as session:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One authenticated SSH connection to a guest: how it comes about, and how nothing on it waits for ever."""
+"""One authenticated SSH connection to a guest: how it is made, and how every wait on it is bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 USER = "root"
 
 _FIRST_PATIENCE = 3.0
-"""Seconds for the first attempt to connect: before the guest has a network, what is sent to it is swallowed."""
+"""Seconds for the first attempt to connect: before the guest has a network, packets to it are lost."""
 _RETRY_INTERVAL = 0.1
 _SEVERING_DELAY = 2.0
 """Seconds after its deadline that a request gets to be abandoned by itself, before the whole connection is severed."""
@@ -28,16 +28,16 @@ _NOTICING_LIMIT = 1.0
 
 _WITH_TABLES, _WITH_VECTORS = ("aes128-cbc", "aes128-ctr"), ("aes128-ctr", "aes128-cbc")
 _MACS = ("hmac-sha1", "hmac-sha2-256")
-"""What costs an emulated CPU least comes first, with SSSE3 and without. Nothing of it leaves the host."""
+"""Cheapest for an emulated CPU first, with SSSE3 and without. The packets never leave the host."""
 
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
-# What goes wrong is raised; its log repeats it, with tracebacks.
+# Its log repeats, with tracebacks, what is raised anyway.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
 
 
 class Connection:
-    """A transport that is open, and its sessions."""
+    """An open transport and its sessions."""
 
     def __init__(self, client: paramiko.SSHClient, transport: paramiko.Transport) -> None:
         self._client = client
@@ -59,8 +59,8 @@ class Connection:
 
         A plain OSError is let through: that is what the guest's SFTP refuses with.
         """
-        # Some of paramiko's calls wait without a limit: for them the session is closed, and where not even that can be
-        # told to the guest, the connection.
+        # Some of paramiko's calls wait without a limit. To end them the session is closed, and the connection where the
+        # message that closes the session cannot be sent.
         abandoned = threading.Event()
 
         def abandon(close: Callable[[], object]) -> None:
@@ -104,7 +104,7 @@ class Connection:
             raise GuestConnectionLost("the SSH connection broke")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._client.close()
 
     def _is_sound(self, session: paramiko.Channel | None) -> bool:
@@ -125,7 +125,7 @@ def connect(
 ) -> Connection:
     """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
 
-    ``ssse3`` says whether the guest's CPU has that: OpenSSL's AES then has another mode that is quick.
+    ``ssse3``: whether the guest's CPU has SSSE3, with which OpenSSL computes AES quickly in another mode.
 
     Raises GuestError when who answers has another host key or refuses ours, GuestHang at the deadline (host's monotonic
     seconds).
@@ -194,7 +194,7 @@ def _attempt(
 
 
 def _quick_transport(ciphers: Sequence[str], sock: Any, /, **options: Any) -> paramiko.Transport:
-    """A transport that asks for what is computed quickly."""
+    """A transport that prefers algorithms that an emulated CPU computes quickly."""
     transport = paramiko.Transport(sock, **options)
     security = transport.get_security_options()
     security.ciphers = _first(ciphers, security.ciphers)

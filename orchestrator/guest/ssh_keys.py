@@ -43,7 +43,7 @@ def public_line(key: PKey) -> bytes:
 
 
 def client_key(folder: Path) -> ECDSAKey:
-    """The lab's own key, in ``folder``; made when it is first asked for. Raises LabError where it cannot be used."""
+    """The lab's own key, in ``folder``; made at the first use. Raises LabError where it cannot be used."""
     from paramiko import SSHException
 
     file = folder / _FILE

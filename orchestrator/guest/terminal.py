@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest's serial console on a person's terminal.
+"""A guest's serial console on the user's terminal.
 
-QEMU has the console's end on a pseudo-terminal of ours, whose other end pexpect copies from and to the person's. The
-agent starts the shell on the guest's own end, so nothing else of the guest differs from one that is measured.
+QEMU connects the console to a pseudo-terminal of ours, whose other end pexpect copies from and to the user's terminal.
+The agent starts the shell on the guest's end, so nothing else of the guest differs from one that is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ESCAPE_KEY = "Ctrl-]"
 
 _ESCAPE = b"\x1d"
 _BOOT_LIMIT = 120.0
-_ATTENDED_LIMIT = 20 * 86_400.0  # a person may take a while; poll() counts no more than 24 days
+_ATTENDED_LIMIT = 20 * 86_400.0  # a session may be long; poll() takes at most 24 days
 _DYING_LIMIT = 10.0
 _PROGRAM = "/bin/console-shell"
 
@@ -50,22 +50,22 @@ class _Terminal(_Spawn):
         self._left = False
 
     def isalive(self) -> bool:
-        """Whether anything can still come."""
+        """Whether the console may still print."""
         return self._session.is_alive()
 
     def converse(self) -> bool:
-        """Copy between the console and the person's terminal; True when it was the person who ended it."""
+        """Copy between the console and the user's terminal; True when the user ended it."""
         self.interact(escape_character=_ESCAPE.decode(), input_filter=self._watch)
         return self._left
 
     def _watch(self, typed: bytes) -> bytes:
-        # Nothing typed is the end of a terminal that was hung up, and as good as the escape key.
+        # An empty read is the end of a terminal that was hung up, and treated as the escape key.
         typed = typed or _ESCAPE
         self._left = self._left or _ESCAPE in typed
         return typed
 
     def close(self, force: bool = True) -> None:
-        """Leave the descriptor to whoever made it."""
+        """Leave the descriptor open: ``attend`` closes it."""
         del force
         self.closed = True
         self.child_fd = -1
@@ -83,12 +83,12 @@ class _Session(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Live; what went wrong is kept for the other thread."""
+        """Run the session; its error is kept for the other thread."""
         try:
             try:
                 self._guest.boot(_BOOT_LIMIT)
             finally:
-                # QEMU has it now, or never will; while we have it as well, its closing would not show.
+                # QEMU has opened it, or never will. While we hold it open, the other end sees no hang-up.
                 os.close(self._their_end)
             self._prepare(self._guest)
             self._attend()
@@ -109,7 +109,7 @@ class _Session(threading.Thread):
 def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) -> None:
     """Boot a guest, let ``prepare`` do its work in it, and give its console to the terminal until either ends.
 
-    Returns when the shell ends, the guest resets itself, or the person leaves it. Raises GuestError otherwise.
+    Returns when the shell ends, the guest resets itself, or the user presses the escape key; raises GuestError else.
     """
     ours, theirs = os.openpty()
     tty.setraw(theirs)
@@ -120,7 +120,7 @@ def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) 
     try:
         left = _converse(_Terminal(ours, session), token)
         if not left:
-            # The console ends before QEMU does, and QEMU's own end tells why.
+            # The console ends before QEMU does, and QEMU's exit status has the reason.
             session.join(_DYING_LIMIT)
     finally:
         guest.abort()
@@ -132,12 +132,12 @@ def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) 
 
 
 def _converse(terminal: _Terminal, token: str) -> bool:
-    """Wait for the shell, and then for the person; True when it was the person who ended it."""
+    """Wait for the shell, then for the user; True when the user ended the session."""
     if terminal.expect_exact([token.encode(), pexpect.EOF], timeout=None) == 1:
         return False
     return terminal.converse()
 
 
 def _reset_itself(error: BaseException, guest: Guest) -> bool:
-    """Whether the guest was told to reset or power off, from within, in good order."""
+    """Whether the guest ended by a reset or power-off of its own, without trouble on its console."""
     return isinstance(error, GuestExit) and error.status == 0 and guest.console.trouble() is None

@@ -109,7 +109,7 @@ def qemu_version(answer: str) -> Finding:
     """Judge what ``qemu-system-x86_64 --version`` prints."""
     match = re.search(r"version (\d+)\.(\d+)(?:\.\d+)?", answer)
     if match is None:
-        return Finding("QEMU", Status.MISSING, "does not tell its version", "reinstall qemu-system-x86")
+        return Finding("QEMU", Status.MISSING, "prints no version", "reinstall qemu-system-x86")
     version, oldest = (int(match[1]), int(match[2])), f"{OLDEST_QEMU[0]}.{OLDEST_QEMU[1]}"
     text = match[0]
     if version < OLDEST_QEMU:
@@ -121,7 +121,7 @@ def qemu_version(answer: str) -> Finding:
 
 
 def apt() -> Finding:
-    """Try apt with a root of its own, as kernels are fetched; reads the host's sources, asks no server."""
+    """Try apt with a root of its own, as kernels are fetched; reads the host's sources, contacts no server."""
     with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-") as root:
         for name in ("state/lists/partial", "cache/archives/partial"):
             (Path(root) / name).mkdir(parents=True)
@@ -138,7 +138,7 @@ def apt() -> Finding:
 
 
 def guest_packages() -> Finding:
-    """Judge whether this host can fetch the release that guests are made of: by mirror and keys; no server is asked."""
+    """Judge by mirror and keys whether this host can fetch the guests' release; no server is contacted."""
     name = "guests' packages"
     try:
         mirror, _ = debian_mirror(), archive_keyring()
@@ -148,7 +148,7 @@ def guest_packages() -> Finding:
 
 
 def kvm(speed: KvmSpeed) -> Finding:
-    """Judge KVM. The exact clock does not use it, so being without it is no more than a warning."""
+    """Judge KVM. The exact clock does not use it, so its absence is only a warning."""
     if speed.state is KvmState.FAST:
         return Finding("KVM", Status.OK, f"fast: {speed.reason}")
     return Finding(
@@ -157,7 +157,7 @@ def kvm(speed: KvmSpeed) -> Finding:
 
 
 def memory(meminfo: str) -> Finding:
-    """Judge what /proc/meminfo says is available."""
+    """Judge the available memory in /proc/meminfo."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
     if match is None:
         return Finding("memory", Status.WARNING, "the kernel does not say how much is available")

@@ -26,7 +26,7 @@ STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold re
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about the host; ``remedy`` says what to do about it and is empty where nothing is to be done."""
+    """One fact about the host; ``remedy`` is what to do about it, empty where nothing is to be done."""
 
     name: str
     status: Status

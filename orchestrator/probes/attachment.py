@@ -54,7 +54,7 @@ class Attachment:
     def one_caller(self) -> Iterator[str | None]:
         """Count only hits of the process that writes its number to a file of the guest's, whose path this gives.
 
-        Hits of others are counted apart. None, and everybody's hits, with a module of a user's that cannot tell.
+        Hits of others are counted apart. None, and hits of all processes, with a user's module without that parameter.
         """
         if not self._has("caller"):
             yield None
@@ -86,7 +86,7 @@ class Attachment:
         return self._hits() - self._before
 
     def others(self) -> int | None:
-        """Hits by others than the one caller; None where the module cannot tell."""
+        """Hits by others than the one caller; None where the module does not count them."""
         return self._number("others") if self._has("others") else None
 
     def _hits(self) -> int:
@@ -103,7 +103,7 @@ class Attachment:
     def memory(self) -> tuple[int, int] | None:
         """Bytes of a kprobe, and those that the kernel takes besides for an optimised one; None where it is neither.
 
-        The second is 0 where the kernel does not tell.
+        The second is 0 where the kernel does not report it.
         """
         if self._kind.template not in ("kprobe", "kretprobe"):
             return None
@@ -131,13 +131,13 @@ class Attachment:
         return dict(zip(names, map(int, found.groups()), strict=True))
 
     def observe(self) -> Observation:
-        """Look at the probe point through both witnesses."""
+        """Read both sources of evidence at the probe point."""
         return _observe(self._guest, self._kind, self._module, self.point)
 
     def wait_until_armed(self) -> Observation:
-        """Wait until both witnesses agree on the mechanism. Raises EvidenceError with what they say instead."""
+        """Wait until both sources agree on the mechanism. Raises EvidenceError with what they show instead."""
         if self._kind.optimisation and self._kind.mechanism != "jump":
-            # That it is not optimised says something only after the optimiser could have.
+            # That it is not optimised is evidence only after the optimiser has had its turn.
             self._guest.succeed(["sleep", _OPTIMISER_TURN])
         seen = _wait_for(
             self.observe,
@@ -187,7 +187,7 @@ class Attachment:
 def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> Iterator[Attachment]:
     """Load a probe module and let it put its probe in; take both out again at the end.
 
-    ``point`` is the probed function's entry. Of a hook and of a tracepoint the module itself tells the place.
+    ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place.
     Raises EvidenceError when the module is refused (with its own reason from the kernel's log), or when the original
     bytes are not back at the end.
     """
@@ -199,22 +199,22 @@ def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
     try:
         if armed_by_host:
             point = _place_of(guest, kind, module)
-            _arm(guest, module, on=True)
+            guest.put(b"1", _parameter_file(module, "armed"))
         yield Attachment(guest, kind, module, point)
     except LabError as error:
-        # What failed is the news; whether unloading works as well is not. A guest in trouble is not asked.
+        # The first error is the one to report, whether unloading works or not. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed, EvidenceError):
                 _unload(guest, kind, module, point)
         raise
     if armed_by_host:
-        _arm(guest, module, on=False)
+        guest.put(b"0", _parameter_file(module, "armed"))
         check_untouched(point, _observe(guest, kind, module, point), "after disarming")
     _unload(guest, kind, module, point)
 
 
 def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
-    """Unload the module and see the original bytes back: who probes next is to find nothing of this one."""
+    """Unload the module and check that the original bytes are back, for the next probe."""
     guest.succeed(["rmmod", module.name])
     _wait_for(
         lambda: observe(guest, point, kind.site),
@@ -232,10 +232,6 @@ def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:
     point = find(guest, int(address, 16))
     check_untouched(point, _observe(guest, kind, module, point), "before arming")
     return point
-
-
-def _arm(guest: Guest, module: Module, *, on: bool) -> None:
-    guest.put(b"1" if on else b"0", _parameter_file(module, "armed"))
 
 
 def _observe(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> Observation:
@@ -260,7 +256,7 @@ def _parameter_file(module: Module, name: str) -> str:
 
 
 def _wait_for(look: Callable[[], Observation], check: Callable[[Observation], None], limit: float) -> Observation:
-    """Look until the check passes, once at least, for ``limit`` host seconds."""
+    """Observe until the check passes, once at least, for ``limit`` host seconds."""
     deadline = time.monotonic() + limit
     while True:
         seen = look()

@@ -57,7 +57,7 @@ class EventKind(IntEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """One hit. ``args`` are what ``kmods/lib/ring.h`` tells for its kind; ``pid`` is the thread's number."""
+    """One hit. ``args`` are described in ``kmods/lib/ring.h``, by kind; ``pid`` is the thread's number."""
 
     cpu: int
     tsc: int
@@ -197,7 +197,7 @@ def _check_order(ring: Ring) -> None:
 
 
 def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, text: range) -> None:
-    """Compare with what is known beforehand; ``kmods/lib/ring.h`` tells what the arguments of each kind are."""
+    """Compare with what is known beforehand; ``kmods/lib/ring.h`` describes the arguments of each kind."""
     passed = called.arguments[:2]
     known: tuple[int, ...] = (point.address,)
     return_address: int | None = None

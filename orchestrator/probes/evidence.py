@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What must be seen at a probe point before a number measured there is believed.
+"""What must be observed at a probe point before a number measured there is valid.
 
-Two witnesses are heard: the guest's kernel (``kprobes/list``, the function tracer's list of functions) and the live
+Two sources must agree: the guest's kernel (``kprobes/list``, the function tracer's list of functions) and the live
 bytes, which QEMU reads from outside. The first alone can be early: a probe is listed as optimised before its jump is in
 place.
 """
@@ -28,7 +28,7 @@ _JUMPS = frozenset({0xE9, 0xEB})
 
 @dataclass(frozen=True)
 class _Look:
-    """What an armed place looks like: its first byte (None: any but the original), and the kernel's word for it."""
+    """What an armed place looks like: its first byte (None: any but the original), and the kernel's flags for it."""
 
     described: str
     first: frozenset[int] | None
@@ -68,7 +68,7 @@ class Observation:
 
 
 def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observation:
-    """Look at a probe point through both witnesses. A hook and a tracepoint have no list that they are in."""
+    """Read both sources at a probe point. A hook and a tracepoint are in no list of the kernel's."""
     flags = None
     if site in ("function", "kprobe"):
         listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
@@ -127,7 +127,7 @@ def check_traps(kind: ProbeKind, hits: int, others: int, int3: int) -> None:
     """Raise EvidenceError unless every hit took the breakpoint traps that its mechanism takes.
 
     A boosted kprobe looks like a single-stepped one in every other way. ``others`` are hits by other processes, some of
-    which may have come while nobody counted traps.
+    which may have come while traps were not counted.
     """
     each = kind.int3_per_hit
     if each is not None and not hits * each <= int3 <= (hits + others) * each:
@@ -165,4 +165,4 @@ def _described(kind: ProbeKind, seen: Observation) -> str:
             return look.described
     if seen.flags == "[OPTIMIZED]":
         return "the kernel's jump optimisation, listed before the jump is in place"
-    return "nothing the lab knows" if seen.flags is not None else "no probe"
+    return "no mechanism of the lab's" if seen.flags is not None else "no probe"

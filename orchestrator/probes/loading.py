@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a module gets into a guest's kernel, and what is said when it does not."""
+"""Loads a module into a guest's kernel, or reports why it was refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.guest.guest import COMMAND_LIMIT, Guest
 
 
 class RefusedError(EvidenceError):
-    """The guest's kernel, or the module itself, did not let the module in; ``reason`` is in the module's own words."""
+    """The guest's kernel, or the module itself, refused the module; ``reason`` is the module's own message."""
 
     def __init__(self, name: str, reason: str, detail: Sequence[str]) -> None:
         super().__init__(f"module {name} was not accepted by the guest's kernel: {reason}", detail=detail)
@@ -20,7 +20,7 @@ class RefusedError(EvidenceError):
 
 
 def load(guest: Guest, name: str, file: Path, *, time_limit: float = COMMAND_LIMIT) -> None:
-    """Load a module from a file of the host's. Raises RefusedError with its own words from the log, or GuestOops.
+    """Load a module from a file of the host's. Raises RefusedError with its own message from the log, or GuestOops.
 
     ``time_limit`` is in host seconds, for the module's own beginning.
     """
@@ -32,8 +32,8 @@ def load(guest: Guest, name: str, file: Path, *, time_limit: float = COMMAND_LIM
         return
     log = guest.run(["dmesg"]).text.splitlines()
     own = re.compile(rf"^(?:\[[ .0-9]+\] )?{re.escape(name)}: (.*)")
-    said = [line for line in log if own.match(line)][-5:]
-    words = own.match(said[-1]) if said else None
+    messages = [line for line in log if own.match(line)][-5:]
+    words = own.match(messages[-1]) if messages else None
     reason = words[1] if words else result.stderr.decode(errors="replace").strip()
     guest.check_console(mark)
-    raise RefusedError(name, reason, said or log[-5:])
+    raise RefusedError(name, reason, messages or log[-5:])

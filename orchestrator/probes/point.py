@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A place in the guest's kernel to probe, and the bytes that are there before anyone does."""
+"""A place in the guest's kernel to probe, and its original bytes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _BRANCH_BYTES = 5
 class ProbePoint:
     """A probe point and its original bytes.
 
-    ``is_entry`` tells whether nothing of the function has run before it, ``is_called_directly`` whether it is in the
-    function that a workload's calls enter first, with what they passed.
+    ``is_entry``: nothing of the function has run before it. ``is_called_directly``: it is in the function that a
+    workload's calls enter first, with the arguments that they passed.
     """
 
     symbol: str
@@ -40,7 +40,7 @@ class ProbePoint:
 
 
 def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int, *, at_entry: bool = True) -> ProbePoint:
-    """The probe point in a running guest, nothing being probed yet.
+    """The probe point in a running guest, before anything is probed.
 
     Raises EvidenceError for an unknown symbol, an offset behind the function's end, or ``at_entry`` for one that is no
     place for a probe at a function's entry: that is the function tracer's nop or the first instruction behind it, and
@@ -63,7 +63,7 @@ def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int, *, at_e
 
 
 def find_hook(guest: Guest, address: int) -> ProbePoint:
-    """The pointer of the static hook at the system-call entry, nobody being hooked in. Raises EvidenceError else."""
+    """The pointer of the static hook at the system-call entry. Raises EvidenceError where the hook is in use."""
     size = 8 if address >= 1 << 32 else 4
     original = guest.read_memory(address, size)
     if any(original):
@@ -72,7 +72,7 @@ def find_hook(guest: Guest, address: int) -> ProbePoint:
 
 
 def find_static_branch(guest: Guest, address: int) -> ProbePoint:
-    """The static branch that leads to the tracepoint sys_enter, nobody probing it. Raises EvidenceError else."""
+    """The static branch that leads to the tracepoint sys_enter. Raises EvidenceError where it is probed."""
     original = guest.read_memory(address, _BRANCH_BYTES)
     if not original.startswith((*FTRACE_NOPS, _SHORT_NOP)):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A module that records the standard kernel events by one mechanism: made, loaded, asked, stopped."""
+"""A module that records the standard kernel events by one mechanism: rendered, loaded, read, stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODULE = "lab_recorder"
 
 REPORT = f"/sys/kernel/debug/{MODULE}/report"
 STOP = f"/sys/module/{MODULE}/parameters/stop"
-"""In the guest: what a loaded recorder tells, and where a 1 is written to take everything out."""
+"""In the guest: the report of a loaded recorder, and the file that stops it when a 1 is written to it."""
 _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _LIMIT = 600.0
 """Host seconds: a djprobe goes in and out in a tenth of a second, in a guest that is busy or preemptible in seconds."""
@@ -94,7 +94,7 @@ class Recorder:
     def stop(self) -> RecorderReport:
         """Take everything out, once; what it recorded is final then.
 
-        Places go one after the other: who compares events with each other takes the report before.
+        Places are removed one after the other: to compare events with each other, read the report before.
         Raises EvidenceError where any original byte is not back.
         """
         self._guest.put(b"1", STOP, time_limit=_LIMIT)
@@ -124,7 +124,7 @@ def recording(guest: Guest, mechanism: Mechanism, module: Module) -> Iterator[Re
         yield recorder
         recorder.stop()
     except LabError as error:
-        # What failed is the news. A guest in trouble is not asked.
+        # The first error is the one to report. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed):
                 _unload(guest, module)

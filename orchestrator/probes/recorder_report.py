@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a recorder tells of itself: the lines of ``kmods/recorder/places.c``, checked."""
+"""A recorder's report, parsed and checked: the lines of ``kmods/recorder/places.c``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Site:
 
 @dataclass(frozen=True)
 class RecorderReport:
-    """All that a recorder tells.
+    """A recorder's whole report.
 
     ``slots`` is each CPU's room in events, ``written`` what all CPUs ever recorded, ``overwritten`` what newer events
     took the place of. ``restored`` is None while it records.
@@ -139,9 +139,9 @@ def _check_names(
 ) -> None:
     names = {event.event for event in events}
     if len(names) != len(events) or not names or {place.event for place in places} - names:
-        lines.refuse("its events are not told once each")
+        lines.refuse("its events are not listed once each")
     if len({place.symbol for place in places}) != len(places):
-        lines.refuse("a place is told twice")
+        lines.refuse("a place is listed twice")
     if {place.symbol for place in places} != {site.symbol for site in sites}:
         lines.refuse("its places and sites are not the same")
     if any(len(site.original) != len(site.live) for site in sites):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the guest's kernel says its functions and modules are."""
+"""Where are the functions and modules of a guest's kernel? Its own lists, read once a boot."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``pytest --qemu``: tests that get a booted guest, of the machine their marker asks for.
+"""``pytest --qemu``: tests that get a booted guest, of the machine that their marker describes.
 
 A test that takes the ``guest`` fixture is a QEMU test; ``@pytest.mark.guest(kernel=..., cpu=...)`` on it, its class or
-its module says which machine. A test that starts guests in some other way is marked ``@pytest.mark.qemu``. Without
-``--qemu`` both are skipped. This file is imported by every pytest of an environment, so it imports nothing heavy.
+its module describes the machine. A test that starts guests in some other way is marked ``@pytest.mark.qemu``. Without
+``--qemu`` both are skipped; with it, the steps of each are in ``lab.log`` in its ``tmp_path``.
+
+Every pytest of an environment imports this file, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.guest.guest import Guest
@@ -22,8 +26,10 @@ if TYPE_CHECKING:
     from orchestrator.pytest_plugin.guest_pool import GuestPool
 
 _SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
-_wanted = pytest.StashKey["GuestOptions"]()
+_LOG_LINES = 20
+_options = pytest.StashKey["GuestOptions"]()
 _guests = pytest.StashKey["list[Guest]"]()
+_log = pytest.StashKey["Path"]()
 _failed = pytest.StashKey[bool]()
 
 
@@ -48,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip QEMU tests without ``--qemu``; with it, refuse to begin while any marker is wrong."""
-    qemu = [item for item in items if any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))]
+    qemu = [item for item in items if _is_marked(item)]
     if not config.getoption("--qemu"):
         for item in qemu:
             item.add_marker(pytest.mark.skip(reason=_SKIPPED))
@@ -58,13 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(*wrong)
 
 
+def _is_marked(item: pytest.Item) -> bool:
+    return any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))
+
+
 def _read_markers(item: pytest.Item) -> str | None:
-    """Keep the machine that an item asks for; what is wrong with it, if anything."""
+    """Keep the options of an item's guest; what is wrong with them, if anything."""
     from orchestrator.errors import UsageError
     from orchestrator.pytest_plugin.guest_options import read_markers
 
     try:
-        item.stash[_wanted] = read_markers(list(item.iter_markers("guest")))
+        item.stash[_options] = read_markers(list(item.iter_markers("guest")))
     except UsageError as error:
         return f"{item.nodeid}: mark guest: {error}"
     return None
@@ -72,19 +82,37 @@ def _read_markers(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the last console lines of a failed test's guests to its report."""
+    """Attach the last steps of a failed test and the last console lines of its guests to its report."""
     report = yield
     if report.failed:
         item.stash[_failed] = True
+        if _log in item.stash:
+            steps = item.stash[_log].read_text(encoding="utf-8").splitlines()[-_LOG_LINES:]
+            report.sections.append((f"Last steps of {item.stash[_log]}", "\n".join(steps)))
         for guest in item.stash.get(_guests, []):
             title = f"Last console lines of {guest.console.path}"
             report.sections.append((title, "\n".join(guest.console.last_lines())))
     return report
 
 
+@pytest.fixture(autouse=True)
+def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Write the steps of a test that uses guests to a log in its folder."""
+    item: pytest.Item = request.node
+    if not request.config.getoption("--qemu") or not ("guest" in request.fixturenames or _is_marked(item)):
+        yield
+        return
+    from orchestrator.steps import LOG_NAME, step_log
+
+    folder: Path = request.getfixturevalue("tmp_path")
+    item.stash[_log] = folder / LOG_NAME
+    with step_log(item.stash[_log]):
+        yield
+
+
 @pytest.fixture(scope="session")
 def context(pytestconfig: pytest.Config) -> BuildContext:
-    """The maker of artifacts, on the user's cache."""
+    """What builds artifacts, on the user's cache."""
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.paths import cache_dir
@@ -114,43 +142,43 @@ def guest_kernel(request: pytest.FixtureRequest, context: BuildContext) -> Kerne
     from orchestrator.artifacts.kernels import ready_kernel
 
     with _sentences(request.config):
-        return ready_kernel(context, _wanted_by(request).kernel)
+        return ready_kernel(context, _options_of(request).kernel)
 
 
 @pytest.fixture
 def guest(
     request: pytest.FixtureRequest, context: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool
 ) -> Iterator[Guest]:
-    """A running guest of the machine that the test's ``guest`` marker asks for, shared with its like unless fresh."""
-    wanted = _wanted_by(request)
+    """A running guest of the machine that the test's ``guest`` marker describes, shared between tests unless fresh."""
+    options = _options_of(request)
     with _sentences(request.config):
-        machine = wanted.machine(context, guest_kernel)
-        booted = _guest_pool.fresh(machine) if wanted.fresh else _guest_pool.shared(machine)
+        machine = options.machine(context, guest_kernel)
+        booted = _guest_pool.fresh(machine) if options.fresh else _guest_pool.shared(machine)
     item: pytest.Item = request.node
     item.stash.setdefault(_guests, []).append(booted)
     yield booted
-    # What a failed test leaves behind is nothing to test on.
-    if wanted.fresh or item.stash.get(_failed, False):
+    # A failed test may leave its guest in any state.
+    if options.fresh or item.stash.get(_failed, False):
         _guest_pool.retire(booted)
     else:
         _guest_pool.rest(booted)
 
 
-def _wanted_by(request: pytest.FixtureRequest) -> GuestOptions:
-    """What a test wants that may carry no marker at all."""
+def _options_of(request: pytest.FixtureRequest) -> GuestOptions:
+    """The options of a test's guest; a test without a marker has the defaults."""
     item: pytest.Item = request.node
     if not request.config.getoption("--qemu"):
         pytest.skip(_SKIPPED)
-    if _wanted not in item.stash:
+    if _options not in item.stash:
         problem = _read_markers(item)
         if problem is not None:
             pytest.fail(problem, pytrace=False)
-    return item.stash[_wanted]
+    return item.stash[_options]
 
 
 @contextlib.contextmanager
 def _sentences(config: pytest.Config) -> Iterator[None]:
-    """Expected failures as a sentence, not as a traceback, unless the whole of it was asked for."""
+    """Expected failures as a sentence, not as a traceback, except with ``--full-trace``."""
     from orchestrator.errors import LabError
 
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which machine does a test ask for? Its ``guest`` markers, checked."""
+"""Which machine does a test need? Its ``guest`` markers, checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TIMINGS = ("auto", *get_args(Timing))
 
 @dataclass(frozen=True)
 class GuestOptions:
-    """A guest that a test asks for. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB.
+    """The guest that a test needs. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB.
 
     ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host.
     """
@@ -51,7 +51,7 @@ class GuestOptions:
     data: tuple[Path, ...]
 
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
-        """The machine to boot, its parts fetched and built. Raises HostError where that cannot be."""
+        """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
         timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
         return machine_for(
             context,
@@ -65,16 +65,16 @@ class GuestOptions:
 
 
 def read_markers(markers: Sequence[pytest.Mark]) -> GuestOptions:
-    """What a test's ``guest`` markers say together, the nearest first. Raises UsageError for anything unknown."""
+    """The options in a test's ``guest`` markers, the nearest first. Raises UsageError for anything unknown."""
     arguments: dict[str, Any] = {}
     for marker in reversed(markers):
         if marker.args:
             raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
         arguments.update(marker.kwargs)
-    return _wanted(arguments)
+    return _checked(arguments)
 
 
-def _wanted(arguments: Mapping[str, Any]) -> GuestOptions:
+def _checked(arguments: Mapping[str, Any]) -> GuestOptions:
     allowed = [field.name for field in fields(GuestOptions)]
     for name in arguments:
         if name not in allowed:

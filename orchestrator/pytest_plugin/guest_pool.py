@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The guests of a test session: booted when first asked for, shared while they are sound, gone with the session."""
+"""The guests of a test session: booted when a test first needs one, shared while they are sound, killed at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
 
 _ANSWER_LIMIT = 5.0
-"""Host seconds for a shared guest's sign of life, which takes some milliseconds."""
+"""Host seconds for a shared guest to run ``true``, which takes some milliseconds."""
 
 
 class GuestPool:
@@ -22,14 +22,14 @@ class GuestPool:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._shared: dict[Machine, Guest] = {}  # the one used last is the last
+        self._shared: dict[Machine, Guest] = {}  # the most recently used is the last
         self._fresh: list[Guest] = []
         self._booted = 0
 
     def shared(self, machine: Machine) -> Guest:
-        """A guest of this machine that others have used or will use. Raises GuestError when a new one does not boot."""
+        """A guest of this machine that several tests use. Raises GuestError when a new one does not boot."""
         guest = self._shared.pop(machine, None)
-        if guest is not None and not _wakes_up_sound(guest):
+        if guest is not None and not _is_sound(guest):
             guest.kill()
             guest = None
         if guest is None:
@@ -40,25 +40,25 @@ class GuestPool:
         return guest
 
     def fresh(self, machine: Machine) -> Guest:
-        """A guest of this machine that nobody has used. Raises GuestError when it does not boot."""
+        """A newly booted guest of this machine. Raises GuestError when it does not boot."""
         guest = self._boot(machine)
         self._fresh.append(guest)
         return guest
 
     def rest(self, guest: Guest) -> None:
-        """Pause a shared guest until it is asked for again: on the exact clock an idle one keeps a core busy."""
-        # One that cannot even be paused is found out when the next test asks for it.
+        """Pause a shared guest until the next test: on the exact clock an idle guest keeps a core busy."""
+        # A guest that cannot be paused is replaced when the next test needs it.
         with contextlib.suppress(GuestError):
             guest.pause()
 
     def retire(self, guest: Guest) -> None:
-        """End a guest; nobody gets it again."""
+        """Kill a guest; no other test gets it."""
         guest.kill()
         self._shared = {machine: other for machine, other in self._shared.items() if other is not guest}
         self._fresh = [other for other in self._fresh if other is not guest]
 
     def close(self) -> None:
-        """End all guests."""
+        """Kill all guests."""
         for guest in (*self._shared.values(), *self._fresh):
             guest.kill()
         self._shared, self._fresh = {}, []
@@ -70,8 +70,8 @@ class GuestPool:
         return guest
 
 
-def _wakes_up_sound(guest: Guest) -> bool:
-    """Whether a resting guest goes on, answers, and its kernel has not complained."""
+def _is_sound(guest: Guest) -> bool:
+    """Whether a paused guest resumes and runs a command, and its kernel has reported no trouble."""
     try:
         if guest.state is State.PAUSED:
             guest.resume()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every channel into a guest has to do; the tests of each channel inherit it and say which guest it leads to."""
+"""What every channel into a guest has to do; the tests of each channel inherit it, with a marker for the guest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STILL_THERE = 'read -r _ _ state _ <"/proc/$1/stat" && [ "$state" != Z ]'
 
 
 def is_running(guest: Guest, process: str) -> bool:
-    """Whether a process of the guest lives; one that nobody has asked after yet does not."""
+    """Whether a process of the guest lives; a zombie does not."""
     return guest.run(["sh", "-c", STILL_THERE, "sh", process]).status == 0
 
 
@@ -33,7 +33,7 @@ class ChannelContract:
     LARGE = 10 * MEGABYTE
     TRANSFER_LIMIT = 60.0
     SHORT_LIMIT = 1.0
-    """Seconds in which a command's first words have surely come."""
+    """Seconds in which a command's first output has surely arrived."""
 
     # --- commands ---------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ class ChannelContract:
         assert result.argv == ("sh", "-c", "echo out; echo err >&2; echo more; exit 3")
 
     @pytest.mark.parametrize(("name", "status"), [("KILL", 137), ("TERM", 143), ("SEGV", 139), ("INT", 130)])
-    def test_death_by_signal_is_told_as_a_shell_does(self, guest: Guest, name: str, status: int) -> None:
+    def test_death_by_signal_is_a_status_as_in_a_shell(self, guest: Guest, name: str, status: int) -> None:
         result = guest.run(["sh", "-c", f"kill -{name} $$"])
         assert (result.status, result.stdout, result.stderr) == (status, b"", b"")
 
@@ -68,6 +68,30 @@ class ChannelContract:
         with pytest.raises(CommandFailed, match=r"^`sh -c echo no >&2; exit 5` ended with status 5") as failed:
             guest.succeed(["sh", "-c", "echo no >&2; exit 5"])
         assert failed.value.detail == ("no",)
+
+    def test_a_command_that_has_to_fail(self, guest: Guest) -> None:
+        failed = guest.fail(["sh", "-c", "echo no >&2; exit 5"])
+        assert (failed.status, failed.stderr) == (5, b"no\n")
+        with pytest.raises(CommandFailed, match=r"^`echo fine` ended with status 0 in the guest") as succeeded:
+            guest.fail(["echo", "fine"])
+        assert succeeded.value.detail == ("fine",)
+
+    def test_a_condition_that_becomes_true_is_waited_for(self, guest: Guest) -> None:
+        guest.succeed(["sh", "-c", "rm -f /tmp/true; (sleep 1; echo true >/tmp/true) >/dev/null 2>&1 &"])
+        assert guest.run(["cat", "/tmp/true"]).status == 1
+        assert guest.wait_until_succeeds(["cat", "/tmp/true"]).text == "true\n"
+
+    def test_a_condition_that_stays_false_is_given_up(self, guest: Guest) -> None:
+        began = time.monotonic()
+        with pytest.raises(
+            CommandFailed, match=r"^`sh -c .*` still ended with status 5 in the guest after 2 s"
+        ) as failed:
+            guest.wait_until_succeeds(["sh", "-c", "echo no >&2; exit 5"], time_limit=2)
+        assert failed.value.detail == ("no",)
+        assert time.monotonic() - began < 20
+        with pytest.raises(CommandTimeout):
+            guest.wait_until_succeeds(["sleep", "333"], time_limit=self.SHORT_LIMIT)
+        assert guest.run(["echo", "alive"]).text == "alive\n"
 
     def test_standard_input_is_empty(self, guest: Guest) -> None:
         assert guest.run(["cat"], time_limit=10).stdout == b""
@@ -130,20 +154,20 @@ class ChannelContract:
         assert result.stdout == expected
         assert result.stderr == expected
 
-    def test_a_listener_hears_output_as_it_comes(self, guest: Guest) -> None:
-        heard: list[tuple[Stream, bytes, float]] = []
+    def test_a_listener_gets_output_as_it_comes(self, guest: Guest) -> None:
+        received: list[tuple[Stream, bytes, float]] = []
         result = guest.run(
             ["sh", "-c", "echo first; sleep 2; echo second >&2"],
-            listener=lambda stream, data: heard.append((stream, data, time.monotonic())),
+            listener=lambda stream, data: received.append((stream, data, time.monotonic())),
         )
-        assert [(stream, data) for stream, data, _ in heard] == [
+        assert [(stream, data) for stream, data, _ in received] == [
             (Stream.STDOUT, b"first\n"),
             (Stream.STDERR, b"second\n"),
         ]
-        assert heard[1][2] - heard[0][2] > 1.0
+        assert received[1][2] - received[0][2] > 1.0
         assert (result.status, result.stdout, result.stderr) == (0, b"", b"")
 
-    def test_a_process_left_behind_with_the_pipe_holds_nobody_up(self, guest: Guest) -> None:
+    def test_a_process_left_behind_with_the_pipe_is_not_waited_for(self, guest: Guest) -> None:
         began = time.monotonic()
         result = guest.run(["sh", "-c", "sleep 1000 & echo $!"])
         assert time.monotonic() - began < 10
@@ -167,17 +191,17 @@ class ChannelContract:
         assert guest.run(["echo", "alive"]).text == "alive\n"
 
     def test_a_command_that_prints_for_ever_is_killed_and_fills_nothing(self, guest: Guest) -> None:
-        heard = 0
+        received = 0
 
         def listener(stream: Stream, data: bytes) -> None:
-            nonlocal heard
-            heard += len(data)
+            nonlocal received
+            received += len(data)
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         free = self.free_memory(guest)
         with pytest.raises(CommandTimeout):
             guest.run(["yes"], time_limit=3 * self.SHORT_LIMIT, listener=listener)
-        assert heard > 10_000
+        assert received > 10_000
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
         assert self.free_memory(guest) > free - 32 * 1024
         assert guest.run(["echo", "alive"]).text == "alive\n"
@@ -258,13 +282,13 @@ class ChannelContract:
     # --- a dying guest ----------------------------------------------------------------------------
 
     @pytest.mark.guest(fresh=True)
-    def test_a_panic_is_told_as_a_panic(self, guest: Guest) -> None:
+    def test_a_panic_is_raised_as_a_panic(self, guest: Guest) -> None:
         with pytest.raises(GuestPanic, match=r"^the guest's kernel panicked while running sh") as panic:
             guest.run(["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 30"])
         assert any("Kernel panic - not syncing" in line for line in panic.value.detail)
 
     @pytest.mark.guest(fresh=True)
-    def test_qemus_sudden_death_is_told(self, guest: Guest) -> None:
+    def test_qemus_sudden_death_is_an_exit(self, guest: Guest) -> None:
         assert guest.pid is not None
         os.kill(guest.pid, signal.SIGKILL)
         with pytest.raises(GuestExit, match=r"QEMU ended \(signal 9\) while running true"):

@@ -38,7 +38,7 @@ class CommandLine:
         )
 
     def cells(self, run: str | Path = "latest") -> dict[str, CellRecord]:
-        """A run's cells by probe, as ``report --format json`` tells them, checked against the contract."""
+        """A run's cells by probe, as ``report --format json`` has them, checked against the contract."""
         answer = self.run("report", run, "--format", "json")
         return {cell.probe: cell for cell in RunRecord.model_validate_json(answer.stdout, strict=False).cells}
 

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import time
 from weakref import WeakKeyDictionary
 
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from module_maker import ModuleMaker
-from orchestrator.run.boot_artifacts import BootArtifacts
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
@@ -20,8 +18,10 @@ from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
-from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest, read_clocksource
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
 
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 20.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
 _CYCLES = 20
@@ -92,10 +92,7 @@ def symbols_of_guests() -> WeakKeyDictionary[Guest, Symbols]:
 @pytest.fixture
 def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> ReadyGuest:
     """The test's guest on its final clocksource, with its symbols; cells' targets are for the test to fill in."""
-    deadline = time.monotonic() + _SETTLING_SECONDS
-    while read_clocksource(guest) != CLOCKSOURCE:
-        assert time.monotonic() < deadline, "the guest never took the TSC for its clocksource"
-        guest.succeed(["sleep", "0.2"])
+    guest.wait_until_succeeds(["grep", "-qx", CLOCKSOURCE, _CLOCKSOURCE_FILE], time_limit=_SETTLING_SECONDS)
     if guest not in symbols_of_guests:
         symbols_of_guests[guest] = Symbols.of(guest)
     return ReadyGuest(guest, BootArtifacts(guest_kernel, guest.machine, {}), symbols_of_guests[guest])

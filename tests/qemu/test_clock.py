@@ -69,7 +69,7 @@ def test_a_batch_too_long_to_be_undisturbed_is_never_counted(ready: ReadyGuest) 
     )
 
 
-def test_disturbed_batches_are_repeated_and_told(ready: ReadyGuest) -> None:
+def test_disturbed_batches_are_repeated_and_counted(ready: ReadyGuest) -> None:
     """Another process takes its turns; the batches it does not fall into count, and still agree exactly."""
     quiet = measured(ready).samples[0]
     script = "(while :; do sleep 0.003; done) > /dev/null 2>&1 & echo $!"
@@ -78,6 +78,13 @@ def test_disturbed_batches_are_repeated_and_told(ready: ReadyGuest) -> None:
     ready.guest.succeed(["kill", busy])
     assert disturbed.disturbed > 0
     assert set(disturbed.samples) == {quiet}
+
+
+def test_a_wait_lets_guest_time_pass(ready: ReadyGuest) -> None:
+    """A minute of guest time, in which the guest does nothing but wait."""
+    ready.guest.succeed(["sh", "-c", "rm -f /tmp/over; (sleep 60; echo over >/tmp/over) >/dev/null 2>&1 &"])
+    ready.guest.fail(["test", "-e", "/tmp/over"])
+    assert ready.guest.wait_until_succeeds(["cat", "/tmp/over"]).text == "over\n"
 
 
 @pytest.mark.guest(timing="tcg")

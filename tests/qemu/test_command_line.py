@@ -95,7 +95,7 @@ def seen_on_terminal(command: CommandLine, *arguments: str | Path) -> tuple[int,
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # how Linux says that nobody has the other end any more
+    except OSError:  # Linux's error when the other end is closed
         return b""
 
 
@@ -156,11 +156,15 @@ def test_exec_loads_modules_runs_a_command_and_exits_as_it_does(tmp_path: Path) 
     script = "cat /sys/module/lab_kprobe/parameters/hits; echo complaint >&2; exit 7"
     done = command.run(
         *("exec", "--module", tmp_path / "lab_kprobe.ko", "--console", tmp_path / "logs"),
-        *("--accel", "tcg", "--", "sh", "-c", script),
+        *("--accel", "tcg", "--verbose", "--", "sh", "-c", script),
     )
     assert (done.returncode, done.stdout) == (7, "0\n")
     assert "complaint\n" in done.stderr
     assert (tmp_path / "logs" / "guest.console").stat().st_size > 0
+    steps = (tmp_path / "logs" / "lab.log").read_text()
+    for text in ("  boot guest on pentium4 (", "  put /tmp/lab_kprobe.ko (", "  run insmod /tmp/lab_kprobe.ko ("):
+        assert text in steps
+        assert text in done.stderr
     assert command.qemus() == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,6 +32,7 @@ PROBED = "__ia32_sys_gettimeofday"
 UNCALLED = "__ia32_sys_sethostname"
 OFFSET = 5
 CALLS = gettimeofday("i386")
+OPTIMISER_LIMIT = 20.0
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
@@ -91,7 +93,9 @@ def test_an_optimised_kprobe_is_no_int3_and_no_djprobe(
     with attached(ready.guest, probes()["kprobe"], module, point) as attachment:
         single_stepped = attachment.wait_until_armed()
         ready.guest.put(b"1", OPTIMISATION)
+        deadline = time.monotonic() + OPTIMISER_LIMIT
         while (seen := observe(ready.guest, point)).live[0] != 0xE9 or seen.flags != "[OPTIMIZED]":
+            assert time.monotonic() < deadline, "the kernel did not optimise the kprobe"
             ready.guest.succeed(["sleep", "0.05"])
         with pytest.raises(EvidenceError) as changed:
             check_same(probes()["kprobe"], single_stepped, seen, point, "meanwhile")
@@ -203,8 +207,8 @@ def refusal(ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str,
 
 def test_a_probe_inside_an_instruction_is_refused(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
     inside = OFFSET + point.original.index(b"\x89\xe5") + 1  # mov %esp,%ebp
-    said = refusal(ready, modules, "kprobe", PROBED, inside)
-    assert said == f"{PROBED}+{inside:#x}: not the first byte of an instruction"
+    printed = refusal(ready, modules, "kprobe", PROBED, inside)
+    assert printed == f"{PROBED}+{inside:#x}: not the first byte of an instruction"
 
 
 @pytest.mark.parametrize(
@@ -228,11 +232,11 @@ def test_a_djprobe_refuses_a_function_that_is_probed_further_down(
         # The kernel takes only the first byte of an instruction for a probe; an instruction has at most 15.
         try:
             with someone_elses_probe(ready.guest, f"{PROBED}+{further:#x}"):
-                said = refusal(ready, modules, "djprobe", PROBED, OFFSET)
+                printed = refusal(ready, modules, "djprobe", PROBED, OFFSET)
         except GuestError:
             continue
         break
-    assert said == f"{PROBED}+0x5: another probe in the function"
+    assert printed == f"{PROBED}+0x5: another probe in the function"
 
 
 # --- a guest that is not as it was ----------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does the framed channel keep the contract, tell its own frames from a guest's, and keep its speed?"""
+"""Does the framed channel keep the contract, distinguish its own frames from a guest's, and keep its speed?"""
 
 from __future__ import annotations
 

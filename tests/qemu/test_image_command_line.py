@@ -51,7 +51,7 @@ def test_the_lab_s_sudden_death_leaves_neither_guest_nor_keys(command: CommandLi
     running.send_signal(signal.SIGKILL)
     running.communicate()
     assert CommandLine(logs).qemus_after(5) == []
-    assert {file.name for file in logs.iterdir()} == {"guest.console", "guest.qemu"}
+    assert {file.name for file in logs.iterdir()} == {"guest.console", "guest.qemu", "lab.log"}
 
 
 def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLine, tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLin
     assert first.stdout is not None
     assert first.stdout.readline() == "begun\n"
     assert command.run(*arguments, "--", "sh", "-c", "test ! -e /mine && rm -r /var/lib/dpkg && sync").returncode == 0
-    said, _ = first.communicate(timeout=60)
+    printed, _ = first.communicate(timeout=60)
     assert first.returncode == 0
-    assert said.startswith("mine\nii  zlib1g")
+    assert printed.startswith("mine\nii  zlib1g")
 
 
 def test_a_shell_in_an_image(tmp_path: Path, context: BuildContext) -> None:

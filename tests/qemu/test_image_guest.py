@@ -71,7 +71,7 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(context: BuildC
         random = ["head", "-c", "16", "/dev/urandom"]
         assert one.succeed(random).stdout != other.succeed(random).stdout
         # Neither keys nor disks are left in the folder, whatever ends us now.
-        assert {file.suffix for file in tmp_path.iterdir()} == {".console", ".qemu"}
+        assert {file.suffix for file in tmp_path.iterdir()} == {".console", ".qemu", ".log"}
     assert hashlib.sha256(base.read_bytes()).digest() == before
     assert base.stat().st_mode & 0o222 == 0
     with Guest(wanted, tmp_path, "one") as again:
@@ -153,7 +153,7 @@ def test_a_disk_of_one_s_own_is_started_from_and_not_written_to(
     assert user_disk.read_bytes() == before
 
 
-def test_a_disk_without_a_system_is_told(context: BuildContext, tmp_path: Path) -> None:
+def test_a_disk_without_a_system_is_an_error(context: BuildContext, tmp_path: Path) -> None:
     disk = tmp_path / "empty.img"
     disk.touch()
     os.truncate(disk, 16 << 20)
@@ -165,7 +165,7 @@ def test_a_disk_without_a_system_is_told(context: BuildContext, tmp_path: Path) 
     assert not qemus_in(tmp_path)
 
 
-def test_what_cannot_be_is_said_before_anything_is_built(context: BuildContext, user_disk: Path) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_built(context: BuildContext, user_disk: Path) -> None:
     for wanted, name, sentence in (
         (
             GuestDisks("debian-amd64"),
@@ -229,7 +229,9 @@ def test_the_same_exact_values_over_each_channel(
         ([f"image={IMAGE}", "benchmark.name=kpcache", "probes=[none]", "benchmark.calls=5000"], "leave it out"),
     ],
 )
-def test_a_wrong_image_or_channel_is_told_and_nothing_is_run(tmp_path: Path, settings: list[str], problem: str) -> None:
+def test_a_wrong_image_or_channel_is_refused_and_nothing_is_run(
+    tmp_path: Path, settings: list[str], problem: str
+) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(
         "name: wrong\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none]\n"

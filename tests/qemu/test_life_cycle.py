@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Are the ways in which a guest can end told apart, and is nothing left of it afterwards?"""
+"""Is each way in which a guest can end an error of its own, and is nothing left of it afterwards?"""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def load(guest: Guest, module: Module) -> int:
 
 
 @fresh
-def test_a_panic_is_told_with_the_kernels_words(guest: Guest) -> None:
+def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
     pid = pid_of(guest)
     with pytest.raises(GuestPanic, match=r"^the guest's kernel panicked while running sh") as panic:
         guest.run(["sh", "-c", "echo c > /proc/sysrq-trigger"])
@@ -99,7 +99,7 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(guest: Guest, modules: Mo
 
 
 @fresh
-def test_a_hang_is_told_within_its_limit(guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hang_is_raised_within_its_limit(guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 1.0)
     pid = pid_of(guest)
     guest.put(modules.rogue("spin").file, "/tmp/spin.ko")

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -243,8 +242,7 @@ def test_probes_come_and_go_while_two_cpus_pass_by(guest: Guest, modules: Module
         guest.put(b"", "/tmp/go")
         passing = f"echo 10000 > /sys/kernel/debug/{NAME}/pass || touch /tmp/failed"
         guest.succeed(["sh", "-c", passing.replace("10000", "nothing")])
-        assert is_there(guest, "/tmp/failed")  # a write that fails is seen
-        guest.succeed(["rm", "/tmp/failed"])
+        guest.succeed(["rm", "/tmp/failed"])  # a write that fails is seen
         for cpu in (0, 1):
             script = f"while [ -e /tmp/go -a ! -e /tmp/failed ]; do {passing}; done; touch /tmp/ended{cpu}"
             guest.succeed(["sh", "-c", f"taskset {1 << cpu:x} sh -c '{script}' > /dev/null 2>&1 &"])
@@ -252,15 +250,15 @@ def test_probes_come_and_go_while_two_cpus_pass_by(guest: Guest, modules: Module
             before = trial.counts()
             for name in names:
                 trial.connect(name, "-")
-            wait_for(guest, partial(are_all_hit, trial, names, before), f"hits in cycle {cycle}")
+            wait_for_hits(trial, names, before, f"cycle {cycle}")
             for name in names:
                 trial.disconnect(name)
             gone = trial.counts()
             guest.succeed(["sleep", "0.02"])
             assert trial.counts() == gone, f"cycle {cycle}"
         guest.succeed(["rm", "/tmp/go"])
-        wait_for(guest, lambda: all(is_there(guest, f"/tmp/ended{cpu}") for cpu in (0, 1)), "the ends of both loops")
-        assert not is_there(guest, "/tmp/failed")
+        guest.wait_until_succeeds(["test", "-e", "/tmp/ended0", "-a", "-e", "/tmp/ended1"])
+        guest.fail(["test", "-e", "/tmp/failed"])
 
 
 def are_all_hit(trial: Trial, names: Sequence[str], before: Mapping[str, Sequence[int]]) -> bool:
@@ -269,14 +267,10 @@ def are_all_hit(trial: Trial, names: Sequence[str], before: Mapping[str, Sequenc
     return all(count > old for name in names for count, old in zip(now[name], before[name], strict=True))
 
 
-def is_there(guest: Guest, file: str) -> bool:
-    return guest.run(["test", "-e", file]).status == 0
-
-
-def wait_for(guest: Guest, condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds; what it waits for must not have failed meanwhile."""
+def wait_for_hits(trial: Trial, names: Sequence[str], before: Mapping[str, Sequence[int]], when: str) -> None:
+    """Wait until each marker was hit on each CPU since ``before``; passing the markers must not fail meanwhile."""
     deadline = time.monotonic() + WAIT_LIMIT
-    while not condition():
-        assert not is_there(guest, "/tmp/failed"), "passing the markers failed"
-        assert time.monotonic() < deadline, f"no {what} in {WAIT_LIMIT} s"
-        guest.succeed(["sleep", "0.01"])
+    while not are_all_hit(trial, names, before):
+        assert time.monotonic() < deadline, f"no hits in {WAIT_LIMIT} s in {when}"
+        trial.guest.fail(["test", "-e", "/tmp/failed"])
+        trial.guest.succeed(["sleep", "0.01"])

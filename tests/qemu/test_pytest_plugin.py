@@ -37,7 +37,7 @@ def test_without_the_option_qemu_tests_are_skipped_with_a_reason(pytester: pytes
 
         def test_with_the_fixture(guest): raise AssertionError
         @pytest.mark.guest(cpu="nonsense")
-        def test_with_a_marker_that_nobody_reads(guest): raise AssertionError
+        def test_with_a_marker_that_is_not_read(guest): raise AssertionError
         @pytest.mark.qemu
         def test_with_guests_of_its_own(): raise AssertionError
         def test_without(): pass
@@ -132,6 +132,15 @@ def test_guests_are_shared_while_they_are_sound(pytester: pytest.Pytester) -> No
     result = pytester.runpytest_subprocess("--qemu", "-v")
     result.assert_outcomes(passed=5, failed=1)
     result.stdout.fnmatch_lines(
-        ["*on purpose*", "*Last console lines of *guest1-pentium4.console*", "last words"], consecutive=False
+        [
+            "*on purpose*",
+            "*Last steps of *test_the_shared_guest_is_still0/lab.log*",
+            "*  run ls /tmp (* s, status 0)",
+            "*Last console lines of *guest1-pentium4.console*",
+            "last words",
+        ],
+        consecutive=False,
     )
+    first = next(pytester.path.parent.rglob("test_the_first_leaves_a_trace0/lab.log"))
+    assert "  boot guest1-pentium4 on pentium4 (" in first.read_text()
     assert qemus_in(pytester.path) == []

@@ -98,7 +98,7 @@ def test_a_guest_that_ends_itself_has_ended(command: str, tmp_path: Path) -> Non
         assert person.exitstatus == 0
 
 
-def test_a_panic_is_told(tmp_path: Path) -> None:
+def test_a_panic_is_an_error(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         person.expect_exact(PROMPT)
         person.sendline("echo c > /proc/sysrq-trigger")
@@ -109,7 +109,7 @@ def test_a_panic_is_told(tmp_path: Path) -> None:
     assert qemus_in(tmp_path) == []
 
 
-def test_a_qemu_that_dies_is_told(tmp_path: Path) -> None:
+def test_a_qemu_that_dies_is_an_error(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         before = termios.tcgetattr(person.child_fd)
         person.expect_exact(PROMPT)

@@ -45,7 +45,7 @@ def test_a_key_that_the_guest_does_not_know_is_refused_at_once(guest: Guest) -> 
     assert time.monotonic() - began < 30
 
 
-def test_where_nobody_answers_it_is_tried_until_the_deadline() -> None:
+def test_without_an_sshd_it_is_tried_until_the_deadline() -> None:
     key = read_private_key(new_private_key())
     began = time.monotonic()
     with pytest.raises(GuestHang, match="the guest's sshd does not answer"):

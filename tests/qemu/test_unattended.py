@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is work that a guest does by itself the same in every boot, and is it told how far one got that did not end?"""
+"""Is work that a guest does by itself the same in every boot, and is the progress reported of one that did not end?"""
 
 from __future__ import annotations
 
@@ -74,25 +74,25 @@ def test_a_guest_that_has_work_to_do_is_as_any_other_afterwards(context: BuildCo
         assert guest.succeed(["echo", "hello"]).text == "hello\n"
 
 
-def test_a_guest_that_dies_in_the_middle_has_said_how_far_it_got(context: BuildContext, tmp_path: Path) -> None:
+def test_a_guest_that_dies_in_the_middle_has_reported_its_progress(context: BuildContext, tmp_path: Path) -> None:
     work = SAYS + "say first half\nsay second half\necho c > /proc/sysrq-trigger\nsay never\n"
-    heard: list[str] = []
+    received: list[str] = []
     guest = guest_with(context, tmp_path, work)
     with pytest.raises(GuestPanic, match="panicked while booting"):
-        guest.boot(20, heard.append)
-    assert [line.partition("lab: ")[2] for line in heard if "lab: " in line] == ["first half", "second half"]
+        guest.boot(20, received.append)
+    assert [line.partition("lab: ")[2] for line in received if "lab: " in line] == ["first half", "second half"]
     assert guest.pid is None
 
 
 @pytest.mark.parametrize("last_words", ["", "printf 'and no end of a line' > /dev/console\n"])
-def test_a_guest_that_says_nothing_for_too_long_is_given_up(
+def test_a_guest_without_output_for_too_long_is_given_up(
     context: BuildContext, tmp_path: Path, last_words: str
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     guest = guest_with(context, tmp_path, f"{SAYS}say begun\n{last_words}while :; do :; done\n")
-    with pytest.raises(GuestHang, match="it has said nothing for 3 s"):
-        guest.boot(3, heard.append)
-    assert any("lab: begun" in line for line in heard)
+    with pytest.raises(GuestHang, match="no console output for 3 s"):
+        guest.boot(3, received.append)
+    assert any("lab: begun" in line for line in received)
     assert guest.pid is None
 
 
@@ -107,7 +107,7 @@ def test_a_guest_that_goes_on_may_take_longer_than_its_time_limit(context: Build
 
 
 def moments_of(guest: Guest, limit: float) -> list[float]:
-    """When a guest said something, in host seconds from its start. Raises GuestHang after ``limit`` of silence."""
+    """When a guest printed, in host seconds from its start. Raises GuestHang after ``limit`` without output."""
     start, moments = time.monotonic(), [0.0]
     try:
         guest.boot(limit, lambda line: moments.append(time.monotonic() - start))

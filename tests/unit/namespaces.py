@@ -25,7 +25,7 @@ OWN_MOUNTS = pytest.mark.skipif(
 def call_with_mount(mount: tuple[str, str, str, Path], function: str, *arguments: object) -> str:
     """Call ``module:function`` with text arguments under a mount (type, options, source, target).
 
-    Returns what it said on stderr when it failed, and nothing when it did not.
+    Returns its stderr when it failed, and nothing when it did not.
     """
     module, _, name = function.partition(":")
     program = f"import sys, {module}; {module}.{name}(*sys.argv[1:])"

@@ -162,15 +162,15 @@ def test_a_module_is_rendered_for_another_kernel_or_place() -> None:
     ],
 )
 def test_wrong_values_are_named(arguments: tuple[str, ...], words: str) -> None:
-    said = refusal(*arguments)
-    assert said.startswith("error: ")
-    assert words in said
+    printed = refusal(*arguments)
+    assert printed.startswith("error: ")
+    assert words in printed
 
 
 def test_a_wrong_cpu_is_refused_with_the_nearest() -> None:
-    said = refusal("exec", "--cpu", "pentum4", "--offline", "--", "true")
-    assert "unknown CPU 'pentum4'" in said
-    assert "did you mean 'pentium4'?" in said
+    printed = refusal("exec", "--cpu", "pentum4", "--offline", "--", "true")
+    assert "unknown CPU 'pentum4'" in printed
+    assert "did you mean 'pentium4'?" in printed
 
 
 @pytest.mark.parametrize(
@@ -199,12 +199,20 @@ def test_a_module_file_that_is_not_there() -> None:
 def test_offline_with_an_empty_cache_lacks_something() -> None:
     for arguments in (("kmod", "build", "kprobe"), ("exec", "--accel", "tcg"), ("run", str(QUICKSTART))):
         tail = ("--", "true") if arguments[0] == "exec" else ()
-        said = " ".join(orchestrator(*arguments, "--offline", *tail).stderr.split())
-        assert "debian-686 is not in the cache" in said, said
-        assert "run once without --offline" in said
+        printed = " ".join(orchestrator(*arguments, "--offline", *tail).stderr.split())
+        assert "debian-686 is not in the cache" in printed, printed
+        assert "run once without --offline" in printed
 
 
 # --- experiments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["-v", "--verbose"])
+def test_steps_are_printed_on_stderr_where_they_are_asked_for(option: str) -> None:
+    assert "get kernel debian-686 ready" not in orchestrator("kernel", "build", "debian-686", "--offline").stderr
+    verbose = orchestrator("kernel", "build", "debian-686", "--offline", option)
+    assert (verbose.exit_code, verbose.stdout) == (3, "")
+    assert "  get kernel debian-686 ready FAILED (0.0" in verbose.stderr
 
 
 def test_a_dry_run_prints_cells_and_command_lines_and_does_nothing(tmp_path: Path) -> None:
@@ -284,20 +292,20 @@ def test_output_for_programs_is_whole_in_a_narrow_pipe() -> None:
 
 
 def reader_of(fifo: Path) -> int:
-    """Wait until somebody reads a FIFO that nobody writes to, and keep them reading as long as this is open."""
+    """Wait until a process reads a FIFO without a writer, and keep it reading as long as this is open."""
     deadline = time.monotonic() + 20
     while True:
         try:
             return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
-            # ENXIO: nobody does yet.
+            # ENXIO: no reader yet.
             if error.errno != errno.ENXIO or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_with_a_word(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path) -> None:
     # The record of the chosen packages never comes to an end.
     fifo = tmp_path / "cache" / "pins" / "debian-686.json"
     fifo.parent.mkdir(parents=True)
@@ -308,6 +316,6 @@ def test_a_signal_ends_it_with_a_word(number: signal.Signals, tmp_path: Path) ->
     process.send_signal(number)
     # A signal that came just before the read interrupts nothing; the file's end does.
     os.close(writer)
-    _, said = process.communicate(timeout=20)
+    _, printed = process.communicate(timeout=20)
     assert process.returncode == 128 + number
-    assert said == f"stopped by {number.name}\n"
+    assert printed == f"stopped by {number.name}\n"

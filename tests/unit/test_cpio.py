@@ -117,6 +117,6 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path: Path) -> None:
     assert whole.getvalue() == b""
 
 
-def test_a_file_of_another_size_than_it_had_is_told() -> None:
+def test_a_file_of_another_size_than_it_had_is_an_error() -> None:
     with pytest.raises(LabError, match="/proc/version changed while it was read"):  # it says that it is empty
         write_archive(io.BytesIO(), [Entry.file("file", Path("/proc/version"))])

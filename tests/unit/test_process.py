@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Do children end when they must, however we end, and is what they said kept?"""
+"""Do children end when they must, however we end, and is their output kept?"""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.process import kill_group, run, spawn
+from orchestrator.steps import step_echo
 
 PATIENCE = 10.0
 
@@ -27,8 +28,19 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
+def test_a_program_is_a_step_with_its_status() -> None:
+    lines: list[str] = []
+    with step_echo(lines.append):
+        run(["sh", "-c", "exit 3"], time_limit=PATIENCE)
+        with pytest.raises(LabError):
+            run(["sleep", "100"], time_limit=0.1)
+    assert [line.split("  ")[-1].split(" (")[0] for line in lines] == ["$ sh -c 'exit 3'", "$ sleep 100 FAILED"]
+    assert lines[0].endswith(", status 3)")
+    assert lines[1].endswith("sleep did not end within 0.1 s")
+
+
 def lives(pid: int) -> bool:
-    """Whether a process runs; one that nobody has reaped yet has ended."""
+    """Whether a process runs; a zombie has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -88,7 +100,7 @@ def test_a_missing_program_is_the_host_s() -> None:
         run(["no-such-program", "x"], time_limit=PATIENCE)
 
 
-def test_death_by_a_signal_is_told() -> None:
+def test_death_by_a_signal_is_a_status() -> None:
     assert run(["sh", "-c", "kill -SEGV $$"], time_limit=PATIENCE).status in (-signal.SIGSEGV, 128 + signal.SIGSEGV)
 
 
@@ -150,20 +162,20 @@ def test_a_spawned_program_gets_the_descriptors_it_is_given() -> None:
     kill_group(child)
 
 
-def test_a_listener_hears_each_line_as_it_comes() -> None:
-    heard: list[tuple[str, float]] = []
+def test_a_listener_gets_each_line_as_it_comes() -> None:
+    received: list[tuple[str, float]] = []
     finished = run(
         ["sh", "-c", "echo one; echo oops >&2; sleep 0.3; printf two"],
         time_limit=10,
-        listener=lambda line: heard.append((line, time.monotonic())),
+        listener=lambda line: received.append((line, time.monotonic())),
     )
-    assert [line for line, _ in heard] == ["one", "two"]
-    assert heard[1][1] - heard[0][1] > 0.2
+    assert [line for line, _ in received] == ["one", "two"]
+    assert received[1][1] - received[0][1] > 0.2
     assert (finished.status, finished.stdout, finished.stderr) == (0, "one\ntwo", "oops\n")
 
 
 def test_a_time_limit_ends_a_program_that_is_listened_to() -> None:
-    heard: list[str] = []
+    received: list[str] = []
     with pytest.raises(LabError, match=r"did not end within 0\.5 s"):
-        run(["sh", "-c", "echo begun; sleep 60"], time_limit=0.5, listener=heard.append)
-    assert heard == ["begun"]
+        run(["sh", "-c", "echo begun; sleep 60"], time_limit=0.5, listener=received.append)
+    assert received == ["begun"]

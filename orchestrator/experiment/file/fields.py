@@ -20,9 +20,9 @@ from orchestrator.catalog.probes import probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
-from orchestrator.catalog.user_path import user_path
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, shown, wrong
+from orchestrator.paths import user_path
 
 QemuCpuNames = Callable[[], Collection[str]]
 

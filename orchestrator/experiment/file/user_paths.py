@@ -51,6 +51,4 @@ class _Paths:
 
     def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
         """Keys and values that are names or paths."""
-        return {
-            str(self.of_name(key, (*path, key))): self.of_name(value, (*path, key)) for key, value in names.items()
-        }
+        return {str(self.of_name(key, (*path, key))): self.of_name(value, (*path, key)) for key, value in names.items()}

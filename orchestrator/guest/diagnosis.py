@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Why did a guest fail? The kernel's panic or QEMU's end, where a channel only sees silence or a broken connection."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestPanic
+from orchestrator.guest.console import Console, Trouble
+
+DYING_LIMIT = 5.0
+"""Seconds that QEMU may take to end after its guest has ended."""
+
+_SOON = 0.2
+_QUOTED_LINES = 10
+
+Process = subprocess.Popen[bytes]
+
+
+def cause_of(error: GuestError, doing: str, console: Console, messages: Path, process: Process | None) -> GuestError:
+    """The error to raise for ``error``, which a channel or the monitor raised while ``doing`` something.
+
+    ``messages`` is the file of QEMU's messages; ``process`` is QEMU, None before its start and after its end.
+    An error of a guest that lives is returned as it is.
+    """
+    if isinstance(error, GuestHang):
+        return _panic(doing, console) or _hang(error, doing, console)
+    if isinstance(error, GuestConnectionLost):
+        return _lost(error.what, doing, console, messages, process)
+    if process is not None and _exit_status(process, _SOON) is not None:
+        return _lost(error.what, doing, console, messages, process)
+    return error
+
+
+def _panic(doing: str, console: Console) -> GuestPanic | None:
+    trouble = console.trouble()
+    if trouble is None or trouble[0] is not Trouble.PANIC:
+        return None
+    return GuestPanic(f"the guest's kernel panicked while {doing}", detail=trouble[1])
+
+
+def _hang(error: GuestHang, doing: str, console: Console) -> GuestHang:
+    return GuestHang(
+        f"the guest hangs ({doing}): {error.what}",
+        where=str(console.path),
+        detail=console.last_lines(),
+        hint=error.hint or "its kernel may be spinning with interrupts off; see the console's log",
+    )
+
+
+def _lost(why: str, doing: str, console: Console, messages: Path, process: Process | None) -> GuestError:
+    status = _exit_status(process, DYING_LIMIT) if process is not None else None
+    panic = _panic(doing, console)
+    if panic is not None:
+        return panic
+    where, lines = str(console.path), console.last_lines()
+    if status is None:
+        what = f"lost the connection to the guest while {doing}: {why}; QEMU is still running"
+        return GuestConnectionLost(what, where=where, detail=lines)
+    printed = messages.read_text(errors="replace").splitlines()[-_QUOTED_LINES:] if messages.exists() else []
+    how = f"status {status}" if status >= 0 else f"signal {-status}"
+    hint = "" if status == 0 else "QEMU's messages come first above, then the console's last lines"
+    ended = GuestExit(
+        f"QEMU ended ({how}) while {doing}", where=where, detail=[*printed, *lines] or ["(no output)"], hint=hint
+    )
+    ended.status = status
+    return ended
+
+
+def _exit_status(process: Process, patience: float) -> int | None:
+    try:
+        return process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return None

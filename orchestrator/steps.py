@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The log of steps: what the lab did, how long it took, what failed; one line for each step, nested.
+
+    # seconds since 2026-11-22T03:48:48+00:00
+       0.001  boot guest on pentium4 ...
+       0.084    start QEMU (0.083 s)
+       7.001    wait for the agent (6.912 s)
+       7.001  boot guest on pentium4 (7.000 s)
+       7.120  run insmod /tmp/lab_kprobe.ko (0.118 s, status 1)
+
+A step is written when it ends, or FAILED with the first line of its error. One with further steps in it is also written
+when the first of them begins. The first column is the time at which the line was written; a line that begins with ``$``
+is a program of the host. Without an open log a step costs a microsecond.
+
+Logs are open for the whole process: a step of any thread is written to all of them. Each thread nests its own steps,
+and its lines carry its name unless it is the main thread, or the name that ``step_source`` gives it. Another process
+has no open logs, forked or not: it opens its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+LOG_NAME = "lab.log"
+"""The log's file name in the directory of a run or a test, beside the console logs."""
+
+_LINE_MAX = 300
+"""Characters of a step's text: a command may have 64 KiB."""
+
+_current: ContextVar[Step | None] = ContextVar("step", default=None)
+_source: ContextVar[str | None] = ContextVar("source", default=None)
+_lock = threading.Lock()
+_sinks: tuple[_Sink, ...] = ()
+
+
+@contextlib.contextmanager
+def step_log(file: Path) -> Iterator[None]:
+    """Write the steps of all threads to ``file``, behind what is in it. Raises OSError when it cannot be opened.
+
+    A line that cannot be written later (a full disk) is lost; that does not fail the step.
+    """
+    with file.open("a", buffering=1, encoding="utf-8") as log:
+        log.write(f"# seconds since {datetime.now(UTC).isoformat(timespec='seconds')}\n")
+        with step_echo(lambda line: print(line, file=log)):
+            yield
+
+
+@contextlib.contextmanager
+def step_echo(write: Callable[[str], None]) -> Iterator[None]:
+    """Pass each line of the log to ``write``, without a newline and from any thread, one at a time."""
+    global _sinks
+    sink = _Sink(write)
+    with _lock:
+        _sinks = (*_sinks, sink)
+    try:
+        yield
+    finally:
+        with _lock:
+            _sinks = tuple(other for other in _sinks if other is not sink)
+
+
+@contextlib.contextmanager
+def step_source(name: str) -> Iterator[None]:
+    """Put ``name`` before this thread's lines, and nest its steps anew: one boot of several that run side by side."""
+    source, current = _source.get(), _current.get()
+    _source.set(name)
+    _current.set(None)
+    try:
+        yield
+    finally:
+        _source.set(source)
+        _current.set(current)
+
+
+class Step:
+    """One step, from entry to exit. Its text is ``what`` and the ``words``, quoted as in a shell."""
+
+    def __init__(self, what: str, words: tuple[str, ...]) -> None:
+        self._what, self._words = what, words
+        self._note = ""
+        self._sinks: tuple[_Sink, ...] = ()
+        self._begun = 0.0
+        self._parent: Step | None = None
+        self._announced = False
+
+    def note(self, text: str) -> None:
+        """Add a result to the line that ends the step: an exit status, whether it was in the cache."""
+        self._note = f", {text}"
+
+    def __enter__(self) -> Self:
+        self._sinks = _sinks
+        if self._sinks:
+            self._parent = _current.get()
+            if self._parent is not None:
+                self._parent._announce()
+            _current.set(self)
+            self._begun = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sinks:
+            _current.set(self._parent)
+            seconds = f"{time.monotonic() - self._begun:.3f} s"
+            self._write(f" ({seconds}{self._note})" if error is None else f" FAILED ({seconds}): {_reason(error)}")
+
+    def _announce(self) -> None:
+        if not self._announced:
+            self._announced = True
+            self._write(" ...")
+
+    def _write(self, end: str) -> None:
+        text = _printable(" ".join([self._what, shlex.join(self._words)] if self._words else [self._what]))
+        source = _source_name()
+        with _lock:
+            for sink in self._sinks:
+                if sink in _sinks:
+                    sink.write(f"{source}{'  ' * self._depth()}{text}{_printable(end)}")
+
+    def _depth(self) -> int:
+        return 0 if self._parent is None else self._parent._depth() + 1
+
+
+def step(what: str, *words: str) -> Step:
+    """Name a step to enter with ``with``: ``step("boot lab-i386-up on pentium4")``, ``step("run", *argv)``.
+
+    The text may come from a guest: control characters are escaped, and a long line is cut.
+    """
+    return Step(what, words)
+
+
+class _Sink:
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._begun = time.monotonic()
+
+    def write(self, line: str) -> None:
+        # What is logged must not fail because its log does.
+        with contextlib.suppress(OSError, ValueError):
+            self._write(f"{time.monotonic() - self._begun:8.3f}  {line}")
+
+
+def _close_in_child() -> None:
+    """In a forked process: its steps are not its parent's, and the lock may be held by a thread that it has not."""
+    global _sinks, _lock
+    _sinks, _lock = (), threading.Lock()
+    _current.set(None)
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _source_name() -> str:
+    name = _source.get()
+    if name is None and threading.current_thread() is not threading.main_thread():
+        name = threading.current_thread().name
+    return "" if name is None else f"{_printable(name)}: "
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error, or its type where it has no text."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def _printable(text: str) -> str:
+    """One line without what a terminal would obey, cut at a limit."""
+    cut = text if len(text) <= _LINE_MAX else text[: _LINE_MAX - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)

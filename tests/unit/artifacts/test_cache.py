@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is an artifact built once, whole or not at all, whatever other builders do: build, die, fill the disk?"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from file_permissions import modes_count
+from namespaces import OWN_MOUNTS, call_with_mount
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache, digest
+from orchestrator.errors import BuildError, HostError, LabError
+from orchestrator.steps import step_echo
+
+INPUTS = {"version": 1, "flags": ["-O2"]}
+FORK = multiprocessing.get_context("fork")
+
+
+def test_obtaining_is_a_step_with_whether_it_was_there(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with step_echo(lines.append):
+        for _ in range(2):
+            Cache(tmp_path).obtain("things", INPUTS, "a thing", lambda folder: None)
+    assert [line.split()[1:5] for line in lines] == [["obtain", "things:", "a", "thing"]] * 2
+    assert [line.rpartition(" ")[2] for line in lines] == ["made)", "hit)"]
+
+
+def builder(marks: Path, seconds: float = 0.0) -> Callable[[Path], None]:
+    """A build that leaves a mark each time it runs, and half an artifact for a while."""
+
+    def build(folder: Path) -> None:
+        assert list(folder.iterdir()) == []
+        with (marks / "builds").open("a") as file:
+            file.write("x")
+        (folder / "content").write_text("half")
+        time.sleep(seconds)
+        (folder / "content").write_text("whole")
+
+    return build
+
+
+def obtain(root: Path, marks: Path, seconds: float = 0.0) -> str:
+    return (Cache(root).obtain("things", INPUTS, "a thing", builder(marks, seconds)).path / "content").read_text()
+
+
+def obtain_or_exit(root: Path, marks: Path) -> None:
+    sys.exit(0 if obtain(root, marks, 0.3) == "whole" else 1)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 10
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
+
+
+def fill_the_disk(folder: Path) -> None:
+    (folder / "content").symlink_to("/dev/full")
+    (folder / "content").write_text("x")
+
+
+def no_build(folder: Path) -> None:
+    raise AssertionError(f"{folder} is built although it is there")
+
+
+def test_what_is_there_is_not_built_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    assert cache.get("things", INPUTS) is None
+    made = cache.obtain("things", INPUTS, "a thing", builder(tmp_path))
+    again = cache.obtain("things", dict(reversed(INPUTS.items())), "a thing", no_build)
+    assert made == again == cache.get("things", INPUTS)
+    assert (made.kind, made.label, made.inputs, made.key) == ("things", "a thing", INPUTS, digest(INPUTS))
+    assert made.size() > 0
+
+
+def test_other_inputs_and_kinds_are_other_artifacts(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.obtain("things", INPUTS, "a thing", builder(tmp_path))
+    assert cache.get("things", {**INPUTS, "version": 2}) is None
+    assert cache.get("others", INPUTS) is None
+
+
+def test_processes_that_want_the_same_build_it_once(tmp_path: Path) -> None:
+    processes = [FORK.Process(target=obtain_or_exit, args=(tmp_path / "cache", tmp_path)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(20)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert (tmp_path / "builds").read_text() == "x"
+
+
+def test_what_a_killed_builder_left_is_never_used(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    process = FORK.Process(target=obtain, args=(root, tmp_path, 60.0))
+    process.start()
+    place = root / "things" / f"{digest(INPUTS)}.building"
+    wait_for(place / "content")
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(10)
+    assert place.exists()
+    assert Cache(root).get("things", INPUTS) is None
+    assert list(Cache(root).artifacts()) == []
+    assert obtain(root, tmp_path) == "whole"
+    assert (tmp_path / "builds").read_text() == "xx"
+    assert not place.exists()
+
+
+def test_a_builder_killed_before_the_last_step_is_not_listed(tmp_path: Path) -> None:
+    made = Cache(tmp_path / "cache").obtain("things", INPUTS, "a thing", builder(tmp_path))
+    made.path.rename(made.path.with_name(f"{made.key}.building"))
+    assert list(Cache(tmp_path / "cache").artifacts()) == []
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "content").write_text("half")
+        raise BuildError("no luck")
+
+    cache = Cache(tmp_path / "cache")
+    with pytest.raises(BuildError, match="no luck"):
+        cache.obtain("things", INPUTS, "a thing", fail)
+    assert list((tmp_path / "cache" / "things").iterdir()) == []
+    assert obtain(tmp_path / "cache", tmp_path) == "whole"
+
+
+def test_a_full_disk_is_the_host_s(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    with pytest.raises(HostError, match="disk of the cache folder is full") as caught:
+        cache.obtain("things", INPUTS, "a thing", fill_the_disk)
+    assert str(cache.root) in caught.value.hint
+    assert list((cache.root / "things").iterdir()) == []
+    with pytest.raises(HostError, match="full"), cache.lock("anything"):
+        Path("/dev/full").write_text("x")
+
+
+def obtain_in(root: str, marks: str) -> None:
+    obtain(Path(root), Path(marks))
+
+
+@OWN_MOUNTS
+def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
+    """Not even the locks' folder has room."""
+    root = tmp_path / "cache"
+    root.mkdir()
+    mount = ("tmpfs", "size=4k,nr_inodes=2", "tmpfs", root)
+    complaint = call_with_mount(mount, "test_cache:obtain_in", root, tmp_path)
+    assert "HostError: the disk of the cache folder is full" in complaint
+
+
+@OWN_MOUNTS
+def test_a_disk_that_only_reads(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    root.mkdir()
+    complaint = call_with_mount(("tmpfs", "ro", "tmpfs", root), "test_cache:obtain_in", root, tmp_path)
+    assert "is not writable" in complaint
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "fixed").mkdir(mode=0o500)
+    with modes_count(), pytest.raises(HostError, match="is not writable") as caught:
+        obtain(tmp_path / "fixed" / "cache", tmp_path)
+    assert "ORCHESTRATOR_CACHE" in caught.value.hint
+    assert not (tmp_path / "builds").exists()
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(HostError, match="cannot be made"):
+        obtain(tmp_path / "cache", tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"{}", b'{"label": "x"}', b"\xff\xfe"])
+def test_a_damaged_manifest_says_what_to_remove(tmp_path: Path, content: bytes) -> None:
+    cache = Cache(tmp_path / "a cache")
+    made = cache.obtain("things", INPUTS, "a thing", builder(tmp_path))
+    (made.path / "manifest.json").write_bytes(content)
+    with pytest.raises(LabError, match="cannot be read") as caught:
+        cache.get("things", INPUTS)
+    assert f"rm -r '{made.path}'" in caught.value.hint
+
+
+def test_an_entry_that_lost_its_manifest_is_built_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    made = cache.obtain("things", INPUTS, "a thing", builder(tmp_path))
+    (made.path / "manifest.json").unlink()
+    (made.path / "stray").touch()
+    assert cache.get("things", INPUTS) is None
+    assert obtain(cache.root, tmp_path) == "whole"
+    assert not (made.path / "stray").exists()
+
+
+def test_artifacts_are_listed_by_kind_and_label(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    assert list(cache.artifacts()) == []
+    for number, (kind, label) in enumerate([("b", "x"), ("a", "z"), ("a", "y")]):
+        cache.obtain(kind, {"n": number}, label, lambda folder: None)
+    (cache.root / "pins").mkdir()
+    (cache.root / "pins" / "x.json").write_text("[]")
+    assert [(a.kind, a.label) for a in cache.artifacts()] == [("a", "y"), ("a", "z"), ("b", "x")]
+
+
+def test_offline_names_what_is_missing(tmp_path: Path) -> None:
+    BuildContext(Cache(tmp_path)).need_network("a kernel")
+    with pytest.raises(HostError, match="a kernel is not in the cache") as caught:
+        BuildContext(Cache(tmp_path), offline=True).need_network("a kernel")
+    assert "--offline" in caught.value.hint

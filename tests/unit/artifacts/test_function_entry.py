@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a function's first own instruction found, whatever the compiler and the kernel put before it?"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.artifacts.function_entry import LONGEST, entry_offset_in, entry_places
+
+ENDBR64, ENDBR32, SEALED, SEALED_LATER = "f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"
+NOP64, NOP32 = "0f1f440000", "3e8d742600"
+BODY = "5589e55756"
+SOURCE = Path(__file__).parent / "entries" / "entries.S"
+
+
+@pytest.mark.parametrize(
+    ("code", "places"),
+    [
+        (BODY * 2, {0}),
+        (ENDBR64 + BODY, {0, 4}),
+        (ENDBR32 + BODY, {0, 4}),
+        (SEALED + BODY, {0, 4}),
+        (SEALED_LATER + NOP64, {0, 4, 9}),
+        (NOP64 + BODY, {0, 5}),
+        (NOP32 + BODY, {0, 5}),
+        (ENDBR64 + NOP64, {0, 4, 9}),
+        (ENDBR32 + NOP32, {0, 4, 9}),
+        (SEALED + NOP64, {0, 4, 9}),
+        ("", {0}),
+    ],
+)
+def test_what_is_in_memory(code: str, places: set[int]) -> None:
+    assert entry_places(bytes.fromhex(code)) == places
+
+
+@given(st.binary(max_size=16))
+def test_any_code_has_an_entry(code: bytes) -> None:
+    places = entry_places(code)
+    assert 0 in places
+    assert max(places) in (0, 4, 5, 9)
+    assert max(places) <= LONGEST
+
+
+@pytest.fixture(scope="module", params=[32, 64])
+def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build tree with an image that cannot boot, and its list of symbols."""
+    folder = tmp_path_factory.mktemp("tree")
+    image = folder / "vmlinux"
+    emulation = "elf_i386" if request.param == 32 else "elf_x86_64"
+    argv = ["gcc", f"-m{request.param}", "-nostdlib", "-static", f"-Wl,-m,{emulation},-Ttext=0x1000000,--build-id=none"]
+    subprocess.run([*argv, "-o", image, SOURCE], check=True, timeout=60)
+    listed = subprocess.run(["nm", "-n", image], check=True, timeout=60, capture_output=True, text=True)
+    (folder / "System.map").write_text(listed.stdout)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("symbol", "offset"),
+    [
+        ("plain", 0),
+        ("with_endbr", 4),
+        ("traced", 5),
+        ("traced_with_endbr", 9),
+        ("nopped_with_endbr", 9),
+        ("calling_something_else", 0),
+        ("no_such_function", None),
+    ],
+)
+def test_what_was_built(tree: Path, symbol: str, offset: int | None) -> None:
+    assert entry_offset_in(tree, symbol) == offset
+
+
+def test_a_tree_without_its_image_or_with_a_damaged_one(tree: Path, tmp_path: Path) -> None:
+    assert entry_offset_in(tmp_path, "plain") is None
+    (tmp_path / "System.map").write_bytes((tree / "System.map").read_bytes())
+    assert entry_offset_in(tmp_path, "plain") is None
+    for content in (b"", b"\x7fELF", (tree / "vmlinux").read_bytes()[:70]):
+        (tmp_path / "vmlinux").write_bytes(content)
+        assert entry_offset_in(tmp_path, "plain") is None

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do the guest's programs compile to the same bytes each time, and does gtodbench keep to its command line?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from host_toolchain import HOST_TOOLCHAIN
+
+from orchestrator.artifacts import compiler
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.compiler import guest_programs
+from orchestrator.benchmarks.calls.call_programs import parse, parse_called
+
+ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter another root")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _host_compiles() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "guest_toolchain", lambda context: HOST_TOOLCHAIN)
+        yield
+
+
+def compiled(root: Path, arch: str) -> dict[str, bytes]:
+    artifact = guest_programs(BuildContext(Cache(root)), arch)
+    return {path.name: path.read_bytes() for path in artifact.path.iterdir() if path.suffix == ""}
+
+
+@pytest.mark.parametrize(("arch", "bits"), [("i386", 32), ("x86_64", 64)])
+def test_the_same_bytes_twice(arch: str, bits: int, tmp_path: Path) -> None:
+    first = compiled(tmp_path / "first", arch)
+    assert set(first) == {"init", "agent", "callbench", "macrobench", "runbench", "seedrandom"}
+    assert compiled(tmp_path / "a second place", arch) == first
+    for name in first:
+        with next((tmp_path / "first" / "programs").glob(f"*/{name}")).open("rb") as file:
+            elf = ELFFile(file)
+            assert elf.elfclass == bits
+            assert elf.get_section_by_name(".interp") is None
+            assert elf.get_section_by_name(".note.gnu.build-id") is None
+    assert not any(str(tmp_path).encode() in content for content in first.values())
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return guest_programs(BuildContext(Cache(tmp_path_factory.mktemp("cache"))), "x86_64").path / "callbench"
+
+
+def gtodbench(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], check=False, capture_output=True, text=True, timeout=30)
+
+
+@ON_X86_64
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "give one of -n CALLS, -c CALLS and -s SECONDS"),
+        (("-r", "2"), "give one of"),
+        (("-n", "5", "-c", "5"), "give one of"),
+        (("-n", "5", "-s", "1"), "give one of"),
+        (("-n",), "found -n"),
+        (("-n", ""), "found -n"),
+        (("-n", "0"), "found -n"),
+        (("-n", "-5"), "found -n"),
+        (("-n", "5x"), "found -n"),
+        (("-n", "99999999999999999999"), "found -n"),
+        (("-n", "5", "-b", "0"), "found -b"),
+        (("5",), "found 5"),
+        (("-x", "5"), "unknown option -x"),
+        (("--help", "1"), "unknown option --help"),
+        (("-e",), "found -e"),
+        (("-e", "sysenter", "-n", "5"), "no system call entry sysenter"),
+        (("-e", "nonsense", "-c", "5"), "no system call entry nonsense"),
+        (("-e", "", "-c", "5"), "no system call entry "),
+    ],
+)
+def test_a_wrong_command_line_is_refused(program: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    ended = gtodbench(program, *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("callbench: ")
+    assert complaint in ended.stderr
+
+
+@ON_X86_64
+def test_calls_that_are_not_timed_say_what_they_were(program: Path) -> None:
+    with subprocess.Popen([program, "-c", "5000"], stdout=subprocess.PIPE, text=True) as running:
+        output, _ = running.communicate(timeout=30)
+    assert running.returncode == 0
+    called = parse_called(output, 5000)
+    assert (called.entry, called.calls, called.pids) == ("syscall", 5000, frozenset({running.pid}))
+    assert (called.arguments[1:], called.number, called.result) == ((0,) * 5, 96, 0)
+    assert called.arguments[0] > 0
+
+
+@ON_X86_64
+def test_the_32_bit_entry_has_a_number_of_its_own(program: Path) -> None:
+    ended = gtodbench(program, "-e", "int80", "-c", "1")
+    if ended.returncode < 0:
+        pytest.skip("this host's kernel takes no 32-bit system calls")
+    assert parse_called(ended.stdout, 1).number == 78
+
+
+@ON_X86_64
+def test_samples_are_what_the_lab_reads(program: Path) -> None:
+    # Small batches: on a busy host some are disturbed, and are to be repeated.
+    ended = gtodbench(program, "-e", "syscall", "-n", "25", "-b", "10", "-r", "3")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    measured = parse(ended.stdout, 25, 3)
+    assert measured.entry == "syscall"
+    assert measured.batches == 9
+    assert min(measured.samples) > 0
+
+
+@ON_X86_64
+def test_seconds_as_in_2005(program: Path) -> None:
+    ended = gtodbench(program, "-s", "1")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = re.fullmatch(r"entry syscall\nrun 0 calls=(\d+) ns=(\d+) average=(\d+)\n", ended.stdout)
+    assert found is not None
+    calls, spent, average = map(int, found.groups())
+    assert calls % 1000 == 0
+    assert spent >= 1_000_000_000
+    assert average == spent // calls
+
+
+@pytest.fixture(scope="module")
+def macrobench(program: Path) -> Path:
+    return program.with_name("macrobench")
+
+
+@ON_X86_64
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "expected [-o FILE] [-e FILE] ROOT PROGRAM"),
+        (("/",), "expected [-o FILE]"),
+        (("-o", "/dev/null", "/"), "expected [-o FILE]"),
+        (("-x", "1", "/", "true"), "unknown option -x"),
+        (("-a", "/nonexistent", "/"), "cannot open /nonexistent"),
+        (("-a", "/dev/null", "/"), "there are no arguments, or too long ones, in /dev/null"),
+        (("-a", "/dev/zero", "/"), "there are no arguments, or too long ones, in /dev/zero"),
+    ],
+)
+def test_a_wrong_command_line_for_whole_programs_is_refused(
+    macrobench: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    ended = subprocess.run([macrobench, *arguments], check=False, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("macrobench: ")
+    assert complaint in ended.stderr
+
+
+@ON_X86_64
+@AS_ROOT
+def test_a_whole_program_is_timed_with_what_it_starts(macrobench: Path, tmp_path: Path) -> None:
+    script = 'echo "$1"; pwd; echo no >&2; i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done & sleep 0.1; wait'
+    words = tmp_path / "words"
+    words.write_bytes(b"".join(word.encode() + b"\0" for word in ("sh", "-c", script, "sh", "a  *\n$x")))
+    output, errors = tmp_path / "output", tmp_path / "errors"
+    argv = [str(path) for path in (macrobench, "-o", output, "-e", errors, "-a", words, "/")]
+    info = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30).stdout
+    assert (output.read_text(), errors.read_text()) == ("a  *\n$x\n/\n", "no\n")
+    match = re.fullmatch(r"run real=(\d+) user=(\d+) system=(\d+) minor=(\d+) major=(\d+) switches=(\d+)\n", info)
+    assert match is not None
+    real, user, system, minor, _, switches = map(int, match.groups())
+    assert real >= 100_000_000
+    assert user + system > 10_000_000  # most of it in a child of the program's
+    assert minor > 50
+    assert switches >= 2
+
+
+@ON_X86_64
+@AS_ROOT
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (("sh", "-c", "exit 3"), "macrobench: the program ended with status 3\n"),
+        (("sh", "-c", "kill -9 $$"), "macrobench: the program was ended by signal 9\n"),
+        (
+            ("no-such-program",),
+            "macrobench: cannot execute no-such-program\nmacrobench: the program ended with status 127",
+        ),
+    ],
+)
+def test_a_whole_program_that_fails_has_no_figures(macrobench: Path, command: tuple[str, ...], complaint: str) -> None:
+    ended = subprocess.run([macrobench, "/", *command], check=False, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert complaint in ended.stderr

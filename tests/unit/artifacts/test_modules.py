@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does nothing but names and numbers reach C, and does a build give a module or say where it failed?"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import cast
+
+import pytest
+from host_toolchain import HOST_TOOLCHAIN
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import ModuleSource, Value, module_folders, render, templates
+from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.catalog.kernels import kernels
+from orchestrator.errors import BuildError, UsageError
+from orchestrator.paths import data_dir
+from orchestrator.probes.recorder import MECHANISMS, recorder_values
+
+TINY = Path(__file__).parent / "tiny"
+VALUES: dict[str, str | int] = {
+    "symbol": "__ia32_sys_gettimeofday",
+    "offset": 5,
+    "number": 78,
+    "capability": "pre_exec",
+}
+BY_NUMBER = ("hook", "tracepoint")
+"""Modules that see every system call, and take the number of the one to count."""
+
+
+# --- rendering -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", list(templates()))
+def test_the_values_are_in_the_source(template: str) -> None:
+    source = render(template, {**VALUES, "symbol": "some_function.part.0", "offset": 1234567, "number": 7654321})
+    main = source.files[f"{source.name}_main.c"]
+    assert source.name == f"lab_{template}"
+    if template.startswith(("marker", "kpcache")):
+        assert "some_function" not in main  # it has places of its own
+    elif template in BY_NUMBER:
+        assert "7654321" in main
+    else:
+        assert '"some_function.part.0"' in main
+        assert ("1234567" in main) == (template != "recorder")  # it finds each function's entry itself
+    assert "{{" not in main
+    assert "{%" not in main
+
+
+@pytest.mark.parametrize("template", list(templates()))
+def test_every_object_has_its_source(template: str) -> None:
+    source = render(template, VALUES)
+    kbuild = re.fullmatch(r"obj-m := (\S+)\.o\n(\S+)-y := (.*)\n", source.files["Kbuild"])
+    assert kbuild is not None
+    assert kbuild[1] == kbuild[2] == source.name
+    stems = [name.removesuffix(".o") for name in kbuild[3].split()]
+    sources = {Path(name).stem: name for name in source.files if name.endswith((".c", ".S"))}
+    assert sorted(stems) == sorted(sources)
+    # The module's own object carries its name; an object of that name would be overwritten by it.
+    assert source.name not in stems
+    included = {name for text in source.files.values() for name in re.findall(r'#include "(.+)"', text)}
+    assert included <= set(source.files)
+
+
+def test_a_file_is_found_by_its_name_alone() -> None:
+    names = [file.name for folder in module_folders() for file in folder.iterdir()]
+    assert len(names) == len(set(names))
+    assert [file.name for file in data_dir("kmods").iterdir() if file.is_file()] == ["README.md"]
+
+
+def test_every_source_is_part_of_a_module() -> None:
+    choices: list[Mapping[str, Value]] = [
+        {"own_booster": 1},
+        *({"capability": name} for name in ("pre_exec", "anywhere", "probe_and_registers")),
+        *(recorder_values(mechanism, "i386") for mechanism in MECHANISMS),
+    ]
+    used = {
+        file for template in templates() for values in choices for file in render(template, {**VALUES, **values}).files
+    }
+    assert {file.name for folder in module_folders() for file in folder.iterdir() if file.suffix != ".j2"} <= used
+
+
+def test_no_source_depends_on_itself_through_others() -> None:
+    sources = {file.stem: file.read_text() for folder in module_folders() for file in folder.glob("*.c")}
+    uses = {
+        stem: set(re.findall(r'#include "(.+)\.h"', text)) & set(sources) - {stem} for stem, text in sources.items()
+    }
+    assert uses["djprobe_site"] > {"djprobe_search", "djprobe_text"}
+    tuple(TopologicalSorter(uses).static_order())  # raises CycleError
+
+
+def test_assembly_is_built_too() -> None:
+    assert " djprobe_stub.o" in render("djprobe", VALUES).files["Kbuild"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        " ",
+        "a b",
+        "a\n",
+        "a\nb",
+        'a"',
+        "a'",
+        '"; system("',
+        "a;b",
+        "a\\",
+        "a/*",
+        "1a",
+        "-1",
+        "+5",
+        ".a",
+        "{{ offset }}",
+        "${x}",
+        "ä",
+        "a\0",
+        "a" * 129,
+    ],
+)
+def test_text_that_is_no_identifier_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="no identifier"):
+        render("kprobe", {**VALUES, "symbol": value})
+
+
+@pytest.mark.parametrize("value", [1 << 31, -(1 << 31), 10**400])
+def test_numbers_out_of_range_are_refused(value: int) -> None:
+    with pytest.raises(UsageError, match="out of range"):
+        render("kprobe", {**VALUES, "offset": value})
+
+
+@pytest.mark.parametrize("value", [True, False, 1.0, None, ["a"], {"a": 1}, b"a"])
+def test_other_types_are_refused(value: object) -> None:
+    with pytest.raises(UsageError, match="neither an identifier nor a whole number"):
+        render("kprobe", {**VALUES, "offset": cast("int", value)})
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_an_identifier_or_refused(text: str) -> None:
+    try:
+        source = render("kprobe", {**VALUES, "symbol": text})
+    except UsageError:
+        return
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", text, re.ASCII)
+    assert f'"{text}"' in source.files["lab_kprobe_main.c"]
+
+
+def test_an_unknown_template_is_refused_with_the_nearest() -> None:
+    for name in ("kprob", "../kprobe", "", "report.c"):
+        with pytest.raises(UsageError, match="unknown module"):
+            render(name, VALUES)
+    with pytest.raises(UsageError, match="did you mean 'djprobe'"):
+        render("djprob", VALUES)
+
+
+@pytest.mark.parametrize(("template", "missing"), [("kprobe", "symbol"), ("kprobe", "offset"), ("hook", "number")])
+def test_a_missing_value_is_named(template: str, missing: str) -> None:
+    with pytest.raises(UsageError, match=missing):
+        render(template, {key: value for key, value in VALUES.items() if key != missing})
+
+
+# --- building, with a build system in small ------------------------------------------------------
+
+
+def tiny(**changes: str) -> ModuleSource:
+    files = {path.name: path.read_text() for path in sorted((TINY / "module").iterdir())}
+    return ModuleSource("lab_tiny", {**files, **changes})
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def context(tmp_path: Path, said: list[str]) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "cache"), say=said.append)
+
+
+def kernel(root: Path) -> Kernel:
+    """Unpacked packages of a kernel that is all headers."""
+    headers = root / "usr/src/linux-headers-1.0"
+    headers.mkdir(parents=True)
+    makefile = shutil.copy(TINY / "headers" / "Makefile", root / "usr/src")
+    spec = kernels()["debian-amd64"]
+    return Kernel(spec, "1.0", "a-key", root / "image", root, headers, Path(makefile), {}, {}, HOST_TOOLCHAIN)
+
+
+def built(result: Module | BuildError) -> Module:
+    assert isinstance(result, Module), result
+    return result
+
+
+def failed(result: Module | BuildError) -> BuildError:
+    assert isinstance(result, BuildError)
+    return result
+
+
+def test_a_module_is_built_once(context: BuildContext, said: list[str], tmp_path: Path) -> None:
+    headers = kernel(tmp_path)
+    module = built(build_modules(context, headers, [tiny()])[0])
+    assert module.name == "lab_tiny"
+    symbols = subprocess.run(["nm", module.file], check=True, capture_output=True, text=True).stdout
+    assert {line.split()[-1] for line in symbols.splitlines()} >= {"tiny", "shared"}
+    assert module.sources is not None
+    assert {path.name: path.read_text() for path in module.sources.iterdir()} == tiny().files
+    assert said == ["building lab_tiny for debian-amd64"]
+    (headers.headers_makefile).unlink()
+    assert build_modules(context, headers, [tiny()]) == [module]
+    assert len(said) == 1
+
+
+def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_path: Path) -> None:
+    headers = kernel(tmp_path)
+    other = tiny(**{"shared.h": "int shared(void); /* other */\n"})
+    keys = [built(module).key for module in build_modules(context, headers, [tiny(), other, tiny()])]
+    assert keys[0] == keys[2] != keys[1]
+    (elsewhere,) = build_modules(context, replace(headers, key="b-key"), [tiny()])
+    assert built(elsewhere).key not in keys
+
+
+def test_one_that_does_not_compile_says_where(context: BuildContext, tmp_path: Path) -> None:
+    broken = tiny(**{"lab_tiny_main.c": '#include "shared.h"\n\nint tiny(void) { return shared( }\n'})
+    module, result = build_modules(context, kernel(tmp_path), [tiny(), broken])
+    assert built(module).file.is_file()
+    error = failed(result)
+    place, _, line = error.where.rpartition(":")
+    assert line == "3"
+    assert Path(place).read_text() == broken.files["lab_tiny_main.c"]
+    assert error.detail[0].startswith(f"{error.where}:")
+    assert "error: expected" in error.detail[0]
+    assert "lab_tiny does not build" in error.what
+    # Nothing half-built is taken for a module the next time.
+    failed(build_modules(context, kernel(tmp_path / "again"), [broken])[0])
+
+
+def test_an_object_that_is_missing_is_reported(context: BuildContext, tmp_path: Path) -> None:
+    kbuild = tiny().files["Kbuild"].replace("stub.o", "stub.o absent.o")
+    error = failed(build_modules(context, kernel(tmp_path), [tiny(Kbuild=kbuild)])[0])
+    assert any("absent.o" in line for line in error.detail)
+    assert Path(error.where).is_dir()
+
+
+def test_headers_in_a_path_with_a_space(context: BuildContext, tmp_path: Path) -> None:
+    module = built(build_modules(context, kernel(tmp_path / "my cache"), [tiny()])[0])
+    assert module.file.is_file()
+
+
+def test_the_options_of_a_make_around_us_do_not_matter(
+    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAKEFLAGS", "n")
+    assert built(build_modules(context, kernel(tmp_path), [tiny()])[0]).file.is_file()

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the catalogue complete, consistent with itself, and true to the documents?"""
+
+from __future__ import annotations
+
+import string
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
+from orchestrator.catalog.cpus import cpu, cpus, qemu_cpu
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.reference import reference_table, reference_tables
+from orchestrator.catalog.spelling import nearest, unknown
+from orchestrator.catalog.system_calls import system_calls
+from orchestrator.errors import ConfigError
+
+PUBLISHED_AVERAGES = {
+    "list4": (262, 1326.75, 1875.5, 290),
+    "list5": (230, 1246.25, 1808, 260.25),
+    "list6": (2230.25, 4001.25, 2862.75, 2254.5),
+    "list7": (2514, 4705.5, 3295.75, 2399),
+    "list11": (261, 1430, 1970.5, 375, 330),
+    "list12": (231.25, 1332.75, 1897.25, 338, 296),
+    "list13": (2255.5, 2716.5, 2905.25, 2327.5, 2316.25),
+    "list14": (2333.75, 3053.25, 3274.5, 2392.25, 2435.25),
+}
+PUBLISHED_OVERHEADS = {
+    "list4": (0, 1064.75, 1613.5, 28),
+    "list5": (0, 1016.25, 1578, 30.25),
+    "list6": (0, 1771, 632.5, 24.25),
+    "list7": (0, 2191.5, 781.75, -115),
+    "list11": (0, 1169, 1709.5, 114, 69),
+    "list12": (0, 1101.5, 1666, 106.75, 64.75),
+    "list13": (0, 461, 649.75, 72, 60.75),
+    "list14": (0, 719.5, 940.75, 58.5, 101.5),
+}
+
+
+def test_the_named_cpus_are_there() -> None:
+    assert list(cpus()) == ["pentium4", "athlon", "athlon64", "pentium-m", "xeon-e5410"]
+
+
+def test_cpu_model_ids_are_those_of_qemu_s_option() -> None:
+    for model in cpus().values():
+        assert model.identity is not None
+        assert f"family={model.identity.cpu_family}," in model.qemu
+        assert f"model={model.identity.model}," in model.qemu
+        assert f"stepping={model.identity.stepping}," in model.qemu
+        assert f"model-id={model.identity.model_name}" in model.qemu
+
+
+def test_catalogue_entries_cannot_be_changed() -> None:
+    model = cpus()["pentium4"]
+    for field in ("name", "qemu"):
+        with pytest.raises(ValidationError):
+            setattr(model, field, "host")
+    assert isinstance(cpus(), MappingProxyType)
+
+
+@pytest.mark.parametrize(
+    ("name", "pae", "long_mode"),
+    [("486-v1", False, False), ("qemu32", True, False), ("Haswell-noTSX-v2", True, True), ("max", True, True)],
+)
+def test_qemu_s_own_models_know_their_width(name: str, pae: bool, long_mode: bool) -> None:
+    model = qemu_cpu(name)
+    assert (model.qemu, model.identity, model.pae, model.long_mode) == (name, None, pae, long_mode)
+
+
+def test_the_catalogue_comes_before_qemu_s_own_models() -> None:
+    assert cpu("athlon").identity is not None
+    assert cpu("core2duo").identity is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cpu_name", "why_not"),
+    [
+        ("debian-amd64", "pentium4", "kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"),
+        ("debian-amd64", "athlon64", None),
+        ("debian-686", "pentium-m", None),
+    ],
+)
+def test_kernels_say_which_cpu_they_cannot_use(kernel: str, cpu_name: str, why_not: str | None) -> None:
+    assert kernels()[kernel].unsupported_reason(cpu(cpu_name)) == why_not
+
+
+def test_a_kernel_that_needs_pae_says_so() -> None:
+    kernel = kernels()["debian-686"].model_copy(update={"needs_pae": True})
+    assert kernel.unsupported_reason(cpu("pentium-m")) == "kernel 'debian-686' needs PAE and CPU 'pentium-m' has none"
+
+
+def test_benchmarks_have_a_symbol_for_every_way_in() -> None:
+    for benchmark in benchmarks().values():
+        for arch, symbols in benchmark.symbols.items():
+            assert set(symbols) == set(ENTRIES[arch])
+        assert not benchmark.symbols or set(benchmark.symbols) == set(ENTRIES)
+        assert benchmark.call is None or benchmark.call in system_calls()
+
+
+def test_system_calls_have_each_architecture_s_numbers() -> None:
+    call = system_calls()["gettimeofday"]
+    assert (call.number("i386", "auto"), call.number("x86_64", "syscall")) == (78, 96)
+    assert call.number("x86_64", "int80") == 78
+    assert [call.symbol("i386"), call.symbol("x86_64")] == ["__ia32_sys_gettimeofday", "__x64_sys_gettimeofday"]
+    assert system_calls()["socketcall"].number("x86_64", "auto") is None
+    for arch in ("i386", "x86_64"):
+        numbers = [number for call in system_calls().values() if (number := call.number(arch, "auto")) is not None]
+        assert len(set(numbers)) == len(numbers) > 300
+
+
+def test_only_the_baseline_loads_nothing() -> None:
+    assert [kind.name for kind in probes().values() if kind.template is None] == [BASELINE]
+    assert [kind.name for kind in probes().values() if kind.optimisation] == [
+        "kprobe-optimized",
+        "kprobe-detour",
+        "kprobe-fallback",
+        "kretprobe-optimized",
+    ]
+
+
+def test_all_published_tables_are_there() -> None:
+    mail = {"jump-optimization-2009/x86-32", "jump-optimization-2009/x86-64"}
+    assert {f"djprobe-2005/{name}" for name in PUBLISHED_AVERAGES} | mail == set(reference_tables())
+
+
+@pytest.mark.parametrize("name", PUBLISHED_AVERAGES)
+def test_averages_and_overheads_are_the_published_ones(name: str) -> None:
+    table = reference_table(f"djprobe-2005/{name}")
+    assert tuple(table.average(column) for column in table.samples) == PUBLISHED_AVERAGES[name]
+    assert tuple(table.overhead(column) for column in table.samples) == PUBLISHED_OVERHEADS[name]
+    assert all(len(samples) == 4 for samples in table.samples.values())
+    assert table.cpu in cpus()
+
+
+def test_published_columns_are_probes_columns() -> None:
+    columns = {kind.column for kind in probes().values()}
+    for name in ("list4", "list5", "list6", "list7"):
+        assert set(reference_table(f"djprobe-2005/{name}").samples) <= columns
+
+
+def test_an_unknown_table_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"unknown reference table 'djprobe-2005/list55'; .*did you mean 'dj.*list5'"):
+        reference_table("djprobe-2005/list55")
+    with pytest.raises(ConfigError, match="unknown column of djprobe-2005/list5 'lkst'; allowed: baseline, "):
+        reference_table("djprobe-2005/list5").average("lkst")
+
+
+def test_spelling() -> None:
+    assert nearest("PENTUM4", cpus()) == "pentium4"
+    assert nearest("zzz", cpus()) is None
+    assert unknown("CPU", "foo", ["foa", "bar"]) == "unknown CPU 'foo'; allowed: foa, bar; did you mean 'foa'?"
+    assert unknown("CPU", "zzz", ["foa", "bar"]) == "unknown CPU 'zzz'; allowed: foa, bar"
+
+
+@given(st.text(), st.lists(st.text(string.ascii_letters, min_size=1)))
+def test_nearest_is_always_a_choice(word: str, choices: list[str]) -> None:
+    assert nearest(word, choices) in [None, *choices]
+
+
+@given(st.sampled_from(sorted(cpus())), st.integers(0, 20))
+def test_one_dropped_letter_is_recognised(name: str, at: int) -> None:
+    position = at % len(name)
+    assert nearest(name[:position] + name[position + 1 :], [name, "something else"]) == name

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a user's build tree described as it is, and one that cannot be a guest's kernel refused in a sentence?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.kernels import kernel, kernels
+from orchestrator.errors import ConfigError, HostError
+
+NEEDED = [
+    "X86",
+    "MODULES",
+    "MODULE_UNLOAD",
+    "KALLSYMS",
+    "DEBUG_FS",
+    "KPROBES",
+    "SERIAL_8250_CONSOLE",
+    "BLK_DEV_INITRD",
+    "VIRTIO_PCI",
+    "VIRTIO_CONSOLE",
+]
+
+
+def build_tree(folder: Path, *options: str, without: str = "") -> Path:
+    """A build tree as far as it is looked at."""
+    (folder / "arch/x86/boot").mkdir(parents=True)
+    (folder / "include/config").mkdir(parents=True)
+    chosen = [option for option in (*NEEDED, *options) if option != without]
+    (folder / ".config").write_text("".join(f"CONFIG_{option}=y\n" for option in chosen))
+    (folder / "include/config/kernel.release").write_text("6.1.0-mine\n")
+    (folder / "arch/x86/boot/bzImage").write_bytes(b"an image")
+    return folder
+
+
+@pytest.mark.parametrize("image", [".", "arch/x86/boot/bzImage"])
+def test_a_tree_is_named_by_its_folder_or_its_image(tmp_path: Path, image: str) -> None:
+    tree = build_tree(tmp_path / "my-linux")
+    spec = kernel(str(tree / image))
+    assert spec == kernel(str(tree))
+    assert spec.name.startswith("own-my-linux-")
+    assert (spec.arch, spec.tree, spec.image) == ("i386", tree, tree / "arch/x86/boot/bzImage")
+    assert (spec.needs_pae, spec.entry_offset, spec.packages, spec.source) == (False, 0, None, None)
+
+
+def test_a_vmlinux_that_qemu_cannot_start_stands_for_its_compressed_form(tmp_path: Path) -> None:
+    tree = build_tree(tmp_path / "tree")
+    vmlinux, compressed = tree / "vmlinux", tree / "arch/x86/boot/bzImage"
+    vmlinux.write_bytes(b"an ELF file")
+    os.utime(vmlinux, (1, 1))
+    assert kernel(str(vmlinux)) == kernel(str(tree))
+    os.utime(compressed, (0, 0))
+    with pytest.raises(ConfigError, match="only a bzImage of it can boot") as refused:
+        kernel(str(vmlinux))
+    assert "make bzImage" in refused.value.hint
+    with (tree / ".config").open("a") as config:
+        config.write("CONFIG_PVH=y\n")
+    assert kernel(str(vmlinux)).image == vmlinux
+
+
+def test_two_trees_of_one_name_are_two_kernels(tmp_path: Path) -> None:
+    one, other = (build_tree(tmp_path / parent / "linux") for parent in "ab")
+    assert kernel(str(one)).name != kernel(str(other)).name
+
+
+@pytest.mark.parametrize(
+    ("options", "arch", "pae", "offset"),
+    [
+        ((), "i386", False, 0),
+        (("X86_PAE", "DYNAMIC_FTRACE"), "i386", True, 5),
+        (("X86_64",), "x86_64", True, 0),
+        (("X86_64", "DYNAMIC_FTRACE"), "x86_64", True, 5),
+        (("X86_64", "DYNAMIC_FTRACE", "X86_KERNEL_IBT"), "x86_64", True, 9),
+    ],
+)
+def test_what_it_is_follows_from_its_configuration(
+    tmp_path: Path, options: tuple[str, ...], arch: str, pae: bool, offset: int
+) -> None:
+    spec = kernel(str(build_tree(tmp_path / "tree", *options)))
+    assert (spec.arch, spec.needs_pae, spec.entry_offset) == (arch, pae, offset)
+
+
+@pytest.mark.parametrize(
+    ("without", "message"),
+    [
+        ("MODULES", "it was built without CONFIG_MODULES (probes are modules)"),
+        ("KPROBES", "it was built without CONFIG_KPROBES"),
+        ("DEBUG_FS", "it was built without CONFIG_DEBUG_FS"),
+        ("X86", "it is not a kernel for x86"),
+    ],
+)
+def test_a_kernel_that_cannot_be_probed_is_refused(tmp_path: Path, without: str, message: str) -> None:
+    tree = build_tree(tmp_path / "tree", without=without)
+    with pytest.raises(ConfigError) as refused:
+        kernel(str(tree))
+    assert message in refused.value.what
+
+
+@pytest.mark.parametrize("missing", [".config", "include/config/kernel.release", "arch/x86/boot/bzImage"])
+def test_a_tree_that_is_not_whole_says_what_is_missing(tmp_path: Path, missing: str) -> None:
+    tree = build_tree(tmp_path / "tree")
+    (tree / missing).unlink()
+    with pytest.raises(ConfigError, match="is not whole") as refused:
+        kernel(str(tree))
+    assert missing in refused.value.what
+    assert "make bzImage modules" in refused.value.hint
+
+
+def test_a_path_that_make_cannot_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="modules cannot be built for it"):
+        kernel(str(build_tree(tmp_path / "my linux")))
+
+
+def test_unknown_names_and_paths_have_different_errors(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such kernel image or build tree"):
+        kernel(str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="there is no such user"):
+        kernel("~nobody-of-that-name/linux")
+    with pytest.raises(ConfigError, match="it cannot be read: File name too long"):
+        kernel(f"./{'x' * 300}")
+    with pytest.raises(ConfigError, match="did you mean 'lab-i386-up-hook'"):
+        kernel("lab-i386-up-hok")
+    assert all("/" not in name for name in kernels())
+
+
+def test_a_kernel_that_cannot_be_talked_to_says_what_to_set(tmp_path: Path) -> None:
+    context = BuildContext(Cache(tmp_path / "cache"), offline=True)
+    good = ready_kernel(context, kernel(str(build_tree(tmp_path / "good"))))
+    assert (good.release, good.drivers_built_in, good.smp) == ("6.1.0-mine", True, False)
+    (tmp_path / "good/arch/x86/boot/bzImage").write_bytes(b"another image")
+    assert ready_kernel(context, good.spec).key != good.key
+    with pytest.raises(HostError, match="cannot be talked to: CONFIG_VIRTIO_CONSOLE must be y") as refused:
+        ready_kernel(context, kernel(str(build_tree(tmp_path / "bad", without="VIRTIO_CONSOLE"))))
+    assert "scripts/config" in refused.value.hint

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the worst that a kernel reports on its console seen, and nothing made of what only looks like it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.guest.channel import Output, Stream, complaint
+from orchestrator.guest.console import Console, Trouble, plain_lines
+
+GOLDEN = Path(__file__).parent / "golden" / "console"
+
+# Each log: what it means, and the line that says so.
+EXPECTED: dict[str, tuple[Trouble, str] | None] = {
+    "panic-sysrq": (Trouble.PANIC, "Kernel panic - not syncing: sysrq triggered crash"),
+    "panic-no-init": (Trouble.PANIC, "Kernel panic - not syncing: No working init found."),
+    "panic-behind-an-unfinished-line": (Trouble.PANIC, "Kernel panic - not syncing: Attempted to kill init!"),
+    "oops-null-pointer": (Trouble.OOPS, "BUG: kernel NULL pointer dereference, address: 00000000"),
+    "oops-then-panic": (Trouble.PANIC, "Kernel panic - not syncing: Fatal exception in interrupt"),
+    "bug-page-fault-64": (Trouble.OOPS, "BUG: unable to handle page fault for address: ffffffffc0403010"),
+    "bug-kernel-bug-at": (Trouble.OOPS, "kernel BUG at arch/x86/kernel/kprobes/core.c:880!"),
+    "general-protection-fault": (Trouble.OOPS, "general protection fault, probably for non-canonical address"),
+    "stray-int3": (Trouble.OOPS, "int3: 0000 [#1] PREEMPT SMP"),
+    "scheduling-while-atomic": (Trouble.OOPS, "BUG: scheduling while atomic: insmod/70/0x00000002"),
+    "warning": (Trouble.WARNING, "WARNING: CPU: 0 PID: 64 at kernel/kprobes.c:1067 arm_kprobe+0x6a/0x80"),
+    "rcu-stall": (Trouble.STALL, "rcu: INFO: rcu_preempt self-detected stall on CPU"),
+    "rcu-stall-of-another-cpu": (Trouble.STALL, "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"),
+    "rcu-tasks-stall": (Trouble.STALL, "INFO: rcu_tasks detected stalls on tasks:"),
+    "soft-lockup": (Trouble.STALL, "watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [insmod:77]"),
+    "hung-task": (Trouble.STALL, "INFO: task rmmod:93 blocked for more than 120 seconds."),
+    "clean-boot": None,
+    "user-text-quoting-trouble": None,
+    "escape-codes-and-noise": (Trouble.PANIC, "Kernel panic - not syncing: VFS: Unable to mount root fs"),
+    "no-time-stamps": (Trouble.OOPS, "Oops: 0000 [#1] SMP"),
+    "empty": None,
+}
+
+
+def test_every_log_has_its_expectation() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", list(EXPECTED))
+def test_what_a_log_means(name: str) -> None:
+    trouble = Console(GOLDEN / f"{name}.log").trouble()
+    expected = EXPECTED[name]
+    if expected is None:
+        assert trouble is None
+        return
+    assert trouble is not None
+    assert trouble[0] is expected[0]
+    # Its sign is quoted, behind at most three lines of what came before and with what follows.
+    assert any(expected[1] in line for line in trouble[1][:4])
+    assert len(trouble[1]) <= 23
+    assert all(line.isprintable() or "\t" in line for line in trouble[1])
+
+
+def test_the_quoted_lines_are_those_around_the_sign() -> None:
+    trouble = Console(GOLDEN / "oops-then-panic.log").trouble()
+    assert trouble is not None
+    assert trouble[1] == [
+        "[   21.701194] Modules linked in: lab_probe(O+) virtio_console virtio_pci",
+        "[   21.701207] CR2: 0000000000000000",
+        "[   21.701216] ---[ end trace 0000000000000000 ]---",
+        "[   21.701300] Kernel panic - not syncing: Fatal exception in interrupt",
+        "[   21.701310] Kernel Offset: disabled",
+    ]
+
+
+def test_control_characters_are_left_out() -> None:
+    assert Console(GOLDEN / "escape-codes-and-noise.log").last_lines() == [
+        "SeaBIOS",
+        "\ufffd\ufffd\ufffd noise \ufffd",
+        "[    2.000100] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
+        "[    2.000110] CPU: 0 PID: 1 Comm: swapper/0 Not tainted 6.1.0-40-686 #1",
+    ]
+
+
+def test_what_a_terminal_would_obey_is_not_quoted() -> None:
+    printed = b"a\x1b[31mb\x1b]0;title\x07c\n\xc2\x9b31md\x7f\r\n\n\ttab \xc3\xa9\n"
+    assert plain_lines(printed) == ["ab0;titlec", "31md", "\ttab \u00e9"]
+    output = Output()
+    output.add(Stream.STDERR, printed)
+    assert output.last_lines() == plain_lines(printed)
+    assert complaint(b"cat: x: \x1b[2JNo such file\n") == "no such file"
+
+
+def test_only_what_came_after_the_mark_counts(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    assert console.length() == 0
+    assert console.trouble() is None
+    assert console.last_lines() == []
+    console.path.write_text("[    1.000000] Oops: 0000 [#1] SMP\n")
+    mark = console.length()
+    assert console.trouble(mark) is None
+    with console.path.open("a") as file:
+        file.write("[    2.000000] WARNING: CPU: 0 PID: 1 at x.c:1 f+0x1/0x2\n")
+    after, whole = console.trouble(mark), console.trouble()
+    assert after is not None
+    assert whole is not None
+    assert (after[0], whole[0]) == (Trouble.WARNING, Trouble.OOPS)
+
+
+def test_the_last_lines_are_the_last(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    console.path.write_text("".join(f"line {number}\r\n\r\n" for number in range(5000)))
+    assert console.last_lines(3) == ["line 4997", "line 4998", "line 4999"]
+    assert len(console.last_lines()) == 20
+
+
+def test_a_flooded_console_is_read_in_bounds(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    with console.path.open("w") as file:
+        file.write("Oops: long ago\n")
+        for _ in range(80):
+            file.write(("y" * 127 + "\n") * 512)
+        file.write("[    2.000000] Kernel panic - not syncing: at last\n")
+    trouble = console.trouble()
+    assert trouble is not None
+    assert trouble[0] is Trouble.PANIC
+
+
+@given(content=st.binary(max_size=300), mark=st.integers(0, 400))
+def test_any_bytes_are_survived(content: bytes, mark: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    console = Console(tmp_path_factory.getbasetemp() / "any.log")
+    console.path.write_bytes(content)
+    console.trouble(mark)
+    assert len(console.last_lines(5)) <= 5
+    console.path.write_bytes(content + b"\n[    1.000000] BUG: x\n" + content[::-1])
+    trouble = console.trouble()
+    assert trouble is not None
+    assert trouble[0] in (Trouble.OOPS, Trouble.PANIC)
+
+
+@given(parts=st.lists(st.binary(max_size=40), max_size=10))
+def test_whole_lines_are_passed_on_once_each_and_only_when_they_end(
+    parts: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    console = Console(tmp_path_factory.getbasetemp() / "growing.log")
+    received: list[str] = []
+    mark = 0
+    content = b""
+    for part in parts:
+        content += part
+        console.path.write_bytes(content)
+        lines, mark = console.whole_lines(mark)
+        received += lines
+        assert mark == content.rfind(b"\n") + 1
+    console.path.write_bytes(content[: content.rfind(b"\n") + 1])
+    assert received == console.whole_lines(0)[0]
+
+
+def test_a_line_without_an_end_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    assert console.whole_lines(0) == ([], 0)
+    console.path.write_bytes(b"x" * (1 << 20) + b"more")
+    (line,), mark = console.whole_lines(0)
+    assert (len(line), mark) == (1 << 20, 1 << 20)
+    assert console.whole_lines(mark) == ([], mark)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is all that a console shows read, except for the kernel's messages, wherever they stand and however it comes?"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.guest.serial_line import SerialLine
+
+END = b"<end>"
+WORDS = st.text(alphabet="abc019+/= <>\n", max_size=60).map(str.encode)
+MESSAGES = st.builds(
+    lambda seconds, text: b"[%5d.%06d] %b\r\n" % (seconds, seconds % 1_000_000, text.encode()),
+    st.integers(0, 99_999_999),
+    st.text(alphabet="abc[]: 1.", max_size=30),
+)
+
+
+@given(st.data())
+def test_the_kernels_messages_are_taken_out_and_nothing_else(data: st.DataObject) -> None:
+    printed = b"".join(data.draw(st.lists(WORDS, max_size=5))) + b"."
+    messages = data.draw(st.lists(MESSAGES, max_size=4))
+    places = sorted(data.draw(st.integers(0, len(printed))) for _ in messages)
+    parts = [printed[begin:end] for begin, end in pairwise([0, *places, len(printed)])]
+    shown = parts[0] + b"".join(message + part for message, part in zip(messages, parts[1:], strict=True))
+    theirs, ours = os.pipe()
+    line = SerialLine(theirs)
+    try:
+        rest, read = shown + END, b""
+        while rest:
+            size = data.draw(st.integers(1, len(rest)))
+            os.write(ours, rest[:size])
+            rest = rest[size:]
+            read += line.read(0.0)
+        assert read + line.read(0.0) == printed + END
+    finally:
+        line.close()
+        os.close(ours)
+
+
+def test_what_only_begins_like_a_message_is_not_kept_for_ever() -> None:
+    theirs, ours = os.pipe()
+    line = SerialLine(theirs)
+    try:
+        os.write(ours, b"[   12.345678] a line without an end " + b"x" * 20_000)
+        read = b""
+        deadline = time.monotonic() + 5
+        while len(read) < 20_000 and time.monotonic() < deadline:
+            read += line.read(0.1)
+        assert read.endswith(b"x" * 20_000)
+        os.write(ours, b"[not a message\n")
+        assert line.read(1) == b"[not a message\n"
+    finally:
+        line.close()
+        os.close(ours)

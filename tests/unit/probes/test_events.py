@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what a module has recorded read back as it is, or not at all, and does every event have to stand for a call?"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.catalog.probes import BASELINE, ProbeKind, probes
+from orchestrator.errors import EvidenceError
+from orchestrator.paths import data_dir
+from orchestrator.probes.called import Called
+from orchestrator.probes.events import (
+    Event,
+    EventKind,
+    Events,
+    Ring,
+    check_events,
+    parse_ring,
+    write_csv,
+)
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+
+Args = tuple[int, ...]
+Recorded = tuple[int, EventKind, int, Args]
+
+U64 = st.integers(0, 2**64 - 1)
+EVENTS = st.tuples(U64, st.sampled_from(EventKind), st.integers(0, 2**32 - 1), st.tuples(*[U64] * 6))
+
+
+def packed(event: Recorded) -> bytes:
+    tsc, number, pid, args = event
+    return struct.pack("<QII6Q", tsc, number, pid, *args)
+
+
+def ring_bytes(events: Sequence[Recorded], *, cpu: int = 0, slots: int = 8, word: int = 4) -> bytes:
+    """What the module shows of a CPU that has recorded these events, one after the other."""
+    held = [b"\0" * 64] * slots
+    for number, event in enumerate(events):
+        held[number % slots] = packed(event)
+    return struct.pack("<8sIIIHHQ", b"labring", 1, cpu, slots, 64, word, len(events)) + b"".join(held)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@given(st.lists(EVENTS, max_size=20), st.sampled_from([1, 2, 8]), st.integers(0, 1023), st.sampled_from([4, 8]))
+def test_the_newest_events_are_read_in_their_order(events: Sequence[Recorded], slots: int, cpu: int, word: int) -> None:
+    ring = parse_ring(ring_bytes(events, cpu=cpu, slots=slots, word=word), cpu)
+    assert ring.events == tuple(Event(cpu, *event) for event in events[-slots:])
+    assert (ring.written, ring.lost, ring.word_size) == (len(events), max(0, len(events) - slots), word)
+
+
+ONE = [(7, EventKind.JPROBE, 28, (1, 2, 3, 4, 5, 6))]
+GOOD = ring_bytes(ONE)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "it has 0 bytes"),
+        (GOOD[:31], "it has 31 bytes"),
+        (b"\0" * 32, "it begins with 00 00"),
+        (b"L" + GOOD[1:], "it begins with 4c 61"),
+        (GOOD[:8] + b"\2" + GOOD[9:], "it begins with"),
+        (ring_bytes(ONE, cpu=1), "it begins with"),
+        (ring_bytes(ONE, word=2), "it begins with"),
+        (GOOD[:20] + b"\x48" + GOOD[21:], "it begins with"),
+        (GOOD[:16] + b"\0" + GOOD[17:], "0 slots, and has 544 bytes"),
+        (GOOD[:16] + b"\4" + GOOD[17:], "4 slots, and has 544 bytes"),
+        (GOOD[:16] + b"\xff\xff\xff\xff" + GOOD[20:], "4294967295 slots"),
+        (ring_bytes(ONE, slots=6), "6 slots"),
+        (ring_bytes([], slots=1 << 17), "131072 slots"),
+        (GOOD[:-1], "8 slots, and has 543 bytes"),
+        (GOOD + b"\0", "8 slots, and has 545 bytes"),
+        (GOOD[:24] + b"\0" + GOOD[25:], "more events than the 0 that"),
+        (GOOD[:-1] + b"\1", "more events than the 1 that"),
+        (GOOD[:24] + b"\2" + GOOD[25:], "unknown kind 0"),
+        (GOOD[:24] + b"\xff" * 8 + GOOD[32:], "unknown kind 0"),
+        (GOOD[:40] + b"\x08" + GOOD[41:], "unknown kind 8"),
+    ],
+)
+def test_anything_but_a_whole_ring_is_refused(content: bytes, complaint: str) -> None:
+    with pytest.raises(EvidenceError, match=f"^what the module recorded on CPU 0 cannot be read: .*{complaint}"):
+        parse_ring(content, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(GOOD)), st.binary(max_size=2)), max_size=3))
+def test_a_damaged_ring_is_read_or_refused(damage: list[tuple[int, bytes]]) -> None:
+    content = GOOD
+    for place, inserted in damage:
+        content = content[:place] + inserted + content[place + 1 :]
+    try:
+        ring = parse_ring(content, 0)
+    except EvidenceError:
+        return
+    assert len(ring.events) == min(ring.written, 8)
+    assert all(len(event.args) == 6 for event in ring.events)
+
+
+def test_the_kinds_are_the_modules_own() -> None:
+    header = (data_dir("kmods") / "lib" / "ring.h").read_text()
+    listed = re.search(r"enum lab_event \{(.*?)\}", header, re.DOTALL)
+    assert listed is not None
+    assert re.findall(r"LAB_EVENT_(\w+)", listed[1]) == [kind.name for kind in EventKind]
+    assert re.findall(r"= (\d+)", listed[1]) == ["1"] == [str(int(min(EventKind)))]
+    assert list(EventKind) == list(range(1, len(EventKind) + 1))
+
+
+def test_every_kind_of_probe_has_its_event() -> None:
+    found = {name: EventKind.of(kind) for name, kind in probes().items() if name != BASELINE}
+    assert found["kprobe-optimized"] is EventKind.KPROBE
+    assert found["jprobe"] is EventKind.JPROBE
+    assert found["djprobe"] is EventKind.DJPROBE
+    hook = probes()["djprobe"].model_copy(update={"name": "hook"})
+    assert EventKind.of(hook) is EventKind.SYSCALL
+
+
+# --- checking -------------------------------------------------------------------------------------
+
+SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
+POINT = ProbePoint("__ia32_sys_gettimeofday", 0, 0xC108C7A0, bytes(16))
+CALLED = Called("sysenter", 3, frozenset({28}), number=78, arguments=(0x8050228, 0, 0, 0, 0, 0), result=0)
+CALLER = 0xC100240C
+FIRST: dict[EventKind, Args] = {
+    EventKind.KPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
+    EventKind.DJPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
+    EventKind.JPROBE: (POINT.address, 0x8050228, 0, 0, 0, 0),
+    EventKind.KRETPROBE: (POINT.address, 0, CALLER, 0, 0, 0),
+    EventKind.SYSCALL: (78, 0x8050228, 0, 4, 5, 6),
+    EventKind.FTRACE: (POINT.address, CALLER, 0, 0, 0, 0),
+}
+
+
+def probe(event: EventKind) -> ProbeKind:
+    """A kind of probe that records such events, whether or not the catalogue has it."""
+    name = "tracepoint" if event is EventKind.SYSCALL else event.name.lower()
+    return probes()["kprobe"].model_copy(update={"name": name})
+
+
+def recorded(event: EventKind, *, word: int = 4) -> Events:
+    """What the calls leave on two CPUs, the first of which has gone by before the second has begun."""
+    made = [Event(0, 100, event, 28, FIRST[event]), Event(0, 101, event, 28, FIRST[event])]
+    other = Event(1, 50, event, 28, FIRST[event])
+    return Events((Ring(tuple(made), 2, word), Ring((other,), 1, word)))
+
+
+def changed(events: Events, cpu: int, number: int, change: Callable[[Event], Event]) -> Events:
+    """The same, but for one event."""
+    rings = list(events.rings)
+    inside = list(rings[cpu].events)
+    inside[number] = change(inside[number])
+    rings[cpu] = dataclasses.replace(rings[cpu], events=tuple(inside))
+    return Events(tuple(rings))
+
+
+def with_argument(number: int, value: int) -> Callable[[Event], Event]:
+    return lambda event: dataclasses.replace(event, args=(*event.args[:number], value, *event.args[number + 1 :]))
+
+
+def checked(events: Events, event: EventKind, called: Called = CALLED) -> int:
+    return check_events(events, probe(event), called, POINT, SYMBOLS)
+
+
+@pytest.mark.parametrize("event", FIRST)
+def test_one_event_for_every_call_is_right(event: EventKind) -> None:
+    assert checked(recorded(event), event) == 3
+
+
+@pytest.mark.parametrize("event", FIRST)
+def test_nothing_recorded_is_reported(event: EventKind) -> None:
+    assert checked(Events((Ring((), 0, 4),)), event) == 0
+
+
+@pytest.mark.parametrize("event", FIRST)
+def test_events_that_were_overwritten_are_noticed(event: EventKind) -> None:
+    first, second = recorded(event).rings
+    overwritten = Events((dataclasses.replace(first, written=906), second))
+    assert (overwritten.written, overwritten.lost) == (907, 904)
+    with pytest.raises(EvidenceError, match=r"^904 of 907 events were overwritten before they were read$"):
+        checked(overwritten, event)
+
+
+@pytest.mark.parametrize("event", FIRST)
+@pytest.mark.parametrize("tsc", [100, 99, 0])
+def test_events_out_of_order_are_noticed(event: EventKind, tsc: int) -> None:
+    events = changed(recorded(event), 0, 1, lambda found: dataclasses.replace(found, tsc=tsc))
+    with pytest.raises(EvidenceError, match=r"^an event follows one of TSC 100 on its CPU: they are out of order"):
+        checked(events, event)
+
+
+@pytest.mark.parametrize("event", FIRST)
+def test_events_of_another_kind_are_noticed(event: EventKind) -> None:
+    stranger = EventKind.JPROBE if event is not EventKind.JPROBE else EventKind.KPROBE
+    events = changed(recorded(event), 1, 0, lambda found: dataclasses.replace(found, event=stranger))
+    with pytest.raises(EvidenceError, match=f"^an event is of the kind {stranger.name}, not {event.name}"):
+        checked(events, event)
+
+
+@pytest.mark.parametrize("event", FIRST)
+def test_another_process_s_events_do_not_count(event: EventKind) -> None:
+    events = changed(recorded(event), 1, 0, lambda found: dataclasses.replace(found, pid=29, args=(5,) * 6))
+    assert checked(events, event) == 2
+
+
+def test_a_hook_at_every_system_call_records_others_as_well() -> None:
+    events = recorded(EventKind.SYSCALL)
+    first = events.rings[0]
+    others = (Event(0, 102, EventKind.SYSCALL, 1, (78, 1, 2, 3, 4, 5)), Event(0, 103, EventKind.SYSCALL, 28, (4,) * 6))
+    more = Events((Ring((*first.events, *others), 4, 4), events.rings[1]))
+    assert checked(more, EventKind.SYSCALL) == 3
+    fewer = changed(more, 0, 0, lambda found: dataclasses.replace(found, pid=1))
+    assert checked(fewer, EventKind.SYSCALL) == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "number", "complaint"),
+    [
+        *((event, 0, "argument 0 of an event is 0x1, not 0xc108c7a0") for event in FIRST if event != 5),
+        (EventKind.KPROBE, 1, "argument 1 of an event is 0x1, and 0xc01e3fb40000004e in the one before"),
+        (EventKind.KPROBE, 3, "was called from 0x1, which is not in the kernel's text"),
+        (EventKind.KPROBE, 4, "argument 4 of an event is 0x1, and 0x0 in the one before"),
+        (EventKind.DJPROBE, 2, "argument 2 of an event is 0x1, and 0xc01e3fb4c01e3f94 in the one before"),
+        (EventKind.DJPROBE, 3, "was called from 0x1, which is not in the kernel's text"),
+        *((EventKind.JPROBE, number, f"argument {number} of an event is 0x1, not ") for number in range(1, 6)),
+        (EventKind.KRETPROBE, 1, "argument 1 of an event is 0x1, not 0x0"),
+        (EventKind.KRETPROBE, 2, "was called from 0x1, which is not in the kernel's text"),
+        (EventKind.SYSCALL, 1, "argument 1 of an event is 0x1, not 0x8050228"),
+        (EventKind.SYSCALL, 2, "argument 2 of an event is 0x1, not 0x0"),
+        (EventKind.FTRACE, 1, "was called from 0x1, which is not in the kernel's text"),
+    ],
+)
+def test_a_wrong_argument_is_noticed(event: EventKind, number: int, complaint: str) -> None:
+    with pytest.raises(EvidenceError, match=complaint):
+        checked(changed(recorded(event), 0, 1, with_argument(number, 1)), event)
+
+
+@pytest.mark.parametrize("event", [EventKind.KPROBE, EventKind.DJPROBE])
+@pytest.mark.parametrize("caller", [0xC0FFFFFF, 0xC1484720, 0])
+def test_a_caller_outside_the_kernel_is_noticed(event: EventKind, caller: int) -> None:
+    events = recorded(event)
+    for cpu, number in ((0, 0), (0, 1), (1, 0)):
+        events = changed(events, cpu, number, with_argument(3, caller))
+    with pytest.raises(EvidenceError, match=f"was called from {caller:#x}, which is not in the kernel's text"):
+        checked(events, event)
+
+
+@pytest.mark.parametrize("event", [EventKind.KPROBE, EventKind.DJPROBE])
+def test_on_x86_64_what_lies_above_the_return_address_may_change(event: EventKind) -> None:
+    events = recorded(event, word=8)
+    for cpu, number in ((0, 0), (0, 1), (1, 0)):
+        for place, value in enumerate((POINT.address, 0x60, 0xFFFFFFFFFFFFFFFF, 0, 2 * cpu + number, CALLER)):
+            events = changed(events, cpu, number, with_argument(place, value))
+    assert checked(events, event) == 3
+    for number in (1, 2, 3):
+        with pytest.raises(EvidenceError, match=f"^argument {number} of an event is 0x1, and "):
+            checked(changed(events, 0, 1, with_argument(number, 1)), event)
+    with pytest.raises(EvidenceError, match="was called from 0x1,"):
+        checked(changed(events, 0, 1, with_argument(5, 1)), event)
+
+
+def test_inside_a_function_less_is_known() -> None:
+    """The stack's top is no return address there, and calls may come by different ways."""
+    inside = dataclasses.replace(POINT, is_entry=False, is_called_directly=False)
+    events = changed(recorded(EventKind.KPROBE), 0, 1, with_argument(3, 7))
+    assert check_events(events, probe(EventKind.KPROBE), CALLED, inside, SYMBOLS) == 3
+    wrong = changed(events, 0, 1, with_argument(0, 1))
+    with pytest.raises(EvidenceError, match=r"^argument 0 of an event is 0x1"):
+        check_events(wrong, probe(EventKind.KPROBE), CALLED, inside, SYMBOLS)
+
+
+def test_what_a_user_s_own_module_records_is_its_own_affair() -> None:
+    own = probe(EventKind.KPROBE).model_copy(update={"file": Path("/own.c.j2")})
+    events = changed(recorded(EventKind.JPROBE), 1, 0, lambda found: dataclasses.replace(found, pid=29, args=(5,) * 6))
+    assert check_events(events, own, CALLED, POINT, SYMBOLS) == 2
+
+
+def test_rings_of_two_architectures_are_refused() -> None:
+    four, eight = recorded(EventKind.KPROBE), recorded(EventKind.KPROBE, word=8)
+    with pytest.raises(EvidenceError, match=r"registers of \[4, 8\] bytes$"):
+        checked(Events((four.rings[0], eight.rings[1])), EventKind.KPROBE)
+
+
+# --- keeping --------------------------------------------------------------------------------------
+
+
+def test_events_are_kept_as_csv(tmp_path: Path) -> None:
+    first = Event(0, 2927627497706, EventKind.KPROBE, 52, (0xC108C7A0, 0, 1, 0xFFFFFFFFFFFFFFFF, 4, 5))
+    second = Event(1, 7, EventKind.KRETPROBE, 1, (0,) * 6)
+    write_csv(Events((Ring((first,), 9, 4), Ring((second,), 1, 4))), tmp_path / "events.csv")
+    assert (tmp_path / "events.csv").read_text() == (
+        "cpu,tsc,event,pid,arg0,arg1,arg2,arg3,arg4,arg5\n"
+        "0,2927627497706,kprobe,52,0xc108c7a0,0x0,0x1,0xffffffffffffffff,0x4,0x5\n"
+        "1,7,kretprobe,1,0x0,0x0,0x0,0x0,0x0,0x0\n"
+    )

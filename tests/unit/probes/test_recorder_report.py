@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a recorder's report read as it was written, and anything else refused?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import EvidenceError
+from orchestrator.probes.recorder_report import (
+    MOST_PLACES,
+    EventCount,
+    PlaceCount,
+    RecorderReport,
+    Site,
+    parse_report,
+)
+
+EXAMPLE = """\
+recorder format=1 mechanism=kprobe_boosted state=stopped restored=yes
+rings cpus=2 slots=4096 event-size=64 written=4123 overwritten=7
+event syscall_entry recorded=1003 missed=1
+event sched_switch recorded=3120 missed=0
+place syscall_entry __ia32_sys_read recorded=1003 missed=1
+place sched_switch finish_task_switch.isra.0 recorded=3120 missed=0
+site __ia32_sys_read c1176db0 original=5589e583ec live=5589e583ec
+site finish_task_switch.isra.0 c1074ea0 original=5557565383 live=5557565383
+end events=2 places=2 sites=2
+"""
+
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,20}", fullmatch=True)
+counts = st.integers(0, 2**64 - 1)
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> RecorderReport:
+    recording = draw(st.booleans())
+    event_names = draw(st.lists(names, min_size=1, max_size=5, unique=True))
+    symbols = draw(st.lists(names, min_size=1, max_size=8, unique=True))
+    places = tuple(
+        PlaceCount(draw(st.sampled_from(event_names)), symbol, draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9)))
+        for symbol in symbols
+    )
+    events = tuple(
+        EventCount(
+            name, sum(p.recorded for p in places if p.event == name), sum(p.missed for p in places if p.event == name)
+        )
+        for name in event_names
+    )
+    sites = []
+    for symbol in symbols:
+        for _ in range(draw(st.integers(1, 2))):
+            size = draw(st.integers(1, 5))
+            original, live = (
+                draw(st.binary(min_size=size, max_size=size)),
+                draw(st.binary(min_size=size, max_size=size)),
+            )
+            sites.append(Site(symbol, draw(st.integers(0, 2**64 - 1)), original, live))
+    written = draw(counts)
+    return RecorderReport(
+        mechanism=draw(st.sampled_from(["marker", "djprobe", "kprobe", "kprobe-boosted", "jprobe"])),
+        recording=recording,
+        restored=None if recording else all(site.live == site.original for site in sites),
+        cpus=draw(st.integers(1, 1024)),
+        slots=draw(st.integers(1, 2**31)),
+        event_size=draw(st.integers(1, 4096)),
+        written=written,
+        overwritten=draw(st.integers(0, written)),
+        events=events,
+        places=places,
+        sites=tuple(sites),
+    )
+
+
+def written(report: RecorderReport) -> bytes:
+    """As the module writes it."""
+    state = "recording" if report.recording else "stopped"
+    restored = {None: "-", True: "yes", False: "no"}[report.restored]
+    rings = f"cpus={report.cpus} slots={report.slots} event-size={report.event_size}"
+    lines = [
+        f"recorder format=1 mechanism={report.mechanism.replace('-', '_')} state={state} restored={restored}",
+        f"rings {rings} written={report.written} overwritten={report.overwritten}",
+        *(f"event {e.event} recorded={e.recorded} missed={e.missed}" for e in report.events),
+        *(f"place {p.event} {p.symbol} recorded={p.recorded} missed={p.missed}" for p in report.places),
+        *(f"site {s.symbol} {s.address:x} original={s.original.hex()} live={s.live.hex()}" for s in report.sites),
+        f"end events={len(report.events)} places={len(report.places)} sites={len(report.sites)}",
+    ]
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+@given(reports())
+def test_a_report_is_read_as_it_was_written(report: RecorderReport) -> None:
+    assert parse_report(written(report)) == report
+
+
+@given(reports(), st.data())
+def test_a_report_that_is_cut_off_is_refused(report: RecorderReport, data: st.DataObject) -> None:
+    whole = written(report)
+    with pytest.raises(EvidenceError):
+        parse_report(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+@given(st.binary(max_size=400))
+def test_anything_else_is_refused_with_a_sentence(content: bytes) -> None:
+    with pytest.raises(EvidenceError, match="the recorder's report"):
+        parse_report(content)
+
+
+@given(reports(), st.data())
+def test_a_line_that_is_gone_twice_or_spoilt_never_goes_unseen(report: RecorderReport, data: st.DataObject) -> None:
+    lines = written(report).splitlines(keepends=True)
+    number = data.draw(st.integers(0, len(lines) - 1))
+    changed = data.draw(
+        st.sampled_from(
+            [
+                lines[:number] + lines[number + 1 :],
+                [*lines[: number + 1], *lines[number:]],
+                [*lines[:number], b"x" + lines[number], *lines[number + 1 :]],
+            ]
+        )
+    )
+    with pytest.raises(EvidenceError):
+        parse_report(b"".join(changed))
+
+
+def test_the_example_is_read() -> None:
+    report = parse_report(EXAMPLE.encode())
+    assert (report.mechanism, report.recording, report.restored) == ("kprobe-boosted", False, True)
+    assert (report.recorded("syscall_entry"), report.missed) == (1003, 1)
+    assert (report.written, report.overwritten, report.slots) == (4123, 7, 4096)
+    assert report.sites[1].address == 0xC1074EA0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("format=1", "format=2", "has format 2, not 1"),
+        ("restored=yes", "restored=-", "restored while it records, or neither"),
+        ("restored=yes", "restored=no", "not what it shows"),
+        ("live=5589e583ec", "live=cc89e583ec", "not what it shows"),
+        ("live=5589e583ec", "live=5589e583", "not as many as they were"),
+        ("event syscall_entry recorded=1003", "event syscall_entry recorded=1004", "do not add up"),
+        ("overwritten=7", "overwritten=5000", "its rings cannot be such"),
+        ("slots=4096", "slots=0", "its rings cannot be such"),
+        ("written=4123", "written=04123", "a line of another kind"),
+        ("written=4123", "written=99999999999999999999999", "a line of another kind"),
+        ("places=2", "places=3", "as many lines as it says"),
+        ("end events=2 places=2 sites=2\n", "end events=2 places=2 sites=2\n\n", "more follows its end"),
+        ("place sched_switch", "place irq_entry", "not listed once each"),
+        ("event sched_switch", "event syscall_entry", "not listed once each"),
+        ("site __ia32_sys_read", "site __ia32_sys_write", "its places and sites are not the same"),
+        ("kprobe_boosted", "kprobe_böösted", "not all ASCII"),
+    ],
+)
+def test_what_does_not_agree_with_itself_is_refused(old: str, new: str, reason: str) -> None:
+    assert old in EXAMPLE
+    with pytest.raises(EvidenceError, match=reason):
+        parse_report(EXAMPLE.replace(old, new).encode())
+
+
+def test_there_is_an_end_to_what_is_read() -> None:
+    with pytest.raises(EvidenceError, match="bytes"):
+        parse_report(b"x" * (1 << 20))
+    many = "".join(f"place sched_switch f{n} recorded=0 missed=0\n" for n in range(MOST_PLACES))
+    with pytest.raises(EvidenceError, match="a line of another kind"):
+        parse_report(EXAMPLE.replace("site __ia32", many + "site __ia32", 1).encode())
