@@ -20,7 +20,7 @@ from program_folder import PREFIX, link_programs, listed_programs, programs_of, 
 from orchestrator.artifacts.kernel_source import unpack_tarball
 from orchestrator.errors import HostError
 from orchestrator.host import requirements
-from orchestrator.host.requirements import Requirement, check_installed
+from orchestrator.requirements import Requirement, check_installed
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = [requirement for listed in read_lists().values() for requirement in listed]
