@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.guest_disks import GuestDisks
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
@@ -23,7 +24,6 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.artifacts.guest_disks import GuestDisks
 from orchestrator.run.machines import machine_for
 
 ROUNDS = 5

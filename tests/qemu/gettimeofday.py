@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from orchestrator.benchmarks.calls.call_programs import Calls, system_call
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.call_programs import Calls, system_call
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.system_calls import system_calls
 

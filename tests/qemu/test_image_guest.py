@@ -15,6 +15,7 @@ import pytest
 from command_line import CommandLine, qemus_in
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.guest_disks import GuestDisks
 from orchestrator.artifacts.images import ready_image
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
@@ -24,7 +25,6 @@ from orchestrator.errors import GuestExit, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
-from orchestrator.artifacts.guest_disks import GuestDisks
 from orchestrator.run.machines import machine_for
 
 pytestmark = pytest.mark.qemu

@@ -13,11 +13,11 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.probes.called import Called
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.probes.attachment import Attachment, attached
+from orchestrator.probes.called import Called
 from orchestrator.probes.events import EventKind, check_events, read_events
 from orchestrator.probes.point import find_point
 from orchestrator.run.ready_guest import ReadyGuest
