@@ -140,6 +140,12 @@ def run_boot(session: Session) -> None:
             waiting.append(cell)
     while waiting:
         ended = _in_one_guest(session, waiting)
+        if not ended:
+            # A further guest would end the same.
+            for cell in waiting:
+                reason = f"benchmark kind '{task.kind.name}' measured its cells and made no record"
+                session.emit(Outcome(without_number(cell, "failed", reason)))
+            return
         waiting = [cell for cell in waiting if cell.id not in ended]
 
 
