@@ -12,14 +12,15 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.benchmarks.system.work import MacroRequest, system_work
+from orchestrator.benchmarks.system.task import SystemTask
+from orchestrator.benchmarks.system.work import macro_work
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import cache_dir
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
+from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest, read_clocksource
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 20.0
@@ -61,7 +62,7 @@ def _prepared_build_in_the_cache(request: pytest.FixtureRequest) -> None:
     context = BuildContext(Cache(cache_dir()), offline=True)
     try:
         kernel = ready_kernel(context, kernels()[_BUILT_WHERE_MISSING])
-        system_work(context, kernel, MacroRequest("kernel-build", scope="sample"), _refuse)
+        macro_work(context, kernel, SystemTask("kernel-build", scope="sample"), None, _refuse)
     except (HostError, _NotPreparedError):
         pytest.skip("no kernel build is prepared yet; once: ./lab run configs/nightly.yaml --only lkst-events-2005")
 
@@ -91,8 +92,11 @@ def symbols_of_guests() -> WeakKeyDictionary[Guest, Symbols]:
 
 @pytest.fixture
 def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> ReadyGuest:
-    """The test's guest on its final clocksource, with its symbols; cells' targets are for the test to fill in."""
-    guest.wait_until_succeeds(["grep", "-qx", CLOCKSOURCE, _CLOCKSOURCE_FILE], time_limit=_SETTLING_SECONDS)
+    """The test's guest on its final clocksource, with its symbols; what its cells need is for the test to fill in."""
+    deadline = time.monotonic() + _SETTLING_SECONDS
+    while read_clocksource(guest) != CLOCKSOURCE:
+        assert time.monotonic() < deadline, "the guest never took the TSC for its clocksource"
+        guest.succeed(["sleep", "0.2"])
     if guest not in symbols_of_guests:
         symbols_of_guests[guest] = Symbols.of(guest)
     return ReadyGuest(guest, BootArtifacts(guest_kernel, guest.machine, {}), symbols_of_guests[guest])
