@@ -12,8 +12,6 @@ import pytest
 from experiment_boot import boot_of_calls
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
-from orchestrator.run.boot_artifacts import BootArtifacts, Target
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.measurement import measure_call

@@ -8,12 +8,10 @@ import dataclasses
 import pytest
 from experiment_boot import artifacts_of, boot_of, call_setup, measured_call, prepared_for
 from module_maker import ModuleMaker
-from orchestrator.experiment.file.experiment import load_experiment
-from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import render
-from orchestrator.benchmarks.calls.capabilities import ability_list, ability_names
+from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.probe_kinds import probe_kind
 from orchestrator.errors import EvidenceError, UnsupportedError
@@ -43,7 +41,7 @@ def boot(request: pytest.FixtureRequest) -> Boot:
 
 
 def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
-    assert {cell.row for cell in boot.cells} == {"none", *ability_names()}
+    assert {cell.row for cell in boot.cells} == {"none", *capability_names()}
 
 
 def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, context: BuildContext) -> None:
@@ -54,8 +52,8 @@ def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, contex
             outcomes[cell.row] = measured_call(ready, cell)
         except UnsupportedError as error:
             outcomes[cell.row] = str(error)
-    for name, (probe, ability) in ability_names().items():
-        grant, outcome = ability_list().abilities[ability].probes[probe], outcomes[name]
+    for name, (probe, capability) in capability_names().items():
+        grant, outcome = capability_list().capabilities[capability].probes[probe], outcomes[name]
         if grant.shown == "refusal":
             assert isinstance(outcome, str), name
             assert outcome.endswith("not a function entry (the instruction after endbr and the ftrace nop)")
@@ -120,8 +118,8 @@ def test_other_registers_than_those_of_the_call_are_found_out(
     boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
     cell, kind = boot.cells[-1], probe_kind(name)
     setup, _ = call_setup(artifacts_of(context, boot), cell)
-    ability = (kind.ability or "").replace("-", "_")
-    source = render(kind.template or "", {"symbol": setup.symbol, "offset": setup.offset, "ability": ability})
+    capability = (kind.capability or "").replace("-", "_")
+    source = render(kind.template or "", {"symbol": setup.symbol, "offset": setup.offset, "capability": capability})
     file, line, instead = SAVES_WHAT_IT_DID_NOT[name]
     assert source.files[file].count(line) == 1
     files = {**source.files, file: source.files[file].replace(line, instead)}

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from experiment_boot import artifacts_of, boot_of, prepared_for
 from module_maker import ModuleMaker
-from orchestrator.experiment.file.experiment import load_experiment
-from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from experiment_boot import boot_of, measured_call, prepared_for
 from module_maker import ModuleMaker
-from orchestrator.experiment.file.experiment import load_experiment
-from orchestrator.run.boot_artifacts import gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache

@@ -13,15 +13,15 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.unattended import OUTPUT, STATUS, write_work
-from orchestrator.benchmarks.system.figures import MacroFigures
+from orchestrator.benchmarks.system.figures import SystemFigures
 from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, Beside, MacroWork, macro_work
-from orchestrator.benchmarks.system.workloads import macro_benchmarks
+from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, Beside, SystemWork, system_work
+from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.postconditions import check_clocksource
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
@@ -48,12 +48,12 @@ class Lab:
     context: BuildContext
     folder: Path
 
-    def work(self, task: SystemTask, name: str = KERNEL, beside: Beside | None = None) -> MacroWork:
-        return macro_work(self.context, ready_kernel(self.context, kernel(name)), task, beside, lambda guest: None)
+    def work(self, task: SystemTask, name: str = KERNEL, beside: Beside | None = None) -> SystemWork:
+        return system_work(self.context, ready_kernel(self.context, kernel(name)), task, beside, lambda guest: None)
 
     def done(self, work: SystemWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
         built = ready_kernel(self.context, kernel(name))
-        machine = machine_for(self.context, built, cpu(model), smp=1, memory_mib=work.memory_mib, timing="instructions")
+        machine = machine_for(self.context, built, Hardware(cpu(model), 1, work.memory_mib, "instructions"))
         whole = self.folder / "initramfs"
         with whole.open("wb") as target:
             write_work(target, machine.initramfs, work.script, work.settings, work.files)
@@ -71,7 +71,7 @@ class Lab:
             guest.kill()
             whole.unlink()
 
-    def figures(self, task: SystemTask, name: str = KERNEL, model: str = "pentium4") -> MacroFigures:
+    def figures(self, task: SystemTask, name: str = KERNEL, model: str = "pentium4") -> SystemFigures:
         done = self.done(self.work(task, name), name, model)
         assert done.figures is not None, done.said
         return done.figures
