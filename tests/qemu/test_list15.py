@@ -13,7 +13,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import render
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.measurement import measure_call
-from orchestrator.benchmarks.calls.probe_kinds import probe_kind
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.experiment.plan import Boot
 from orchestrator.paths import data_dir
@@ -86,7 +86,7 @@ def test_a_handler_that_sees_something_else_counts_nothing(
 ) -> None:
     """A system call's function is called with the user's registers; an inner one is not, and its handler says so."""
     boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
-    cell, kind = boot.cells[-1], probe_kind(name)
+    cell, kind = boot.cells[-1], call_probe(name)
     setup, _ = call_setup(artifacts_of(context, boot), cell)
     values: dict[str, str | int] = {
         "symbol": "ktime_get_real_ts64",
@@ -116,7 +116,7 @@ def test_other_registers_than_those_of_the_call_are_found_out(
     ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
     boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
-    cell, kind = boot.cells[-1], probe_kind(name)
+    cell, kind = boot.cells[-1], call_probe(name)
     setup, _ = call_setup(artifacts_of(context, boot), cell)
     capability = (kind.capability or "").replace("-", "_")
     source = render(kind.template or "", {"symbol": setup.symbol, "offset": setup.offset, "capability": capability})
