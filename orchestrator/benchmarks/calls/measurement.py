@@ -12,7 +12,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.proof import Proof, count_hits
+from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
 from orchestrator.catalog.probes import ProbeKind
@@ -20,7 +20,7 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
-from orchestrator.probes.point import ProbePoint, find_point
+from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.postconditions import check_clocksource, read_taint
@@ -96,7 +96,8 @@ def measure_call(
 
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
     says_offset = cell.task.point is not None and "+" in cell.task.point
-    point = find_point(ready.guest, ready.symbols, setup.symbol, setup.offset, at_entry=not says_offset)
+    find = find_place if says_offset else find_entry
+    point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
     return replace(point, is_called_directly=cell.task.point is None)
 
 
@@ -115,19 +116,26 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
-        proof = _counted(work, armed, events)
+        counted = count_hits(work, armed.attachment, events)
+        armed.check_same("while the hits were counted")
+        proof = _proof(work, armed, counted)
     return exact_figures(measured), proof
 
 
 def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
-    """Samples with the probe and without it in turn, so that what changes on the host falls on both."""
+    """Samples with the probe and without it in turn, so that what changes on the host falls on both.
+
+    The hits of the first and the last round are counted.
+    """
     rounds = range(work.cell.repeats)
     plain, probed = [_timed(work)], []
     for number in rounds:
         with _armed(work, module) as armed:
             probed.append(_timed_between(work, armed))
             if number in (rounds[0], rounds[-1]):
-                proof = _counted(work, armed, events)
+                counted = count_hits(work, armed.attachment, events)
+                armed.check_same("while the hits were counted")
+                proof = _proof(work, armed, counted)
         plain.append(_timed(work))
     return paired_figures(plain, probed, work.cell.clock), proof
 
@@ -147,17 +155,14 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
     try:
         measured = _timed(work)
     except EvidenceError:
-        # Samples differ when the probe does, and then that is the news.
+        # Samples differ when the probe does: then this error is the cause, and the other one its effect.
         armed.check_same("while the calls were timed")
         raise
     armed.check_same("while the calls were timed")
     return measured
 
 
-def _counted(work: _Work, armed: _Armed, events: Path | None) -> Proof:
-    """The counting pass, and the probe observed to be the same after it."""
-    counted = count_hits(work, armed.attachment, events)
-    armed.check_same("while the hits were counted")
+def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,
