@@ -398,7 +398,7 @@ def mail_table(name: str) -> list[CellRecord]:
 
 def wall_list(accelerator: str = "tcg") -> list[CellRecord]:
     """Build a list by the wall clock, where drift hides what a djprobe costs."""
-    drift = "no verdict: without the probe a call's time drifted by 96 ns meanwhile, and the probe's effect is 41 ns"
+    drift = "no verdict: the baseline drifted by 96 ns between samples, and the probe's effect is 41 ns"
     samples = {
         "none": [1402.125, 1388.5, 1420.0, 1397.75, 1405.5, 1399.25],
         "kprobe": [3921.5, 3902.0, 3977.25, 3940.875, 3915.0, 3933.5],

@@ -56,7 +56,7 @@ def test_no_verdict_where_the_drift_is_larger_than_the_effect() -> None:
     assert figures.overhead == 300.0
     assert figures.verdict == "none"
     assert figures.notes == (
-        "no verdict: without the probe a sample drifted by 700 ns meanwhile, and the probe's effect is 300 ns",
+        "no verdict: the baseline drifted by 700 ns between samples, and the probe's effect is 300 ns",
     )
 
 
@@ -86,4 +86,4 @@ def test_runs_that_ticks_fell_into_are_compared_in_instructions() -> None:
     assert (figures.samples[0], figures.overhead, figures.interval) == (1120.0, 119.0, (119.0, 119.0))
     hidden = paired_figures(plain, [measured(501.0 + number) for number in range(6)], "instructions")
     assert hidden.verdict == "none"
-    assert "drifted by 8 instructions meanwhile" in hidden.notes[0]
+    assert "drifted by 8 instructions between samples" in hidden.notes[0]

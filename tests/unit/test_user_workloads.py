@@ -112,7 +112,7 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("benchmark: {name: workload, file: none.c}", "there is no such file"),
         ("benchmark: {name: workload, file: note.txt}", "expected a C file (.c) or a static x86 program"),
         ("benchmark: {name: workload, file: .}", "there is no such file"),
-        ("benchmark: {name: workload, file: reading.c}", "points: missing; of a workload of your own, say which"),
+        ("benchmark: {name: workload, file: reading.c}", "points: missing; with a workload of your own, name"),
         ("points: [a b]\nbenchmark: {name: gtodbench}", "points.0: found 'a b'; expected a kernel function"),
         ("points: ['a+x']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
         ("points: ['a+0x1234567']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
@@ -204,7 +204,7 @@ def test_runs_are_read() -> None:
     "output", ["", RUNS + "x\n", RUNS[:-2], RUNS.replace("run 1", "run 2"), RUNS.replace("tsc=", "tsc=-"), RUNS + RUNS]
 )
 def test_other_output_of_the_runner_is_refused(output: str) -> None:
-    with pytest.raises(EvidenceError, match="did not say what was expected"):
+    with pytest.raises(EvidenceError, match="is not what was expected"):
         parse_runs(output, 2 if "pid=32" in output else 1)
 
 

@@ -19,7 +19,7 @@ from orchestrator.errors import ConfigError
 
 _LARGEST = 16 << 20
 _LARGEST_VARIABLE = 4096
-"""Bytes of a variable that are looked through for pointers."""
+"""Bytes of a variable that are searched for pointers."""
 _ARCHITECTURES: Mapping[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 
 
@@ -51,7 +51,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """A relocatable object. ``pointers`` are what relocations put into the sections that hold variables."""
+    """A relocatable object. ``pointers`` are those that relocations put into the sections of variables."""
 
     arch: Arch
     compiler: str
