@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dpkg_database import DpkgDatabase, files_of
 
-from orchestrator.host.requirements import Requirement, parse_requirements
 from orchestrator.paths import data_dir
+from orchestrator.requirements import Requirement, parse_requirements
 
 PREFIX = "orchestrator-programs-"
 """How the name of the folder begins."""

@@ -13,8 +13,8 @@ from orchestrator.artifacts.data_disk import OPTIONS
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.catalog.build_source import BuildSource, build_source_choice
 from orchestrator.errors import BuildError
-from orchestrator.host.requirements import check_installed
 from orchestrator.process import run
+from orchestrator.requirements import check_installed
 
 _KIND = "build-sources"
 _FILE = "source.squashfs"

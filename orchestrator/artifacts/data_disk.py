@@ -12,8 +12,8 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.image_build import EPOCH
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
-from orchestrator.host.requirements import check_installed
 from orchestrator.process import run
+from orchestrator.requirements import check_installed
 
 _KIND = "data-disks"
 _FILE = "data.squashfs"

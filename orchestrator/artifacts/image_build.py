@@ -22,9 +22,9 @@ from orchestrator.artifacts.namespace import as_root
 from orchestrator.artifacts.pins import versions
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError
-from orchestrator.host.requirements import check_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import run
+from orchestrator.requirements import check_installed
 
 BASE, ROOT, PACKAGES, FILES = "base.qcow2", "root.squashfs", "packages.txt", "files.txt"
 

@@ -19,9 +19,9 @@ from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
-from orchestrator.host.requirements import check_installed
 from orchestrator.paths import kbuild_takes
 from orchestrator.process import Finished, run
+from orchestrator.requirements import check_installed
 
 BUILD_GB = 0.4
 CPU_MINUTES = 10

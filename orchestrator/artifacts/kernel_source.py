@@ -10,9 +10,9 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import unpacked_packages
 from orchestrator.errors import BuildError, HostError
-from orchestrator.host.requirements import check_installed
 from orchestrator.paths import data_dir
 from orchestrator.process import run
+from orchestrator.requirements import check_installed
 
 UNPACKED_GB = 1.7
 """Disk for the package and the unpacked source; a patched copy shares all files but those that it changes."""

@@ -45,7 +45,7 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
     context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with (
         _plain_places(kernel) as places,
-        ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool,
+        ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0))), thread_name_prefix="build") as pool,
     ):
         return list(pool.map(lambda source: _try_to_build(context, kernel, source, places), sources))
 

@@ -9,8 +9,8 @@ import shutil
 from functools import lru_cache
 
 from orchestrator.errors import HostError
-from orchestrator.host.requirements import INSTALL_COMMAND
 from orchestrator.process import run
+from orchestrator.requirements import INSTALL_COMMAND
 
 # The user is root in there, and has the ids of /etc/subuid for all others. Mounts, processes and networks of its own
 # are what lets that root mount /proc and /sys.

@@ -12,21 +12,23 @@ from elftools.elf.elffile import ELFFile
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.elf import DAMAGED
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, UnsupportedError
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
 _LARGEST = 64 << 20
 
 
-def prebuilt(file: Path, kernel: Kernel) -> Module | str:
-    """The module in a .ko file, or the reason why ``kernel`` would not load it. Raises ConfigError for no module."""
+def prebuilt(file: Path, kernel: Kernel) -> Module:
+    """The module in a .ko file. Raises UnsupportedError for one of another kernel, ConfigError for no module."""
     info = _modinfo(file)
     name = info.get("name", "")
     if not _NAME.fullmatch(name):
         raise ConfigError("is no kernel module: it does not say its name", where=str(file))
     built_for = info.get("vermagic", "").split(" ")[0]
     if built_for != kernel.release:
-        return f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}"
+        raise UnsupportedError(
+            f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}"
+        )
     return Module(name, file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
 
 

@@ -46,7 +46,7 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
 def stop_on_signals() -> None:
     """Let SIGTERM and SIGHUP unwind the program like Ctrl-C does, so that guests end and the store is told."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
 
     signal.signal(signal.SIGTERM, stop)

@@ -103,7 +103,7 @@ class Choice:
         from orchestrator.catalog.spelling import unknown
         from orchestrator.errors import UsageError
         from orchestrator.guest.emulator import qemu_cpu_names
-        from orchestrator.run.machines import machine_for
+        from orchestrator.run.machines import Hardware, machine_for
 
         wanted = self._wanted()
         spec = kernel_spec(self.kernel or _kernel_of(self.image))
@@ -120,9 +120,7 @@ class Choice:
         timing = self._timing()
         context = options.open_context(offline=self.offline)
         kernel = ready_kernel(context, spec)
-        return machine_for(
-            context, kernel, cpu_model(name), smp=self.smp, memory_mib=self.memory, timing=timing, wanted=wanted
-        )
+        return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
 
     def load_modules(self, guest: Guest) -> None:
         """Load the modules that were chosen. Raises RefusedError with the kernel's message."""

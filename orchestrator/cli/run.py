@@ -51,6 +51,7 @@ def run(
         bool, typer.Option("--dry-run", help="Print cells and QEMU command lines; run nothing.")
     ] = False,
     offline: options.Offline = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Run experiments, one file after the other, and print their tables. Exits with 1 when a cell failed."""
     from orchestrator.artifacts.build_context import BuildContext
@@ -77,7 +78,11 @@ def run(
     valid = True
     for experiment, planned in zip(experiments, plans, strict=True):
         directory = out / experiment.name if out is not None and len(experiments) > 1 else out
-        with listener(sys.stderr) as watching, Store.open(lab_dir()) as store:
+        with (
+            listener(sys.stderr) as watching,
+            options.printed_steps(verbose=verbose),
+            Store.open(lab_dir()) as store,
+        ):
             context = BuildContext(Cache(cache_dir()), offline, watching.say)
             runner = Runner(context, store, watching, kinds(), jobs, events)
             entry = _run_one(runner, experiment, planned, directory, resume=resume)

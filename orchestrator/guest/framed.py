@@ -65,7 +65,7 @@ class FramedChannel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._socket.setblocking(False)
+        self._socket.settimeout(0)
         self._received = bytearray()
         self._request = 0
         self._torn = False

@@ -64,7 +64,7 @@ class _Terminal(_Spawn):
         self._left = self._left or _ESCAPE in typed
         return typed
 
-    def close(self, force: bool = True) -> None:
+    def close(self, force: bool = True) -> None:  # noqa: FBT001, FBT002 - as in pexpect
         """Leave the descriptor open: ``attend`` closes it."""
         del force
         self.closed = True

@@ -19,8 +19,8 @@ from orchestrator.errors import LabError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
 from orchestrator.guest.machine import QEMU
 from orchestrator.host.findings import Finding, Status
-from orchestrator.host.requirements import INSTALL_COMMAND, load_requirements
 from orchestrator.paths import cache_dir, lab_dir
+from orchestrator.requirements import INSTALL_COMMAND, load_requirements
 
 OLDEST_QEMU = (7, 0)  # the first with the pinned machine type
 TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version

@@ -77,7 +77,7 @@ def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observati
         flags = re.sub(r"\s+", "", entry[1]) if entry else None
     elif site == "ftrace":
         listing = guest.get(TRACED_FUNCTIONS).decode("ascii", errors="replace")
-        # "__ia32_sys_gettimeofday (1)           	tramp: 0xd0874000 (ftrace_func+0x0/0x10 [lab_ftrace])"
+        # A line: "__ia32_sys_gettimeofday (1)           	tramp: 0xd0874000 (ftrace_func+0x0/0x10 [lab_ftrace])"
         flags = "[TRACED]" if re.search(rf"^{re.escape(point.symbol)} \([1-9]", listing, re.MULTILINE) else None
     return Observation(guest.read_memory(point.address, len(point.original)), flags)
 

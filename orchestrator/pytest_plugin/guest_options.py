@@ -22,7 +22,7 @@ from orchestrator.experiment.machine import Machine as DescribedMachine
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 if TYPE_CHECKING:
     import pytest
@@ -53,15 +53,8 @@ class GuestOptions:
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
         timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
-        return machine_for(
-            context,
-            kernel,
-            self.cpu,
-            smp=self.smp,
-            memory_mib=self.memory,
-            timing=timing,
-            wanted=guest_disks.GuestDisks(self.image, self.channel, self.data),
-        )
+        hardware = Hardware(self.cpu, self.smp, self.memory, timing)
+        return machine_for(context, kernel, hardware, guest_disks.GuestDisks(self.image, self.channel, self.data))
 
 
 def read_markers(markers: Sequence[pytest.Mark]) -> GuestOptions:

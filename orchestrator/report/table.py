@@ -76,8 +76,8 @@ def _footnote(footnote: Footnote, width: int) -> Iterator[Text]:
 
 
 def _evidence(proofs: ProofList, width: int) -> Iterator[Text]:
-    names = max(len(proof.name) for proof in proofs.proofs)
-    mechanisms = max(len(proof.mechanism) for proof in proofs.proofs)
+    names = max((len(proof.name) for proof in proofs.proofs), default=0)
+    mechanisms = max((len(proof.mechanism) for proof in proofs.proofs), default=0)
     yield Text()
     yield from _paragraph(proofs.place, width, style="bold")
     for proof in proofs.proofs:

@@ -13,6 +13,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import GuestBooted, Session
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 from orchestrator.run.record import without_number
+from orchestrator.steps import step
 
 TaskT = TypeVar("TaskT")
 
@@ -31,7 +32,8 @@ def attended(
         for cell in cells:
             session.begin(cell)
             try:
-                record = measure_cell(ready, cell)
+                with step(f"measure {cell.id}"):
+                    record = measure_cell(ready, cell)
             except UnsupportedError as error:
                 record = without_number(cell, "unsupported", str(error))
             yield record

@@ -140,6 +140,12 @@ def run_boot(session: Session) -> None:
             waiting.append(cell)
     while waiting:
         ended = _in_one_guest(session, waiting)
+        if not ended:
+            # A further guest would end the same.
+            for cell in waiting:
+                reason = f"benchmark kind '{task.kind.name}' measured its cells and made no record"
+                session.emit(Outcome(without_number(cell, "failed", reason)))
+            return
         waiting = [cell for cell in waiting if cell.id not in ended]
 
 
@@ -175,8 +181,9 @@ def run_task(task: BootTask, context: BuildContext, emit: Callable[[Event], None
 
     Raises HostError where they are not those that the task names.
     """
-    artifacts = prepare(context, task.kind, task.boot)
-    if artifacts.keys != dict(task.keys):
-        differing = sorted(name for name, key in task.keys.items() if artifacts.keys.get(name) != key)
+    artifacts = prepare(replace(context, say=lambda text: emit(Progress(text))), task.kind, task.boot)
+    keys = artifacts.keys
+    differing = sorted(name for name in {*task.keys, *keys} if task.keys.get(name) != keys.get(name))
+    if differing:
         raise HostError("the artifacts here are not those of the task", detail=differing)
     run_boot(Session(task, artifacts, context, emit))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.guest_disks import NOTHING, GuestDisks, ready_disks
@@ -15,17 +15,20 @@ from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.machine import Machine, Timing
 
 
+@dataclass(frozen=True)
+class Hardware:
+    """A CPU model, how many of it, memory in MiB, and how time passes."""
+
+    cpu: CpuModel
+    smp: int
+    memory_mib: int
+    timing: Timing
+
+
 def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
     """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
-    machine = machine_for(
-        context,
-        kernel,
-        cpu(boot.cpu),
-        smp=boot.smp,
-        memory_mib=boot.memory_mib,
-        timing=timing_of(boot),
-        wanted=GuestDisks(boot.image, boot.channel),
-    )
+    hardware = Hardware(cpu(boot.cpu), boot.smp, boot.memory_mib, timing_of(boot))
+    machine = machine_for(context, kernel, hardware, GuestDisks(boot.image, boot.channel))
     return replace(machine, keeps_time=boot.clock == "wall")
 
 
@@ -34,28 +37,19 @@ def timing_of(boot: Boot) -> Timing:
     return "instructions" if boot.clock == "instructions" else choose_accelerator("auto").name
 
 
-def machine_for(
-    context: BuildContext,
-    kernel: Kernel,
-    cpu: CpuModel,
-    *,
-    smp: int,
-    memory_mib: int,
-    timing: Timing,
-    wanted: GuestDisks = NOTHING,
-) -> Machine:
-    """The machine, its initramfs and disks made where they are not there yet. ``memory_mib`` in MiB.
+def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:
+    """The machine, its initramfs and disks made where they are not there yet.
 
     Raises HostError, BuildError, and UsageError for disks that its kernel cannot have.
     """
     disks = ready_disks(context, kernel, wanted)
     return Machine(
-        cpu=cpu,
+        cpu=hardware.cpu,
         kernel=kernel.image,
         initramfs=initramfs(context, kernel),
-        smp=smp,
-        memory_mib=memory_mib,
-        timing=timing,
+        smp=hardware.smp,
+        memory_mib=hardware.memory_mib,
+        timing=hardware.timing,
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
         root=disks.root,

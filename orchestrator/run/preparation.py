@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.modules import Module
-from orchestrator.errors import BuildError
+from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.artifacts.prebuilt import prebuilt
+from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.results.contract import Status
 
 SetupT = TypeVar("SetupT", covariant=True)
@@ -43,6 +48,26 @@ def unsupported(reason: str) -> Refused:
 def failed(error: BuildError) -> Refused:
     """Something of the cell's did not build."""
     return Refused("failed", str(error))
+
+
+def module_outcomes(
+    context: BuildContext, kernel: Kernel, wanted: Mapping[str, ModuleSource | Path]
+) -> Mapping[str, Module | Refused]:
+    """The modules of cells by the cells' ids: built from source, or a user's .ko file; else why there is none.
+
+    Raises ConfigError for a file that is no module.
+    """
+    outcomes: dict[str, Module | Refused] = {}
+    sources = {id_: one for id_, one in wanted.items() if isinstance(one, ModuleSource)}
+    for id_, built in zip(sources, build_modules(context, kernel, list(sources.values())), strict=True):
+        outcomes[id_] = failed(built) if isinstance(built, BuildError) else built
+    for id_, one in wanted.items():
+        if isinstance(one, Path):
+            try:
+                outcomes[id_] = prebuilt(one, kernel)
+            except UnsupportedError as error:
+                outcomes[id_] = unsupported(str(error))
+    return outcomes
 
 
 def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:

@@ -78,7 +78,8 @@ class Provenance:
         modules = {}
         for cell, prepared in artifacts.cells.items():
             for module in prepared.modules:
-                modules[cell] = {"file_sha256": _sha256(module.file), "key": module.key}
+                name = cell if len(prepared.modules) == 1 else f"{cell}: {module.name}"
+                modules[name] = {"file_sha256": _sha256(module.file), "key": module.key}
                 self._keep_sources(artifacts.kernel.spec.name, module)
         kernel = artifacts.kernel
         content: dict[str, object] = {

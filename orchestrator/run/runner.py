@@ -29,6 +29,7 @@ from orchestrator.run.journal import RunJournal
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
+from orchestrator.steps import LOG_NAME, step, step_log, step_source
 
 EVENTS_FOLDER = "events"
 _EXPERIMENT_FILE = "experiment.yaml"
@@ -93,7 +94,8 @@ class Runner:
                     provenance = Provenance(entry.directory)
                     provenance.session(facts)
                 self.store.resume_run(entry.id)
-                self._work(entry, plan, artifacts, provenance)
+                with step_log(entry.directory / LOG_NAME):
+                    self._work(entry, plan, artifacts, provenance)
         except Timeout:
             raise UsageError(f"another process is working on run {entry.id}", where=str(entry.directory)) from None
         return self.store.entry(entry.id)
@@ -136,7 +138,8 @@ class Runner:
         def emit(event: Event) -> None:
             coordinator.do(lambda: journal.take(event, task, artifacts))
 
-        run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
+        with step_source(task.directory.name), step(f"boot {task.boot.kernel} on {task.boot.cpu}"):
+            run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
 
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:

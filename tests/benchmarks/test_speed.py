@@ -24,7 +24,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 ROUNDS = 5
 MEGABYTES = {"framed": 20, "ssh": 20, "serial": 2}
@@ -70,7 +70,7 @@ def test_boot_to_ssh(context: BuildContext, tmp_path: Path, capsys: pytest.Captu
 
     def boot(channel: ChannelKind) -> None:
         wanted = GuestDisks("debian-i386", channel)
-        machine = machine_for(context, kernel, cpu("pentium4"), smp=1, memory_mib=256, timing="tcg", wanted=wanted)
+        machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), wanted)
         with Guest(machine, tmp_path) as guest:
             guest.succeed(["true"])
 

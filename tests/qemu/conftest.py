@@ -12,7 +12,8 @@ from module_maker import ModuleMaker
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
-from orchestrator.benchmarks.system.work import MacroRequest, system_work
+from orchestrator.benchmarks.system.task import SystemTask
+from orchestrator.benchmarks.system.work import system_work
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
@@ -22,7 +23,7 @@ from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-_SETTLING_SECONDS = 20.0
+_SETTLING_SECONDS = 180.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
 _CYCLES = 20
 _NIGHTLY_CYCLES = 500
@@ -61,7 +62,7 @@ def _prepared_build_in_the_cache(request: pytest.FixtureRequest) -> None:
     context = BuildContext(Cache(cache_dir()), offline=True)
     try:
         kernel = ready_kernel(context, kernels()[_BUILT_WHERE_MISSING])
-        system_work(context, kernel, MacroRequest("kernel-build", scope="sample"), _refuse)
+        system_work(context, kernel, SystemTask("kernel-build", scope="sample"), None, _refuse)
     except (HostError, _NotPreparedError):
         pytest.skip("no kernel build is prepared yet; once: ./lab run configs/nightly.yaml --only lkst-events-2005")
 
@@ -91,7 +92,7 @@ def symbols_of_guests() -> WeakKeyDictionary[Guest, Symbols]:
 
 @pytest.fixture
 def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> ReadyGuest:
-    """The test's guest on its final clocksource, with its symbols; cells' targets are for the test to fill in."""
+    """The test's guest on its final clocksource, with its symbols; what its cells need is for the test to fill in."""
     guest.wait_until_succeeds(["grep", "-qx", CLOCKSOURCE, _CLOCKSOURCE_FILE], time_limit=_SETTLING_SECONDS)
     if guest not in symbols_of_guests:
         symbols_of_guests[guest] = Symbols.of(guest)

@@ -58,7 +58,9 @@ def test_reports_of_a_run_agree_with_what_it_printed(undisturbed: FinishedRun) -
 def test_a_runs_directory_holds_what_it_was_made_with(undisturbed: FinishedRun) -> None:
     kept = {path.name for path in undisturbed.directory.iterdir()}
     assert {"experiment.yaml", "provenance.json", "modules"} <= kept
-    assert any(name.endswith(".console") for name in kept)
+    assert {path.name for path in (undisturbed.directory / "boot1").iterdir()} >= {
+        f"guest1-pentium4-debian-686.{suffix}" for suffix in ("console", "qemu")
+    }
     again = undisturbed.command.run("run", undisturbed.directory / "experiment.yaml", "--dry-run")
     assert again.returncode == 0
     assert [line.split()[0] for line in again.stdout.splitlines() if line.startswith("  ")] == [

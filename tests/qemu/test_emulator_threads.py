@@ -23,7 +23,7 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 
@@ -49,7 +49,7 @@ def test_kprobes_work_with_one_thread_for_all_cpus_and_not_with_many(
 
 def trouble(context: BuildContext, kernel: Kernel, module: Module, directory: Path) -> str | None:
     """What goes wrong first while a kprobe comes and goes under load on two CPUs; None where nothing does."""
-    machine = machine_for(context, kernel, cpu("pentium4"), smp=2, memory_mib=256, timing="tcg")
+    machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 2, 256, "tcg"))
     with Guest(machine, directory) as guest:
         for script in ("exact_calls.sh", "busy_calls.sh"):
             guest.put(_SCRIPTS / script, f"/tmp/{script}", mode=0o755)

@@ -25,7 +25,7 @@ from orchestrator.errors import GuestExit, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine
 from orchestrator.paths import data_dir
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
 
@@ -37,10 +37,8 @@ def machine(context: BuildContext, wanted: GuestDisks, name: str = "lab-i386-up"
     built = ready_kernel(context, kernel(name))
     model = cpu("xeon-e5410" if built.spec.needs_long_mode else "pentium4")
     assert timing in ("tcg", "instructions")
-    exact = timing == "instructions"
-    return machine_for(
-        context, built, model, smp=1, memory_mib=256, timing="instructions" if exact else "tcg", wanted=wanted
-    )
+    hardware = Hardware(model, 1, 256, "instructions" if timing == "instructions" else "tcg")
+    return machine_for(context, built, hardware, wanted)
 
 
 @IN_IMAGE

@@ -17,7 +17,7 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = pytest.mark.qemu
 
@@ -43,7 +43,7 @@ def test_a_variant_is_what_its_name_says(context: BuildContext, tmp_path: Path, 
         "SMP": "yes" if "-smp" in name else "no",
     }
     model = cpu("xeon-e5410" if spec.needs_long_mode else "pentium-m")
-    machine = machine_for(context, built, model, smp=1, memory_mib=256, timing="instructions")
+    machine = machine_for(context, built, Hardware(model, 1, 256, "instructions"))
     with Guest(machine, tmp_path) as guest:
         assert guest.succeed(["uname", "-r"]).text.strip() == built.release
         symbols = guest.get("/proc/kallsyms").decode()
@@ -61,7 +61,7 @@ def test_lock_prefixes_are_kept_because_the_kernel_is_told(
 ) -> None:
     """Without the parameter the same kernel on one CPU overwrites them with another prefix that does nothing."""
     built = ready_kernel(context, kernels()["lab-i386-smp"])
-    machine = machine_for(context, built, cpu("pentium4"), smp=1, memory_mib=256, timing="instructions")
+    machine = machine_for(context, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
     with Guest(replace(machine, smp_kernel=told), tmp_path) as guest:
         prefixes = {guest.read_memory(address, 1)[0] for address in lock_prefixes(built.headers / "vmlinux")[:200:10]}
     freed = 0xCC  # what the kernel fills the text with that it needed for booting only

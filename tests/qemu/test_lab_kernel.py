@@ -6,18 +6,13 @@ Building it takes some nine minutes of one CPU where the cache has none yet. The
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
-from orchestrator.run.boot_artifacts import gather
+from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
-from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.plan import plan
 from orchestrator.probes.evidence import check_traps
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -35,16 +30,14 @@ pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
 
 
 def test_every_mechanism_works_at_the_function_entry(ready: ReadyGuest, context: BuildContext) -> None:
-    experiment = Experiment(
-        name="lab-kernel",
-        kernels=(KERNEL,),
-        machines=(Machine(cpu="pentium4"),),
-        probes=(*INT3_PER_HIT, "kprobe-ftrace"),
-        benchmark=Benchmark(name="gtodbench", calls=1000, repeats=3),
+    boot = boot_of_calls(
+        kernels=[KERNEL],
+        machines=[{"cpu": "pentium4"}],
+        probes=[*INT3_PER_HIT, "kprobe-ftrace"],
+        benchmark={"name": "gtodbench", "calls": 1000, "repeats": 3},
     )
-    (boot,) = plan(experiment).boots
-    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
-    records = {cell.probe: measure_cell(ready, cell, 0.0) for cell in boot.cells}
+    ready = prepared_for(ready, context, boot)
+    records = {cell.row: measured_call(ready, cell) for cell in boot.cells}
     assert records.pop("kprobe-ftrace").status == "unsupported"
     for probe, record in records.items():
         assert record.status == "ok", record.reason

@@ -6,19 +6,19 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from experiment_boot import artifacts_of, boot_of, call_setup, measured_call, prepared_for
 from module_maker import ModuleMaker
-from orchestrator.experiment.file.experiment import load_experiment
-from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.module_source import render
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
-from orchestrator.benchmarks.calls.measurement import measure_cell
-from orchestrator.catalog.probes import probe_kind
+from orchestrator.benchmarks.calls.measurement import measure_call
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.errors import EvidenceError, UnsupportedError
-from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.plan import Boot
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
 
 CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
@@ -37,22 +37,21 @@ def boot(request: pytest.FixtureRequest) -> Boot:
     """The experiment's boot on one of the kernels."""
     kernel = str(request.param)
     machine = f"machines.0.cpu={MACHINES[kernel]}"
-    (planned,) = plan(load_experiment(CONFIG, [f"kernels=[{kernel}]", machine])).boots
-    return planned
+    return boot_of(CONFIG, f"kernels=[{kernel}]", machine)
 
 
 def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
-    assert {cell.probe for cell in boot.cells} == {"none", *capability_names()}
+    assert {cell.row for cell in boot.cells} == {"none", *capability_names()}
 
 
 def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, context: BuildContext) -> None:
-    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
+    ready = prepared_for(ready, context, boot)
     outcomes: dict[str, CellRecord | str] = {}
     for cell in boot.cells:
         try:
-            outcomes[cell.probe] = measure_cell(ready, cell, None)
+            outcomes[cell.row] = measured_call(ready, cell)
         except UnsupportedError as error:
-            outcomes[cell.probe] = str(error)
+            outcomes[cell.row] = str(error)
     for name, (probe, capability) in capability_names().items():
         grant, outcome = capability_list().capabilities[capability].probes[probe], outcomes[name]
         if grant.shown == "refusal":
@@ -86,24 +85,21 @@ def test_a_handler_that_sees_something_else_counts_nothing(
     ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
     """A system call's function is called with the user's registers; an inner one is not, and its handler says so."""
-    (boot,) = plan(load_experiment(CONFIG, ["kernels=[lab-i386-up]", f"probes=[{name}]"])).boots
-    cell, artifacts = boot.cells[-1], gather(context, boot)
-    target = artifacts.targets[cell.id]
-    assert isinstance(target, Target)
-    kind = probe_kind(name)
+    boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
+    cell, kind = boot.cells[-1], call_probe(name)
+    setup, _ = call_setup(artifacts_of(context, boot), cell)
     values: dict[str, str | int] = {
         "symbol": "ktime_get_real_ts64",
         "offset": 0,
         "capability": (kind.capability or "").replace("-", "_"),
     }
     module = modules.rendered(kind.template or "", values)
-    wrong = dataclasses.replace(target, symbol="ktime_get_real_ts64", offset=0, module=module)
-    ready = dataclasses.replace(ready, artifacts=dataclasses.replace(artifacts, targets={cell.id: wrong}))
+    wrong = Ready(dataclasses.replace(setup, symbol="ktime_get_real_ts64", offset=0, module=module))
     if name == "kprobe.post-exec":
-        assert measure_cell(ready, cell, None).status == "ok"  # it is true of any function
+        assert measure_call(ready, cell, wrong).status == "ok"  # it is true of any function
         return
     with pytest.raises(EvidenceError, match="the probe's handler ran 0 times"):
-        measure_cell(ready, cell, None)
+        measure_call(ready, cell, wrong)
 
 
 SAVES_WHAT_IT_DID_NOT = {
@@ -119,16 +115,14 @@ SAVES_WHAT_IT_DID_NOT = {
 def test_other_registers_than_those_of_the_call_are_found_out(
     ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
-    (boot,) = plan(load_experiment(CONFIG, ["kernels=[lab-i386-up]", f"probes=[{name}]"])).boots
-    cell, artifacts = boot.cells[-1], gather(context, boot)
-    target, kind = artifacts.targets[cell.id], probe_kind(name)
-    assert isinstance(target, Target)
+    boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
+    cell, kind = boot.cells[-1], call_probe(name)
+    setup, _ = call_setup(artifacts_of(context, boot), cell)
     capability = (kind.capability or "").replace("-", "_")
-    source = render(kind.template or "", {"symbol": target.symbol, "offset": target.offset, "capability": capability})
+    source = render(kind.template or "", {"symbol": setup.symbol, "offset": setup.offset, "capability": capability})
     file, line, instead = SAVES_WHAT_IT_DID_NOT[name]
     assert source.files[file].count(line) == 1
     files = {**source.files, file: source.files[file].replace(line, instead)}
-    changed = dataclasses.replace(target, module=modules.built(dataclasses.replace(source, files=files)))
-    ready = dataclasses.replace(ready, artifacts=dataclasses.replace(artifacts, targets={cell.id: changed}))
+    changed = dataclasses.replace(setup, module=modules.built(dataclasses.replace(source, files=files)))
     with pytest.raises(EvidenceError, match="the probe's handler ran 0 times"):
-        measure_cell(ready, cell, None)
+        measure_call(ready, cell, Ready(changed))

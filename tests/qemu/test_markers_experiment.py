@@ -7,25 +7,25 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from experiment_boot import artifacts_of, boot_of, prepared_for
 from module_maker import ModuleMaker
-from orchestrator.experiment.file.experiment import load_experiment
-from orchestrator.run.boot_artifacts import Target, gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.benchmarks.markers.loops import MarkerLoops
 from orchestrator.benchmarks.markers.measurement import measure_marker
 from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, marker_row
+from orchestrator.benchmarks.markers.task import MarkerCell
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import EvidenceError, GuestError, GuestHang
-from orchestrator.experiment.cell import Cell
-from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.plan import Boot
 from orchestrator.paths import data_dir
 from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.preparation import Ready, Refused
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.ready_guest import ready_guest as another_ready_guest
+from orchestrator.run.record import without_number
 
 CONFIG = data_dir("configs") / "markers-2006.yaml"
 MARKER = 3
@@ -34,16 +34,22 @@ ARMED = {"immediate": "b001", "flag": "01"}
 GUARDED = {name for name, row in marker_benchmarks().rows.items() if row.guarded}
 
 
-def boot_of(kernel: str) -> Boot:
+def loops_on(kernel: str) -> Boot:
     machine = "machines=[{cpu: xeon-e5410}]" if kernels()[kernel].arch == "x86_64" else "machines=[{cpu: pentium4}]"
-    (boot,) = plan(load_experiment(CONFIG, [f"kernels=[{kernel}]", machine])).boots
-    return boot
+    return boot_of(CONFIG, f"kernels=[{kernel}]", machine)
 
 
 def measured(ready: ReadyGuest, context: BuildContext, kernel: str) -> dict[str, CellRecord]:
-    boot = boot_of(kernel)
-    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
-    return {cell.probe.removeprefix("marker."): measure_cell(ready, cell, None) for cell in boot.cells}
+    boot = loops_on(kernel)
+    ready = prepared_for(ready, context, boot)
+    return {cell.row.removeprefix("marker."): outcome_of(ready, cell) for cell in boot.cells}
+
+
+def outcome_of(ready: ReadyGuest, cell: MarkerCell) -> CellRecord:
+    prepared = ready.artifacts.cells[cell.id]
+    if isinstance(prepared, Refused):
+        return without_number(cell, prepared.status, prepared.reason)
+    return measure_marker(ready, cell, prepared.setup, prepared.notes)
 
 
 def on(name: str, cpu: str = "pentium4") -> tuple[pytest.MarkDecorator, pytest.MarkDecorator]:
@@ -89,12 +95,12 @@ def test_every_loop_is_exact_and_proved(
     ready.guest.check_console()
 
 
-def module_of(ready: ReadyGuest, cell: Cell) -> Module:
+def module_of(ready: ReadyGuest, cell: MarkerCell) -> Module:
     """The module with the loops, built for the guest."""
-    target = ready.artifacts.targets[cell.id]
-    assert isinstance(target, Target)
-    assert isinstance(target.module, Module)
-    return target.module
+    prepared = ready.artifacts.cells[cell.id]
+    assert isinstance(prepared, Ready), prepared
+    assert isinstance(prepared.setup, Module)
+    return prepared.setup
 
 
 def check_proof(row: MarkerRow, record: CellRecord) -> None:
@@ -114,7 +120,7 @@ def check_proof(row: MarkerRow, record: CellRecord) -> None:
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions", fresh=True)
 def test_another_boot_counts_the_same(ready: ReadyGuest, context: BuildContext, tmp_path: Path) -> None:
-    artifacts = gather(context, boot_of("lab-i386-up"))
+    artifacts = artifacts_of(context, loops_on("lab-i386-up"))
     first = measured(ready, context, "lab-i386-up")
     with another_ready_guest(artifacts, tmp_path, "again", lambda guest: None) as again:
         second = measured(again, context, "lab-i386-up")
@@ -126,29 +132,29 @@ def test_another_boot_counts_the_same(ready: ReadyGuest, context: BuildContext, 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_a_probe_that_is_told_something_else_is_found_out(ready: ReadyGuest, context: BuildContext) -> None:
     """A probe that expects its arguments on the stack is told nothing right in registers."""
-    boot = boot_of("lab-i386-up")
-    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
-    cell = next(cell for cell in boot.cells if cell.probe == "marker.varargs-preemptible")
+    boot = loops_on("lab-i386-up")
+    ready = prepared_for(ready, context, boot)
+    cell = next(cell for cell in boot.cells if cell.row == "marker.varargs-preemptible")
     module = module_of(ready, cell)
     wrong = marker_benchmarks().rows["varargs-preemptible"].model_copy(update={"counting": "fast_count"})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("orchestrator.benchmarks.markers.measurement.marker_row", lambda probe: wrong)
         with pytest.raises(EvidenceError, match="1000 times with other arguments than were passed"):
-            measure_marker(ready, cell, module, None, ())
+            measure_marker(ready, cell, module, ())
     assert "lab_markers" not in ready.guest.get("/proc/modules").decode()
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_all_samples_are_kept_and_the_time_limit_is_heeded(ready: ReadyGuest, context: BuildContext) -> None:
-    boot = boot_of("lab-i386-up")
-    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
-    cell = next(cell for cell in boot.cells if cell.probe == "marker.memcpy")
-    once = measure_cell(ready, dataclasses.replace(cell, repeats=1), None)
+    boot = loops_on("lab-i386-up")
+    ready = prepared_for(ready, context, boot)
+    cell = next(cell for cell in boot.cells if cell.row == "marker.memcpy")
+    once = outcome_of(ready, dataclasses.replace(cell, repeats=1))
     assert once.evidence is not None
     assert (len(once.samples), once.evidence.batches) == (2, 4)
     module = module_of(ready, cell)
     with pytest.raises(GuestHang, match="the cell's time limit of 0 s is over"):
-        measure_marker(ready, dataclasses.replace(cell, time_limit=0), module, None, ())
+        measure_marker(ready, dataclasses.replace(cell, time_limit=0), module, ())
     ready.guest.succeed(["rmmod", module.name])
 
 

@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from experiment_boot import boot_of, measured_call, prepared_for
 from module_maker import ModuleMaker
-from orchestrator.experiment.file.experiment import load_experiment
-from orchestrator.run.boot_artifacts import gather
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import compile_program
 from orchestrator.artifacts.module_source import render_own
-from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.errors import LabError
-from orchestrator.experiment.plan import plan
 from orchestrator.paths import cache_dir
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
@@ -58,19 +54,15 @@ def measured(ready: ReadyGuest, context: BuildContext, folder: Path) -> Callable
         cpu = "xeon-e5410" if spec.needs_long_mode else "pentium4"
         file = folder / "x.yaml"
         file.write_text(f"name: own\nkernels: [{spec.name}]\nmachines: [{{cpu: {cpu}}}]\n{text}")
-        (boot,) = plan(load_experiment(file)).boots
-        prepared = dataclasses.replace(ready, artifacts=gather(context, boot))
+        boot = boot_of(file)
+        prepared = prepared_for(ready, context, boot)
         outcomes: Outcomes = {}
-        baseline = None
         for cell in boot.cells:
             name = cell.id.split("/", 2)[2]
             try:
-                record = measure_cell(prepared, cell, baseline)
+                outcomes[name] = measured_call(prepared, cell)
             except LabError as error:
                 outcomes[name] = str(error)
-            else:
-                outcomes[name] = record
-                baseline = record.value if cell.probe == "none" else baseline
         ready.guest.check_console()
         return outcomes
 

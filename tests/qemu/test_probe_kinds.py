@@ -6,20 +6,17 @@ Kernels that nobody has built yet are skipped. What Debian's have is in ``test_p
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
-from orchestrator.run.boot_artifacts import Target, gather
+from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
-from orchestrator.benchmarks.calls.measurement import measure_cell
+from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.catalog.kernels import KernelSpec, kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
@@ -50,23 +47,20 @@ LAB_KERNELS = [
 
 
 def all_probes(kernel: KernelSpec) -> Boot:
-    experiment = Experiment(
-        name="all-probes",
-        kernels=(kernel.name,),
-        machines=(Machine(cpu="xeon-e5410" if kernel.needs_long_mode else "pentium4"),),
-        probes=tuple(probes()),
-        handlers=("noop", "record"),
-        benchmark=Benchmark(name="gtodbench", calls=200, repeats=2),
+    return boot_of_calls(
+        kernels=[kernel.name],
+        machines=[{"cpu": "xeon-e5410" if kernel.needs_long_mode else "pentium4"}],
+        probes=list(probes()),
+        handlers=["noop", "record"],
+        benchmark={"name": "gtodbench", "calls": 200, "repeats": 2},
     )
-    (boot,) = plan(experiment).boots
-    return boot
 
 
 @pytest.mark.parametrize("kernel", LAB_KERNELS)
 def test_every_kind_with_and_without_recording(ready: ReadyGuest, context: BuildContext, kernel: KernelSpec) -> None:
     boot = all_probes(kernel)
-    ready = dataclasses.replace(ready, artifacts=gather(context, boot))
-    records = {(cell.probe, cell.handler): measure_cell(ready, cell, 0.0) for cell in boot.cells}
+    ready = prepared_for(ready, context, boot)
+    records = {(cell.row, cell.handler): measured_call(ready, cell) for cell in boot.cells}
     for (probe, handler), record in records.items():
         reason = why_not(kernel.name, probe)
         if reason is not None:
@@ -122,8 +116,8 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
 def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, context: BuildContext) -> None:
     """Where the loading task can be preempted, whatever it waits for meanwhile may take longer than the optimiser."""
     guest, kind = ready.guest, probes()["kprobe-detour"]
-    target, module = target_of(context, PREEMPTIBLE, kind.name)
-    point = find_point(guest, ready.symbols, target.symbol, target.offset)
+    setup, module = setup_of(context, PREEMPTIBLE, kind.name)
+    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
     keep_busy(guest)
     for _ in range(10):
         with attached(guest, kind, module, point) as attachment:
@@ -141,8 +135,8 @@ def keep_busy(guest: Guest) -> None:
 def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, context: BuildContext, probe: str) -> None:
     """Somebody else's handler would be timed as well."""
     guest, kind = ready.guest, probes()[probe]
-    target, module = target_of(context, HOOKED, probe)
-    point = find_point(guest, ready.symbols, target.symbol, target.offset)
+    setup, module = setup_of(context, HOOKED, probe)
+    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
     find, complaint = {
         "hook": (find_hook, r"^the hook at 0x[0-9a-f]+ is in use: it holds "),
         "tracepoint": (find_static_branch, r"^there is no nop at 0x[0-9a-f]+, where the tracepoint's static branch"),
@@ -162,8 +156,8 @@ def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
     ready: ReadyGuest, context: BuildContext, probe: str
 ) -> None:
     guest, kind = ready.guest, probes()[probe]
-    target, module = target_of(context, HOOKED, probe)
-    point = find_point(guest, ready.symbols, target.symbol, target.offset)
+    setup, module = setup_of(context, HOOKED, probe)
+    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
     with attached(guest, kind, module, point) as attachment:
         armed = attachment.wait_until_armed()
         guest.put(b"0", f"/sys/module/{module.name}/parameters/armed")
@@ -173,10 +167,7 @@ def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
             attachment.wait_until_armed()
 
 
-def target_of(context: BuildContext, kernel: str, probe: str) -> tuple[Target, Module]:
+def setup_of(context: BuildContext, kernel: str, probe: str) -> tuple[CallSetup, Module]:
     boot = all_probes(kernels()[kernel])
-    (cell,) = (cell for cell in boot.cells if (cell.probe, cell.handler) == (probe, "noop"))
-    target = gather(context, boot).targets[cell.id]
-    assert isinstance(target, Target)
-    assert isinstance(target.module, Module)
-    return target, target.module
+    (cell,) = (cell for cell in boot.cells if (cell.row, cell.handler) == (probe, "noop"))
+    return call_setup(artifacts_of(context, boot), cell)

@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-from orchestrator.experiment.file.experiment import Benchmark, Experiment, Machine
-from orchestrator.run.boot_artifacts import Target, gather
+from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
-from orchestrator.benchmarks.calls.measurement import measure_cell
 from orchestrator.catalog.probes import probes
-from orchestrator.experiment.plan import Boot, plan
+from orchestrator.experiment.plan import Boot
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, observe
 from orchestrator.probes.point import find_point
@@ -64,15 +59,12 @@ MACHINES = [
 
 
 def all_probes(kernel: str, cpu: str) -> Boot:
-    experiment = Experiment(
-        name="all-probes",
-        kernels=(kernel,),
-        machines=(Machine(cpu=cpu),),
-        probes=tuple(probes()),
-        benchmark=Benchmark(name="gtodbench", calls=1000, repeats=3),
+    return boot_of_calls(
+        kernels=[kernel],
+        machines=[{"cpu": cpu}],
+        probes=list(probes()),
+        benchmark={"name": "gtodbench", "calls": 1000, "repeats": 3},
     )
-    (boot,) = plan(experiment).boots
-    return boot
 
 
 def test_no_kind_is_forgotten_here() -> None:
@@ -82,10 +74,9 @@ def test_no_kind_is_forgotten_here() -> None:
 @pytest.mark.parametrize(("kernel", "cpu"), MACHINES)
 def test_every_kind_proves_itself_in_one_guest(ready: ReadyGuest, context: BuildContext, kernel: str, cpu: str) -> None:
     boot = all_probes(kernel, cpu)
-    artifacts = gather(context, boot)
-    assert artifacts.machine == ready.guest.machine
-    ready = dataclasses.replace(ready, artifacts=artifacts)
-    records = {cell.probe: measure_cell(ready, cell, None) for cell in boot.cells}
+    ready = prepared_for(ready, context, boot)
+    assert ready.artifacts.machine == ready.guest.machine
+    records = {cell.row: measured_call(ready, cell) for cell in boot.cells}
     for probe in NOT_HERE[kernel]:
         record = records.pop(probe)
         assert record.status == "unsupported"
@@ -125,17 +116,17 @@ def _check(probe: str, function: str, record: CellRecord) -> None:
 def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, context: BuildContext, kernel: str, cpu: str) -> None:
     """Its jump works with the kernel's optimiser switched off, and leads into the module's own memory."""
     guest = ready.guest
-    target = gather(context, all_probes(kernel, cpu)).targets[f"{cpu}/{kernel}/djprobe/noop"]
-    assert isinstance(target, Target)
-    assert isinstance(target.module, Module)
-    point = find_point(guest, ready.symbols, target.symbol, target.offset)
-    with attached(guest, probes()["djprobe"], target.module, point) as attachment:
+    boot = all_probes(kernel, cpu)
+    (cell,) = (cell for cell in boot.cells if cell.row == "djprobe")
+    setup, module = call_setup(artifacts_of(context, boot), cell)
+    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
+    with attached(guest, probes()["djprobe"], module, point) as attachment:
         assert guest.get("/proc/sys/debug/kprobes-optimization") == b"0\n"
         seen = attachment.wait_until_armed()
         assert seen.live[0] == 0xE9
         assert seen.jump_target is not None
         landing = point.address + seen.jump_target
-        memory = LoadedModule.of(guest, target.module.name)
+        memory = LoadedModule.of(guest, module.name)
         assert memory.start <= landing < memory.end
         detour = attachment.detour(seen)
         assert detour is not None

@@ -20,7 +20,7 @@ FLOOD = """\
 name: flood
 kernels: [lab-i386-up]
 machines: [{cpu: pentium4}]
-macro: {name: ping-flood, packets: 1000, repeats: 3}
+benchmark: {name: ping-flood, packets: 1000, repeats: 3}
 """
 
 
@@ -89,6 +89,7 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(command: CommandLine
 
 @pytest.mark.kernels("lab-i386-smp-preempt", "lab-i386-smp-preempt-markers")
 def test_markers_without_a_probe_cost_a_flood_little(command: CommandLine) -> None:
+    # The former spelling of benchmark.packets.
     small = ("--only", "ping-flood", "--set", "tables.ping-flood.macro.packets=500")
     finished = command.run("run", CONFIGS / "markers-2006-macro.yaml", *small, "--jobs", "2")
     assert finished.returncode == 0, finished.stderr
@@ -110,8 +111,9 @@ def test_markers_without_a_probe_cost_a_flood_little(command: CommandLine) -> No
 @pytest.mark.kernels("lab-i386-up-markers")
 @pytest.mark.prepared_build
 def test_the_standard_events_are_recorded_while_a_kernel_is_compiled(command: CommandLine) -> None:
-    small = ("--set", "macro.scope=sample", "--set", "macro.repeats=1", "--set", "probes=[none,hook,djprobe,kprobe]")
-    finished = command.run("run", CONFIGS / "lkst-events-2005.yaml", *small, "--jobs", "2")
+    small = ("--set", "benchmark.scope=sample", "--set", "benchmark.repeats=1")
+    probes = ("--set", "probes=[none,hook,djprobe,kprobe]")
+    finished = command.run("run", CONFIGS / "lkst-events-2005.yaml", *small, *probes, "--jobs", "2")
     assert finished.returncode == 0, finished.stderr
     everything = records(command)
     cells = {cell.probe: cell for cell in reversed(everything) if not cell.parameters.get("again")}

@@ -14,21 +14,22 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.unattended import OUTPUT, STATUS, write_work
 from orchestrator.benchmarks.system.figures import SystemFigures
-from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, MacroRequest, SystemWork, system_work
+from orchestrator.benchmarks.system.task import SystemTask
+from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, Beside, SystemWork, system_work
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.postconditions import check_clocksource
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 
 KERNEL = "lab-i386-smp"
 SILENCE_LIMIT = 600.0
-FLOOD = MacroRequest("ping-flood", packets=2000, warm=2)
-BUILD = MacroRequest("kernel-build", scope="sample", warm=1)
+FLOOD = SystemTask("ping-flood", packets=2000, warm=2)
+BUILD = SystemTask("kernel-build", scope="sample", warm=1)
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Lab:
     context: BuildContext
     folder: Path
 
-    def work(self, request: MacroRequest, name: str = KERNEL) -> SystemWork:
-        return system_work(self.context, ready_kernel(self.context, kernel(name)), request, lambda guest: None)
+    def work(self, task: SystemTask, name: str = KERNEL, beside: Beside | None = None) -> SystemWork:
+        return system_work(self.context, ready_kernel(self.context, kernel(name)), task, beside, lambda guest: None)
 
     def done(self, work: SystemWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
         built = ready_kernel(self.context, kernel(name))
-        machine = machine_for(self.context, built, cpu(model), smp=1, memory_mib=work.memory_mib, timing="instructions")
+        machine = machine_for(self.context, built, Hardware(cpu(model), 1, work.memory_mib, "instructions"))
         whole = self.folder / "initramfs"
         with whole.open("wb") as target:
             write_work(target, machine.initramfs, work.script, work.settings, work.files)
@@ -70,8 +71,8 @@ class Lab:
             guest.kill()
             whole.unlink()
 
-    def figures(self, request: MacroRequest, name: str = KERNEL, model: str = "pentium4") -> SystemFigures:
-        done = self.done(self.work(request, name), name, model)
+    def figures(self, task: SystemTask, name: str = KERNEL, model: str = "pentium4") -> SystemFigures:
+        done = self.done(self.work(task, name), name, model)
         assert done.figures is not None, done.said
         return done.figures
 
@@ -119,24 +120,18 @@ def test_a_module_is_there_for_the_runs_and_reports_twice(lab: Lab, context: Bui
     built = ready_kernel(context, kernel(KERNEL))
     module = ModuleMaker(context, built).rogue("report_trial")
     parameters = f"/sys/module/{module.name}/parameters"
-    request = replace(
-        FLOOD,
-        module=module.file,
-        module_name=module.name,
-        report=f"{parameters}/report",
-        stop=f"{parameters}/stop",
-    )
-    done = lab.done(lab.work(request), reports=True)
+    beside = Beside(module.file, module.name, report=f"{parameters}/report", stop=f"{parameters}/stop")
+    done = lab.done(lab.work(FLOOD, beside=beside), reports=True)
     assert done.figures is not None, done.said
     assert done.reports == (b"at work\n", b"stopped\n")
-    refused = lab.done(lab.work(replace(request, stop=f"{parameters}/no_such_parameter")))
+    refused = lab.done(lab.work(FLOOD, beside=replace(beside, stop=f"{parameters}/no_such_parameter")))
     assert refused.figures is None
     assert refused.said.splitlines()[-1] == "the module does not stop"
 
 
 def test_a_command_is_taken_word_for_word(lab: Lab) -> None:
     words = ("printf", "%s|", "a  b", "*", "$HOME `id`", "'", "\n")
-    figures = lab.figures(MacroRequest("command", command=words, warm=1))
+    figures = lab.figures(SystemTask("command", command=words, warm=1))
     printed = b"a  b|*|$HOME `id`|'|\n|"
     assert figures.facts == {"output_bytes": len(printed)}
     assert figures.digest == hashlib.sha256(printed).hexdigest()
@@ -150,16 +145,16 @@ def test_a_command_is_taken_word_for_word(lab: Lab) -> None:
     ],
 )
 def test_a_command_that_fails_is_told_with_its_last_words(lab: Lab, command: tuple[str, ...], last: str) -> None:
-    done = lab.done(lab.work(MacroRequest("command", command=command)))
+    done = lab.done(lab.work(SystemTask("command", command=command)))
     assert done.figures is None
     assert done.said.splitlines()[-1] == last
     assert any(line.startswith("macrobench: the program ended with status ") for line in done.said.splitlines())
 
 
 def test_a_command_that_never_prints_the_same_is_no_result(lab: Lab) -> None:
-    request = MacroRequest("command", command=("cat", "/proc/sys/kernel/random/uuid"), warm=1)
+    task = SystemTask("command", command=("cat", "/proc/sys/kernel/random/uuid"), warm=1)
     with pytest.raises(EvidenceError, match="the runs differ in what was printed"):
-        lab.figures(request)
+        lab.figures(task)
 
 
 def test_a_kernel_of_debian_s_finds_its_drivers(lab: Lab) -> None:
@@ -170,6 +165,6 @@ def test_a_kernel_of_debian_s_finds_its_drivers(lab: Lab) -> None:
 
 @pytest.mark.kernels("lab-x86_64-smp")
 def test_a_64_bit_system_is_one(lab: Lab) -> None:
-    request = MacroRequest("command", command=("uname", "-m"), warm=1)
-    figures = lab.figures(request, "lab-x86_64-smp", "xeon-e5410")
+    task = SystemTask("command", command=("uname", "-m"), warm=1)
+    figures = lab.figures(task, "lab-x86_64-smp", "xeon-e5410")
     assert figures.digest == hashlib.sha256(b"x86_64\n").hexdigest()

@@ -23,7 +23,7 @@ from orchestrator.catalog.kernels import kernel
 from orchestrator.cpio import Entry, archive
 from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.guest.guest import Guest
-from orchestrator.run.machines import machine_for
+from orchestrator.run.machines import Hardware, machine_for
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -38,7 +38,7 @@ SAYS = 'say() { echo "<4>lab: $*" > /dev/kmsg; }\n'
 
 def guest_with(context: BuildContext, folder: Path, work: str, name: str = "guest") -> Guest:
     built = ready_kernel(context, kernel("lab-i386-up"))
-    machine = machine_for(context, built, cpu("pentium4"), smp=1, memory_mib=256, timing="instructions")
+    machine = machine_for(context, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
     image = folder / f"{name}.initramfs"
     unattended = archive([Entry.folder("unattended"), Entry.file("unattended/work.sh", work.encode())])
     image.write_bytes(machine.initramfs.read_bytes() + unattended)

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.probe_kinds import probe_kind
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.task import CallCell, CallTask
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -50,7 +50,7 @@ class _Place:
 
 def _cell(place: _Place, probe: str) -> CallCell:
     table, machine, benchmark = place.table, place.machine, place.table.benchmark
-    kind = probe_kind(probe)
+    kind = call_probe(probe)
     call = benchmarks()[benchmark.name].call or benchmark.call
     return Cell(
         id=place.id(kind.name),

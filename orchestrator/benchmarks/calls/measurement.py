@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.preparation import CallSetup
-from orchestrator.benchmarks.calls.probe_kinds import probe_kind
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
@@ -73,7 +73,7 @@ def measure_call(
         ready=ready,
         cell=cell,
         workload=setup.workload,
-        kind=probe_kind(cell.task.probe),
+        kind=call_probe(cell.task.probe),
         point=_find_point(ready, cell, setup),
         deadline=Deadline(cell.time_limit),
     )

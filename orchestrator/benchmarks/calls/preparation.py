@@ -12,8 +12,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, render, render_own
-from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.artifacts.prebuilt import prebuilt
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls import probe_setup
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import system_call, user_function
@@ -23,7 +22,7 @@ from orchestrator.benchmarks.calls.whole_program import WholeProgram
 from orchestrator.benchmarks.calls.workload import Workload
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import BuildError
-from orchestrator.run.preparation import Prepared, Ready, compiler_note, failed, unsupported
+from orchestrator.run.preparation import Prepared, Ready, Refused, compiler_note, failed, module_outcomes, unsupported
 
 _WORD_SIZES = {"i386": 4, "x86_64": 8}
 
@@ -50,33 +49,39 @@ def prepare_calls(
             prepared[cell.id] = unsupported(reason)
         else:
             setups[cell.id] = probe_setup.set_up(kernel, cell)
-    modules = _modules(context, kernel, setups)
+    wanted = {id_: _module_source(setup) for id_, setup in setups.items()}
+    modules = module_outcomes(context, kernel, {id_: one for id_, one in wanted.items() if one is not None})
 
     @cache
-    def compiled(file: Path) -> Path | BuildError:
+    def compiled(file: Path) -> Path | Refused:
         try:
             return workload_program(context, kernel.spec.arch, file)
         except BuildError as error:
-            return error
+            return failed(error)
 
     for cell in (one for one in cells if one.id in setups):
-        setup, module = setups[cell.id], modules.get(cell.id)
-        file = _c_file(cell)
+        setup, module, file = setups[cell.id], modules.get(cell.id), _c_file(cell)
         program = None if file is None else compiled(file)
-        errors = [part for part in (module, program) if isinstance(part, BuildError)]
-        if isinstance(module, str):
-            prepared[cell.id] = unsupported(module)
-        elif errors:
-            prepared[cell.id] = failed(errors[0])
+        if isinstance(module, Refused):
+            prepared[cell.id] = module
+        elif isinstance(program, Refused):
+            prepared[cell.id] = program
         else:
-            assert module is None or isinstance(module, Module)
-            assert not isinstance(program, BuildError)
             prepared[cell.id] = Ready(
                 CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module),
                 modules=() if module is None else (module,),
                 notes=(*setup.notes, *compiler_note(kernel, module)),
             )
     return prepared
+
+
+def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:
+    """The module that arms the probe: as source, a user's .ko file, or none."""
+    if setup.template is not None:
+        return render(setup.template, setup.values)
+    if setup.own is None or setup.own.suffix == ".ko":
+        return setup.own
+    return render_own(setup.own, setup.values)
 
 
 def _c_file(cell: CallCell) -> Path | None:
@@ -96,20 +101,3 @@ def _workload(kernel: Kernel, cell: CallCell, program: Path | None) -> Workload:
     arguments = task.arguments or benchmarks()[cell.benchmark].arguments
     word_size = _WORD_SIZES[kernel.spec.arch]
     return system_call(number, arguments, entry=task.entry, word_size=word_size, calls=task.calls, hits=task.hits)
-
-
-def _modules(
-    context: BuildContext, kernel: Kernel, setups: Mapping[str, ProbeSetup]
-) -> dict[str, Module | BuildError | str]:
-    """The cells' modules; a reason where a user's module does not fit this kernel."""
-    found: dict[str, Module | BuildError | str] = {}
-    sources: dict[str, ModuleSource] = {}
-    for id_, setup in setups.items():
-        if setup.template is not None:
-            sources[id_] = render(setup.template, setup.values)
-        elif setup.own is not None and setup.own.suffix == ".ko":
-            found[id_] = prebuilt(setup.own, kernel)
-        elif setup.own is not None:
-            sources[id_] = render_own(setup.own, setup.values)
-    found |= zip(sources, build_modules(context, kernel, list(sources.values())), strict=True)
-    return found

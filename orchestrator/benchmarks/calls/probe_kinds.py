@@ -8,7 +8,7 @@ from orchestrator.catalog import probes as catalogue
 from orchestrator.catalog.probes import ProbeKind, probes
 
 
-def probe_kind(name: str) -> ProbeKind:
+def call_probe(name: str) -> ProbeKind:
     """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
 
     Raises ConfigError for an unknown name or a missing file.

@@ -11,7 +11,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
 from orchestrator.benchmarks.calls.capabilities import capability_list
-from orchestrator.benchmarks.calls.probe_kinds import probe_kind
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.system_calls import system_calls
@@ -37,7 +37,7 @@ class ProbeSetup:
 
 def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel's configuration does not support the cell; None where it does."""
-    kind = probe_kind(cell.task.probe)
+    kind = call_probe(cell.task.probe)
     why_not = _calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
     if why_not is not None:
         return why_not
@@ -55,7 +55,7 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     """How this kernel gets the cell's probe. Only for a cell without an ``unsupported_reason``."""
-    kind = probe_kind(cell.task.probe)
+    kind = call_probe(cell.task.probe)
     symbol, offset = _place(kernel, cell, kind)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
     if not is_wrapper(symbol):

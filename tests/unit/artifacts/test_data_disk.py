@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import requirements
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.data_disk import data_disk
 from orchestrator.errors import HostError, UsageError
-from orchestrator.host import requirements
 
 pytestmark = pytest.mark.skipif(
     any(need.location() is None for need in requirements.load_requirements("image-packages.txt")),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator import requirements
 from orchestrator.artifacts import image_build
 from orchestrator.artifacts import images as images_of
 from orchestrator.artifacts.apt import Package
@@ -30,7 +31,6 @@ from orchestrator.artifacts.pruning import ALL
 from orchestrator.catalog.images import ImageRecipe, image, images
 from orchestrator.cli.main import app
 from orchestrator.errors import ConfigError, HostError
-from orchestrator.host import requirements
 
 SOUND = {"title": "mine", "arch": "i386", "size": "1G"}
 CHOSEN = (

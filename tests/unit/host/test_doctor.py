@@ -19,7 +19,7 @@ from orchestrator.errors import HostError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState
 from orchestrator.host import doctor
 from orchestrator.host.findings import Finding, Status, exit_status, render
-from orchestrator.host.requirements import Requirement, load_requirements, parse_requirements
+from orchestrator.requirements import Requirement, load_requirements, parse_requirements
 
 
 @pytest.mark.parametrize(

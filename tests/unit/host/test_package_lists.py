@@ -17,10 +17,10 @@ from called_programs import called_programs
 from dpkg_database import DpkgDatabase, InstalledPackage, files_of, read_dpkg_database
 from program_folder import PREFIX, link_programs, listed_programs, programs_of, read_lists
 
+from orchestrator import requirements
 from orchestrator.artifacts.kernel_source import unpack_tarball
 from orchestrator.errors import HostError
-from orchestrator.host import requirements
-from orchestrator.host.requirements import Requirement, check_installed
+from orchestrator.requirements import Requirement, check_installed
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = [requirement for listed in read_lists().values() for requirement in listed]

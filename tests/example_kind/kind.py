@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Readings: what it costs to read a file of the guest's kernel, beside an empty one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from itertools import product
+
+from example_kind.measurement import measure_reading
+from example_kind.table import ReadingTable
+from example_kind.task import BENCHMARK, EMPTY, ReadingCell, ReadingTask
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.experiment.cell import Cell, cell_id, machine_id
+from orchestrator.experiment.kind import BenchmarkEntry
+from orchestrator.results.contract import PER_RUN, CellRecord
+from orchestrator.results.statistics import median, median_interval
+from orchestrator.run.attended import attended
+from orchestrator.run.boot import Session
+from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.preparation import Prepared, Ready, smp_note, unsupported
+from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.run.record import changed
+
+_NEEDED = {"/proc/kallsyms": "CONFIG_KALLSYMS", "/proc/modules": "CONFIG_MODULES"}
+"""Files that a kernel has with an option only; whether any other file is there, the guest shows."""
+
+
+class ReadingKind(BenchmarkKind):
+    """Readings, one file a cell."""
+
+    name = "reading"
+    table = ReadingTable
+
+    def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
+        """The one benchmark."""
+        return {BENCHMARK: BenchmarkEntry("reads of files in /proc and /sys")}
+
+    def cells(self, name: str | None, table: ReadingTable) -> Generator[ReadingCell, None, None]:
+        """Each machine's and kernel's files, the empty one first."""
+        for machine, kernel in product(table.machines, table.kernels):
+            place = (machine_id(machine), kernel_spec(kernel).name)
+            empty = cell_id(name, *place, EMPTY.removeprefix("/"))
+            for file in (EMPTY, *table.benchmark.files):
+                yield Cell(
+                    id=cell_id(name, *place, file.removeprefix("/")),
+                    table=name,
+                    cpu=machine.cpu,
+                    smp=machine.smp,
+                    memory_mib=machine.memory_mib,
+                    kernel=kernel,
+                    row=BASELINE,
+                    handler="noop",
+                    benchmark=BENCHMARK,
+                    metric=PER_RUN,
+                    repeats=table.benchmark.repeats,
+                    clock=table.clock,
+                    image=table.image,
+                    channel=table.channel,
+                    time_limit=table.time_limit,
+                    task=ReadingTask(file),
+                    parameters={"file": file},
+                    compared_with=() if file == EMPTY else (empty,),
+                )
+
+    def describe(self, cell: ReadingCell) -> str:
+        """How much is measured."""
+        return f"{cell.repeats} x cat {cell.task.file}"
+
+    def prepare(
+        self, context: BuildContext, kernel: Kernel, cells: Sequence[ReadingCell]
+    ) -> Mapping[str, Prepared[None]]:
+        """Nothing is built; a file that the kernel's configuration rules out is refused."""
+        del context
+        return {cell.id: _prepared(kernel, cell) for cell in cells}
+
+    def measure(self, session: Session, cells: Sequence[ReadingCell]) -> Generator[CellRecord, None, None]:
+        """Measure file after file in one guest."""
+
+        def measured(ready: ReadyGuest, cell: ReadingCell) -> CellRecord:
+            return measure_reading(ready, cell, session.setup(cell).notes)
+
+        return attended(session, cells, measured)
+
+    def compare(self, cell: ReadingCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+        """The record with what a run costs more than one that reads the empty file.
+
+        The interval spans the differences that the two medians' 95 % intervals leave possible. Runs differ by what a
+        timer's tick and the guest's caches add: where that hides the effect, there is no verdict.
+        """
+        if not cell.compared_with:
+            return changed(record, overhead=0.0, interval=(0.0, 0.0))
+        empty = next(iter(others), None)
+        if empty is None:
+            return record
+        low, high = median_interval(record.samples)
+        empty_low, empty_high = median_interval(empty.samples)
+        interval = low - empty_high, high - empty_low
+        hidden = interval[0] <= 0 <= interval[1]
+        note = f"no verdict: the difference lies between {interval[0]:.0f} and {interval[1]:.0f} {record.unit}"
+        return changed(
+            record,
+            overhead=median(record.samples) - median(empty.samples),
+            interval=interval,
+            verdict="none" if hidden else None,
+            notes=(*record.notes, note) if hidden else record.notes,
+        )
+
+
+def _prepared(kernel: Kernel, cell: ReadingCell) -> Prepared[None]:
+    option = _NEEDED.get(cell.task.file)
+    if option is not None and kernel.config.get(option) != "y":
+        return unsupported(f"this kernel was built without {option}")
+    return Ready(None, notes=smp_note(kernel, cell.smp))
+
+
+KIND = ReadingKind()

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a boot a pure task: done in another process, with the same numbers, and with nothing touched but its directory?"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from command_line import QUICKSTART
+from experiment_boot import artifacts_of, boot_of
+from task_worker import Worker
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.kind import CallsKind
+from orchestrator.benchmarks.calls.preparation import CallSetup
+from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.errors import HostError
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot import BootTask, CellBegan, Event, GuestBooted, Outcome, Progress, run_task
+from orchestrator.run.preparation import Prepared
+
+pytestmark = pytest.mark.qemu
+
+OF_THE_WRITING_PROCESS = {
+    "orchestrator.results.store",
+    "orchestrator.run.coordinator",
+    "orchestrator.run.journal",
+    "orchestrator.run.progress_listener",
+    "orchestrator.run.provenance",
+    "orchestrator.run.runner",
+}
+"""What writes the store and shows progress: no boot loads it."""
+
+
+class Reporting(CallsKind):
+    """Reports when it prepares its cells."""
+
+    def prepare(
+        self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
+    ) -> Mapping[str, Prepared[CallSetup]]:
+        context.say(f"preparing {len(cells)} cells")
+        return super().prepare(context, kernel, cells)
+
+
+@pytest.fixture
+def task(context: BuildContext, tmp_path: Path) -> BootTask:
+    """The quickstart's boot with fewer calls."""
+    boot = boot_of(QUICKSTART, "benchmark.calls=1000", "benchmark.repeats=2")
+    artifacts = artifacts_of(context, boot)
+    return BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts.keys, tmp_path / "run" / "boot1")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this user's store would be, in processes that are started from here too."""
+    directory = tmp_path / "lab"
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(directory))
+    return directory
+
+
+def records(events: Sequence[Event]) -> dict[str, CellRecord]:
+    return {event.record.probe: event.record for event in events if isinstance(event, Outcome)}
+
+
+def files_below(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
+
+
+def test_a_task_survives_pickling(task: BootTask) -> None:
+    copied = pickle.loads(pickle.dumps(task))
+    assert (copied.boot, copied.cells, copied.keys) == (task.boot, task.cells, task.keys)
+    assert (copied.directory, copied.events) == (task.directory, task.events)
+    assert [(cell.parameters, cell.published) for cell in copied.cells] == [
+        (cell.parameters, cell.published) for cell in task.cells
+    ]
+    assert type(copied.kind) is type(task.kind)
+
+
+def test_another_process_does_it_with_the_same_outcome(
+    task: BootTask, context: BuildContext, lab: Path, tmp_path: Path
+) -> None:
+    before = files_below(tmp_path)
+    worker = Worker(task, BuildContext(context.cache, offline=True))
+    there = list(worker.events())
+    assert not OF_THE_WRITING_PROCESS & worker.loaded
+    logs = {f"run/boot1/guest1-pentium4-debian-686.{suffix}" for suffix in ("console", "qemu")}
+    assert files_below(tmp_path) - before == {"run", "run/boot1", *logs}
+    assert not lab.exists()
+
+    here: list[Event] = []
+    run_task(dataclasses.replace(task, directory=tmp_path / "run" / "boot2"), context, here.append)
+    assert [record.status for record in records(there).values()] == ["ok"] * len(task.cells)
+    assert list(records(there)) == list(records(here)) == [cell.row for cell in task.cells]
+    for probe, record in records(there).items():
+        other = records(here)[probe]
+        assert (record.samples, record.value, record.reference) == (other.samples, other.value, other.reference)
+        assert record.evidence is not None
+        assert other.evidence is not None
+        assert (record.evidence.hits, record.evidence.int3) == (other.evidence.hits, other.evidence.int3)
+    # One guest, and each cell's record before the next cell begins.
+    (booted,) = (event for event in there if isinstance(event, GuestBooted))
+    assert booted.name == "guest1-pentium4-debian-686"
+    steps = [event for event in there if isinstance(event, CellBegan | Outcome)]
+    assert [step.cell if isinstance(step, CellBegan) else step.record.id for step in steps] == [
+        cell.id for cell in task.cells for _ in ("began", "ended")
+    ]
+
+
+def test_only_the_cells_without_an_outcome_are_measured(task: BootTask, context: BuildContext) -> None:
+    """A boot that is gone on with has all of its cells' artifacts, and its earlier guest's logs stay."""
+    task.directory.mkdir(parents=True)
+    first = task.directory / "guest1-pentium4-debian-686.console"
+    first.write_text("of an earlier guest\n")
+    rest = tuple(cell for cell in task.cells if cell.row == "djprobe")
+    events: list[Event] = []
+    run_task(dataclasses.replace(task, cells=rest), context, events.append)
+    (record,) = records(events).values()
+    assert (record.probe, record.status, record.overhead) == ("djprobe", "ok", None)
+    assert [event.name for event in events if isinstance(event, GuestBooted)] == ["guest2-pentium4-debian-686"]
+    assert first.read_text() == "of an earlier guest\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"kernel": "0" * 64}, "kernel"), ({"image": "0" * 64}, "image")],
+    ids=["another kernel", "an image that is not there"],
+)
+def test_artifacts_of_other_keys_are_refused(
+    task: BootTask, context: BuildContext, change: dict[str, str], named: str
+) -> None:
+    events: list[Event] = []
+    with pytest.raises(HostError, match="the artifacts here are not those of the task") as refused:
+        run_task(dataclasses.replace(task, keys={**task.keys, **change}), context, events.append)
+    assert list(refused.value.detail) == [named]
+    assert not events
+    assert not task.directory.exists()
+
+
+def test_an_artifact_that_the_task_does_not_name_is_refused(task: BootTask, context: BuildContext) -> None:
+    keys = {name: key for name, key in task.keys.items() if name != "initramfs"}
+    with pytest.raises(HostError, match="the artifacts here are not those of the task") as refused:
+        run_task(dataclasses.replace(task, keys=keys), context, lambda event: None)
+    assert list(refused.value.detail) == ["initramfs"]
+
+
+def test_what_is_reported_of_the_preparation_is_an_event(task: BootTask, context: BuildContext) -> None:
+    events: list[Event] = []
+    with pytest.raises(HostError, match="the artifacts here are not those of the task"):
+        run_task(dataclasses.replace(task, kind=Reporting(), keys={}), context, events.append)
+    assert events == [Progress(f"preparing {len(task.cells)} cells")]
