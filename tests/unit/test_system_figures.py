@@ -99,7 +99,7 @@ def test_commands_are_read() -> None:
         (BUILDS.replace("real=8821000000 ", "real=0 "), "run 'warm 1': it took no time"),
         (BUILDS.replace(" major=20", ""), "which is not what a run took"),
         (BUILDS.replace(DIGEST, DIGEST[1:]), "nothing was built"),
-        (BUILDS[: BUILDS.rindex("built")], "run 'warm 2' is not told to its end"),
+        (BUILDS[: BUILDS.rindex("built")], "the report of run 'warm 2' is incomplete"),
         ("cannot mount the image\n", "there is no run 'cold'"),
         ("", "there is no run 'cold'"),
     ],
@@ -118,10 +118,10 @@ def test_builds_that_do_not_fit_are_no_result(text: str, message: str) -> None:
         (flood(loss="0.1"), r"of 2000 packets 2000 were sent and 2000 answered \(0.1 % lost\)"),
         (
             flood().replace("2000 received", "2000 received, +3 duplicates"),
-            "ping does not say what became of its packets",
+            "ping does not report how many packets were answered",
         ),
-        (flood(rtt="0.009/0.010/0.063"), "ping does not say what became of its packets"),
-        ("PING 127.0.0.1\n\n", "ping does not say"),
+        (flood(rtt="0.009/0.010/0.063"), "ping does not report how many packets were answered"),
+        ("PING 127.0.0.1\n\n", "ping does not report"),
     ],
 )
 def test_a_flood_that_lost_something_is_no_result(lost: str, message: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a whole-system workload's cell needs before its guest starts: its programs, and the module beside them."""
+"""What a whole-system workload's cell needs before its guest starts: its programs, and the module to load."""
 
 from __future__ import annotations
 
