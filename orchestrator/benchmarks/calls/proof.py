@@ -81,7 +81,7 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
     expected = workload.counted * workload.hits
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
-        hint = f"if each call enters it {hits // workload.counted} times, say hits: {hits // workload.counted}"
+        hint = f"if each call enters it {hits // workload.counted} times, set hits: {hits // workload.counted}"
         raise EvidenceError(
             f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
             hint=hint if hits and hits % workload.counted == 0 else "",

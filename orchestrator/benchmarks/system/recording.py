@@ -88,8 +88,8 @@ def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
 
     Raises EvidenceError where the recorder was not of this kind, or did not restore the kernel's code.
     """
-    meanwhile, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
-    check_armed(kind, meanwhile)
+    during, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
+    check_armed(kind, during)
     if after.recording or not after.restored:
         wrong = [f"{site.symbol} at {site.address:#x}" for site in after.sites if site.live != site.original]
         raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
