@@ -99,7 +99,7 @@ def test_a_whole_system_s_number_needs_its_own_evidence(change: dict[str, Any], 
         ("djprobe", WALL | {"value": 475.0}, "not the median"),
     ],
 )
-def test_what_contradicts_itself_is_refused(probe: str, changes: dict[str, Any], complaint: str) -> None:
+def test_contradictory_records_are_refused(probe: str, changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         CellRecord.model_validate(fields(probe, **changes))
 
@@ -159,7 +159,7 @@ def test_the_mean_is_that_of_the_document() -> None:
         mean([])
 
 
-def test_there_is_no_ratio_to_nothing_or_less() -> None:
+def test_a_ratio_to_zero_or_less_is_a_dash() -> None:
     assert ratio(627.0, 53.0) == 627 / 53
     assert ratio(627.0, 0.0) is None
     assert ratio(627.0, -115.0) is None

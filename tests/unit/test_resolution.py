@@ -25,7 +25,7 @@ def test_a_smaller_difference_has_no_verdict() -> None:
     )
 
 
-def test_runs_of_one_boot_that_differ_count_too() -> None:
+def test_the_scatter_within_a_boot_counts() -> None:
     assert Resolution.of([1000.0, 1050.0], [1000.0, 1000.0], [[1000.0, 1000.0]]).smallest == 25.0
 
 

@@ -130,7 +130,7 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("benchmark: {name: gtodbench, hits: 0}", "benchmark.hits: found 0; expected a whole number"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(load: Loader, text: str, complaint: str) -> None:
+def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(text + "\n")
     assert complaint in str(refused.value)
@@ -145,7 +145,7 @@ def test_what_cannot_be_measured_is_refused(load: Loader, text: str, complaint: 
         ("mine.c.j2", "or a path: ./mine.c.j2, a module of your own"),
     ],
 )
-def test_what_is_no_module_is_refused(load: Loader, probe: str, complaint: str) -> None:
+def test_other_files_than_modules_are_refused(load: Loader, probe: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load("benchmark: {name: gtodbench}\n", f"probes=[{probe}]")
     assert complaint in str(refused.value)
@@ -232,7 +232,7 @@ def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arch", ["i386", "x86_64"])
-def test_a_c_file_that_does_not_compile_says_where(tmp_path: Path, arch: str) -> None:
+def test_a_c_file_that_does_not_compile_is_reported_with_its_line(tmp_path: Path, arch: str) -> None:
     broken = tmp_path / "broken.c"
     broken.write_text('#include "workload.h"\n\nvoid workload(void)\n{\n\tnot C\n}\n')
     with pytest.raises(BuildError) as failed:
