@@ -72,7 +72,7 @@ class Table(Strict):
         return self.model_dump(mode="json")
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         yield from machine_conflicts(self.machines, self.kernels, self.clock)
 
     @model_validator(mode="after")
@@ -96,7 +96,7 @@ class ProbedTable(Table):
     time_limit: Annotated[int, whole(1, 86_400)] = 120
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         yield from super().conflicts()
         for kernel in self.all_kernels:
             sentence = unsupported_reason(GuestDisks(self.image, self.channel), kernel_spec(kernel))
@@ -118,7 +118,7 @@ class RowsTable(ProbedTable):
         return f"{self.benchmark.name}."
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         name, prefix = self.benchmark.name, self.row_prefix()
         for index, row in enumerate(self.probes):
             if row != BASELINE and not row.startswith(prefix):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a chart is drawn with matplotlib. Imported only when one is."""
+"""Charts drawn with matplotlib. Imported only when a chart is drawn."""
 
 from __future__ import annotations
 

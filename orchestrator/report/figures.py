@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a figure is printed: as exact as its clock, and units as the documents write them."""
+"""The format of figures: the precision of the clock, and units as the documents spell them."""
 
 from __future__ import annotations
 

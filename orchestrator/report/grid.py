@@ -11,7 +11,7 @@ from rich.text import Text
 
 GAP = "  "
 _HEADING_WIDTHS = (18, 12, 9)
-"""Where headings may be folded, widest first."""
+"""Widths at which headings may be wrapped, widest first."""
 
 
 @dataclass(frozen=True)

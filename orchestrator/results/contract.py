@@ -114,7 +114,7 @@ class Evidence(_Record):
     disturbed: Count
     """Timed batches that an interrupt fell into and that were repeated."""
     hits_per_call: Count = 1
-    """How often each call was to enter the probe point."""
+    """Expected hits of each call."""
     others: Count | None = None
     """Hits by processes other than the one that made the calls; None where they were not counted."""
 

@@ -35,7 +35,7 @@ class SystemKind(BenchmarkKind):
         return {name: BenchmarkEntry(one.title) for name, one in system_workloads().benchmarks.items()}
 
     def lists(self) -> Mapping[str, Listing]:
-        """How much of a kernel is built, and the events that probes record."""
+        """The scopes of kernel builds, and the events that probes record."""
         return {
             "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), _scopes),
             "events": Listing(("name", "event", "group", "marker", "functions"), _events),

@@ -43,7 +43,7 @@ class MarkerSize:
 
 
 def marker_sizes(found: ObjectFile) -> dict[Flavour, MarkerSize]:
-    """What each flavour adds, in an object of ``marker_sizes.c.j2``. Raises EvidenceError for another."""
+    """Bytes that each flavour adds in an object of ``marker_sizes.c.j2``. Raises EvidenceError for another object."""
     return {flavour: _size(found, *marked) for flavour, marked in _MARKED.items()}
 
 

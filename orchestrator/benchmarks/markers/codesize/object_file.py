@@ -66,7 +66,7 @@ class ObjectFile:
         return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
 
     def pointed(self, variable: Variable) -> Sequence[Place]:
-        """Where the pointers in a variable lead, in their order."""
+        """The targets of the pointers in a variable, in order."""
         start = variable.place.at
         inside = (
             Place(variable.place.section, at) for at in range(start, start + min(variable.size, _LARGEST_VARIABLE))
