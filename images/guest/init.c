@@ -52,10 +52,10 @@ static void load_modules(const char *list)
 }
 
 // Work that came with the initramfs, done before the host is heard: no input of the host's can change its course.
-// What it prints is in /unattended/output, and how it ended in /unattended/status, as a decimal wait status.
+// What it prints is in /sealed/output, and how it ended in /sealed/status, as a decimal wait status.
 static void do_unattended_work(char **environment)
 {
-	static char *const shell[] = {"/bin/sh", "/unattended/work.sh", NULL};
+	static char *const shell[] = {"/bin/sh", "/sealed/work.sh", NULL};
 	static const int create = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
 	long script = sys3(SYS_open, shell[1], O_RDONLY | O_CLOEXEC, 0), child, file;
 	int status = 0;
@@ -65,14 +65,14 @@ static void do_unattended_work(char **environment)
 	sys1(SYS_close, script);
 	child = sys0(SYS_fork);
 	if (child == 0) {
-		file = sys3(SYS_open, "/unattended/output", create, 0600);
+		file = sys3(SYS_open, "/sealed/output", create, 0600);
 		sys2(SYS_dup2, file, 1);
 		sys2(SYS_dup2, file, 2);
 		complain("cannot start ", shell[0], sys3(SYS_execve, shell[0], shell, environment));
 		exit_program(127);
 	}
 	sys4(SYS_wait4, child, &status, 0, NULL);
-	file = sys3(SYS_open, "/unattended/status", create, 0600);
+	file = sys3(SYS_open, "/sealed/status", create, 0600);
 	print_number((int)file, (uint64_t)(child < 0 ? -child : status));
 	sys1(SYS_close, file);
 }

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the command in /unattended/argv, and tells what it printed by size and digest.
-. /unattended/settings
-. /unattended/steps.sh
-. /unattended/system.sh
-. /unattended/runs.sh
+# Runs the command in /sealed/argv, and tells what it printed by size and digest.
+. /sealed/settings
+. /sealed/steps.sh
+. /sealed/system.sh
+. /sealed/runs.sh
 
 before() { :; }
 
 timed() {
-	measured -a /unattended/argv $system
+	measured -a /sealed/argv $system
 }
 
 after() {

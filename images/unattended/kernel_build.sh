@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Has $targets of the smallest kernel built in each run, from the prepared tree, and tells how many objects that made,
 # and a digest of them.
-. /unattended/settings
-. /unattended/steps.sh
-. /unattended/system.sh
-. /unattended/runs.sh
-. /unattended/kernel_make.sh
+. /sealed/settings
+. /sealed/steps.sh
+. /sealed/system.sh
+. /sealed/runs.sh
+. /sealed/kernel_make.sh
 
 # The names of what the targets come to, as far as it is there: no objects of programs for the host.
 objects() {
@@ -23,7 +23,7 @@ objects() {
 
 # Every run begins with the tree as it was prepared.
 before() {
-	cd / && rm -rf $build && mkdir $build && tar -C $build -xf /unattended/build.tar && cd $build ||
+	cd / && rm -rf $build && mkdir $build && tar -C $build -xf /sealed/build.tar && cd $build ||
 		give_up "cannot unpack the prepared build"
 	[ "$(objects | wc -l)" = 0 ] || give_up "there are objects before the build"
 }

@@ -4,7 +4,7 @@ build=$system/mnt/build
 
 enter_source() {
 	mkdir $system/mnt/linux $build
-	mount -t squashfs -o ro,loop /unattended/source.squashfs $system/mnt/linux || give_up "cannot mount the source"
+	mount -t squashfs -o ro,loop /sealed/source.squashfs $system/mnt/linux || give_up "cannot mount the source"
 }
 
 # What a kernel says of its own build is the same each time.

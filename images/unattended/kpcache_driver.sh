@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Registers, enables, hits, disables and unregisters $probes kprobes, and says what each step came to.
-. /unattended/settings
-. /unattended/steps.sh
+. /sealed/settings
+. /sealed/steps.sh
 driver=lab_kpcache_driver
 
 # An optimised hit does no lookup.
 [ ! -e /proc/sys/debug/kprobes-optimization ] || echo 0 > /proc/sys/debug/kprobes-optimization
 # Without, unregistering waits for one grace period after the other; a kernel for one CPU has none to wait for.
 [ ! -e /sys/kernel/rcu_expedited ] || echo 1 > /sys/kernel/rcu_expedited
-insmod /unattended/$driver.ko || exit 1
-cat /unattended/sites > /sys/kernel/debug/$driver/sites || exit 1
+insmod /sealed/$driver.ko || exit 1
+cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
 
 tell total "$probes"
 tell call 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Defines $probes events of kprobes through tracefs, enables half of them and takes all away again, as a user does from a
 # shell, and says what each step came to. The first address is that of the system call sync.
-. /unattended/settings
-. /unattended/steps.sh
+. /sealed/settings
+. /sealed/steps.sh
 driver=lab_kpcache_driver
 tracing=/sys/kernel/tracing
 
@@ -59,9 +59,9 @@ hits() {
 
 [ ! -e /proc/sys/debug/kprobes-optimization ] || echo 0 > /proc/sys/debug/kprobes-optimization
 [ ! -e /sys/kernel/rcu_expedited ] || echo 1 > /sys/kernel/rcu_expedited
-insmod /unattended/$driver.ko || exit 1
-cat /unattended/sites > /sys/kernel/debug/$driver/sites || exit 1
-exec 3< /unattended/addresses
+insmod /sealed/$driver.ko || exit 1
+cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
+exec 3< /sealed/addresses
 
 tell look 0
 timed 0 200 shell

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Looks up $probes addresses in the model of the kprobes' hash, with and without the cache, and says what it came to.
-. /unattended/settings
-. /unattended/steps.sh
+. /sealed/settings
+. /sealed/steps.sh
 driver=lab_kpcache_model
 
-insmod /unattended/$driver.ko || exit 1
-cat /unattended/sites > /sys/kernel/debug/$driver/sites || exit 1
+insmod /sealed/$driver.ko || exit 1
+cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
 for bits in 6 12; do
 	for hot in 0 95; do
 		tell fill "$probes" $bits

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Sends itself $packets echo requests in each run, the next one as soon as one is answered.
-. /unattended/settings
-. /unattended/steps.sh
-. /unattended/system.sh
-. /unattended/runs.sh
+. /sealed/settings
+. /sealed/steps.sh
+. /sealed/system.sh
+. /sealed/runs.sh
 
 before() { :; }
 

@@ -20,9 +20,9 @@ one_run() {
 		echo 3 > /proc/sys/vm/drop_caches
 	fi
 	echo "$*"
-	[ -z "$report" ] || cat "$report" > "/unattended/report_before_${2:-cold}"
+	[ -z "$report" ] || cat "$report" > "/sealed/report_before_${2:-cold}"
 	timed
-	[ -z "$report" ] || cat "$report" > "/unattended/report_behind_${2:-cold}"
+	[ -z "$report" ] || cat "$report" > "/sealed/report_behind_${2:-cold}"
 	after
 	said "done: $*"
 }
@@ -37,13 +37,13 @@ refused() {
 runs() {
 	# Other random numbers, and another moment between two timer ticks, are another boot of the same thing.
 	settle
-	seedrandom /unattended/seed || exit 1
+	seedrandom /sealed/seed || exit 1
 	sleep "0.$(printf %06d "$phase")"
 	if [ -n "$optimisation" ] && [ -e /proc/sys/debug/kprobes-optimization ]; then
 		echo "$optimisation" > /proc/sys/debug/kprobes-optimization
 	fi
-	if [ -e /unattended/module.ko ]; then
-		insmod /unattended/module.ko || refused
+	if [ -e /sealed/module.ko ]; then
+		insmod /sealed/module.ko || refused
 	fi
 	one_run cold
 	number=1
@@ -52,13 +52,13 @@ runs() {
 		number=$((number + 1))
 	done
 	if [ -n "$report" ]; then
-		cat "$report" > /unattended/report || give_up "the module does not report"
+		cat "$report" > /sealed/report || give_up "the module does not report"
 	fi
 	if [ -n "$stop" ]; then
 		echo 1 > "$stop" || give_up "the module does not stop"
-		cat "$report" > /unattended/report_after || give_up "the module does not report any more"
+		cat "$report" > /sealed/report_after || give_up "the module does not report any more"
 	fi
-	if [ -e /unattended/module.ko ]; then
+	if [ -e /sealed/module.ko ]; then
 		rmmod "$module" || give_up "cannot unload the module"
 	fi
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # For the scripts beside: a system in memory, and programs that run in it. A disk would answer at a moment of the host's.
 system=/system
-output=/unattended/said
-complaints=/unattended/complained
+output=/sealed/said
+complaints=/sealed/complained
 
 give_up() {
 	echo "$*"
@@ -12,10 +12,10 @@ give_up() {
 # The image's root, read-only, with what a system has besides.
 enter_system() {
 	while read -r driver; do
-		insmod "/unattended/$driver" || give_up "cannot load $driver"
-	done < /unattended/drivers
+		insmod "/sealed/$driver" || give_up "cannot load $driver"
+	done < /sealed/drivers
 	mkdir -p $system
-	mount -t squashfs -o ro,loop /unattended/root.squashfs $system || give_up "cannot mount the image"
+	mount -t squashfs -o ro,loop /sealed/root.squashfs $system || give_up "cannot mount the image"
 	mkdir -p -m 1777 /dev/shm
 	for place in dev proc sys; do
 		mount -o bind /$place $system/$place || give_up "cannot mount /$place"

@@ -18,7 +18,8 @@ from orchestrator.cpio import Entry, write_archive
 from orchestrator.paths import data_dir
 from orchestrator.steps import step
 
-FOLDER = "/unattended"
+FOLDER = "/sealed"
+"""In the guest. The name is part of the work: with another one the totals move in their fifth digit."""
 OUTPUT = f"{FOLDER}/output"
 """In the guest: what the work printed, and the wait status it ended with, as init.c writes them."""
 STATUS = f"{FOLDER}/status"
@@ -38,9 +39,9 @@ def progress(line: str) -> str | None:
 
 
 def with_work(initramfs: Path, script: str, settings: Mapping[str, int], files: Mapping[str, bytes]) -> bytes:
-    """The initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/unattended``.
+    """The initramfs with ``images/unattended/SCRIPT.sh`` as its work, and what that needs, in ``/sealed``.
 
-    ``settings`` are the shell variables that the script finds in ``/unattended/settings``.
+    ``settings`` are the shell variables that the script finds in ``/sealed/settings``.
     """
     whole = io.BytesIO()
     write_work(whole, initramfs, script, settings, files)

@@ -39,27 +39,35 @@ class ProbePoint:
         return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
 
 
-def find_point(guest: Guest, symbols: Symbols, symbol: str, offset: int, *, at_entry: bool = True) -> ProbePoint:
-    """The probe point in a running guest, before anything is probed.
+def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
+    """The probe point at a function's entry in a running guest, before anything is probed.
 
-    Raises EvidenceError for an unknown symbol, an offset behind the function's end, or ``at_entry`` for one that is no
-    place for a probe at a function's entry: that is the function tracer's nop or the first instruction behind it, and
-    behind any endbr.
+    That is the function tracer's nop or the first instruction behind it, and behind any endbr. Raises EvidenceError for
+    an unknown symbol and for any other offset.
     """
-    start = symbols.address(symbol)
-    size = symbols.size(symbol)
-    if offset >= size:
-        raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
-    code = guest.read_memory(start, SHOWN_BYTES)
-    places = entry_places(code)
-    if offset not in places and at_entry:
-        allowed = ", ".join(f"+{place:#x}" for place in sorted(places))
+    point = find_place(guest, symbols, symbol, offset)
+    if not point.is_entry:
+        code = guest.read_memory(symbols.address(symbol), SHOWN_BYTES)
+        places = sorted(entry_places(code))
+        allowed = ", ".join(f"+{place:#x}" for place in places)
         raise EvidenceError(
             f"{symbol}+{offset:#x} is not at the function's entry: its code begins {code.hex(' ')}, so {allowed} are",
-            hint=f"name the place with its offset: {symbol}+{max(places):#x}",
+            hint=f"name the place with its offset: {symbol}+{places[-1]:#x}",
         )
+    return point
+
+
+def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
+    """The probe point anywhere in a function of a running guest, before anything is probed.
+
+    Raises EvidenceError for an unknown symbol and for an offset behind the function's end.
+    """
+    start, size = symbols.address(symbol), symbols.size(symbol)
+    if offset >= size:
+        raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
+    is_entry = offset in entry_places(guest.read_memory(start, SHOWN_BYTES))
     original = guest.read_memory(start + offset, SHOWN_BYTES)
-    return ProbePoint(symbol, offset, start + offset, original, is_entry=offset in places)
+    return ProbePoint(symbol, offset, start + offset, original, is_entry=is_entry)
 
 
 def find_hook(guest: Guest, address: int) -> ProbePoint:

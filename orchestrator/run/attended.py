@@ -10,7 +10,8 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import UnsupportedError
 from orchestrator.experiment.cell import Cell
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import GuestBooted, Session
+from orchestrator.run.boot import Session
+from orchestrator.run.events import GuestBooted
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 from orchestrator.run.record import without_number
 from orchestrator.steps import step

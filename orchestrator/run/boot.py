@@ -19,44 +19,12 @@ from orchestrator.errors import HostError, LabError, UnsupportedError, UsageErro
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
-from orchestrator.results.contract import CellRecord, Status
+from orchestrator.results.contract import Status
 from orchestrator.run.artifacts import BootArtifacts, prepare
+from orchestrator.run.events import CellBegan, Event, Outcome, Progress
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Ready, Refused
 from orchestrator.run.record import without_number
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Something that takes a person's time begins: a download, a build, a boot."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class CellBegan:
-    """A cell is being measured."""
-
-    cell: str
-
-
-@dataclass(frozen=True)
-class GuestBooted:
-    """A guest runs: its name, which its logs have too, QEMU's command line, and the content of the work in it."""
-
-    name: str
-    command_line: tuple[str, ...]
-    work: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A cell has a record."""
-
-    record: CellRecord
-
-
-Event = Progress | CellBegan | GuestBooted | Outcome
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask, CellBegan, Event, GuestBooted, Outcome, Progress
+from orchestrator.run.boot import BootTask
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance

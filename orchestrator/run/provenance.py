@@ -20,7 +20,7 @@ from orchestrator.catalog.debian import debian
 from orchestrator.errors import LabError, UsageError
 from orchestrator.guest.emulator import qemu_version
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import GuestBooted
+from orchestrator.run.events import GuestBooted
 
 _FILE = "provenance.json"
 _BEGIN_ANEW = "leave out --resume to begin a new run"

@@ -23,8 +23,9 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.boot import BootTask, Event, Session, run_boot
+from orchestrator.run.boot import BootTask, Session, run_boot
 from orchestrator.run.coordinator import Coordinator
+from orchestrator.run.events import Event
 from orchestrator.run.journal import RunJournal
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener

@@ -13,7 +13,8 @@ from orchestrator.artifacts.unattended import OUTPUT, STATUS, progress
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.boot import GuestBooted, Session
+from orchestrator.run.boot import Session
+from orchestrator.run.events import GuestBooted
 from orchestrator.run.postconditions import check_clocksource, read_taint
 from orchestrator.run.ready_guest import check_identity, check_topology
 

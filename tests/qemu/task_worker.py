@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.run.boot import BootTask, Event, run_task
+from orchestrator.run.boot import BootTask, run_task
+from orchestrator.run.events import Event
 
 
 class Worker:

@@ -21,7 +21,8 @@ from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import HostError
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.boot import BootTask, CellBegan, Event, GuestBooted, Outcome, Progress, run_task
+from orchestrator.run.boot import BootTask, run_task
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 from orchestrator.run.preparation import Prepared
 
 pytestmark = pytest.mark.qemu

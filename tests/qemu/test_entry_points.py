@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.probes.point import find_point
+from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-x86_64-smp-ibt-ftrace"
@@ -28,4 +28,4 @@ pytestmark = [
 )
 def test_the_image_and_the_memory_agree(ready: ReadyGuest, symbol: str, offset: int) -> None:
     assert ready.artifacts.kernel.entry_offset(symbol) == offset
-    assert find_point(ready.guest, ready.symbols, symbol, offset).is_entry
+    assert find_entry(ready.guest, ready.symbols, symbol, offset).is_entry

@@ -22,7 +22,7 @@ from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import check_armed, check_same, check_taint, check_untouched, observe
-from orchestrator.probes.point import ProbePoint, find_point
+from orchestrator.probes.point import ProbePoint, find_entry
 from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -40,7 +40,7 @@ KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
 
 @pytest.fixture
 def point(ready: ReadyGuest) -> ProbePoint:
-    return find_point(ready.guest, ready.symbols, PROBED, OFFSET)
+    return find_entry(ready.guest, ready.symbols, PROBED, OFFSET)
 
 
 def kprobe_cell() -> CallCell:
@@ -153,12 +153,12 @@ def test_a_module_that_probes_another_function_fails_its_cell(ready: ReadyGuest,
 
 def test_a_wrong_offset_is_no_probe_point(ready: ReadyGuest) -> None:
     with pytest.raises(EvidenceError, match=rf"^{PROBED}\+0x8 is not at the function's entry: .*, so \+0x0, \+0x5 are"):
-        find_point(ready.guest, ready.symbols, PROBED, OFFSET + 3)
+        find_entry(ready.guest, ready.symbols, PROBED, OFFSET + 3)
 
 
 def test_a_symbol_that_is_not_there_is_no_probe_point(ready: ReadyGuest) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest's kernel has no function sys_gettimeofday_2005$"):
-        find_point(ready.guest, ready.symbols, "sys_gettimeofday_2005", OFFSET)
+        find_entry(ready.guest, ready.symbols, "sys_gettimeofday_2005", OFFSET)
 
 
 def test_a_point_that_is_probed_already_is_refused(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
@@ -190,7 +190,7 @@ def test_bytes_that_do_not_come_back_are_found_out(ready: ReadyGuest, modules: M
 def refusal(ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str, offset: int) -> str:
     """The lab's error for a module that the guest's kernel refuses, without the module's name."""
     module = modules.probe(template, symbol, offset)
-    somewhere = find_point(ready.guest, ready.symbols, PROBED, OFFSET)
+    somewhere = find_entry(ready.guest, ready.symbols, PROBED, OFFSET)
     with (
         pytest.raises(EvidenceError) as refused,
         attached(ready.guest, probes()[template], module, somewhere),

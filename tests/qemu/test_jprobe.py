@@ -27,7 +27,7 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import probes
 from orchestrator.probes.attachment import attached
-from orchestrator.probes.point import find_point
+from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
 EXPERIMENT = Path(__file__).parent / "experiments" / "jprobe.yaml"
@@ -62,7 +62,7 @@ def probed(ready: ReadyGuest, guest_kernel: Kernel) -> tuple[str, int, int]:
 def load(ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker, probed: tuple[str, int, int]) -> Loader:
     """Loads the jprobe module, measures, unloads it."""
     symbol, offset, _ = probed
-    point = find_point(ready.guest, ready.symbols, symbol, offset)
+    point = find_entry(ready.guest, ready.symbols, symbol, offset)
     module = modules.probe("jprobe", symbol, offset)
     calls = gettimeofday(guest_kernel.spec.arch, calls=500)
 

@@ -30,7 +30,7 @@ from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import check_taint
-from orchestrator.probes.point import find_point
+from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import Symbols
 
 pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg")
@@ -90,7 +90,7 @@ def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Gues
 
 @fresh
 def test_a_probe_module_that_oopses_is_no_mere_refusal(guest: Guest, modules: ModuleMaker) -> None:
-    point = find_point(guest, Symbols.of(guest), "__ia32_sys_gettimeofday", 5)
+    point = find_entry(guest, Symbols.of(guest), "__ia32_sys_gettimeofday", 5)
     with (
         pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(oops\)"),
         attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point),

@@ -20,7 +20,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
-from orchestrator.probes.point import find_hook, find_point, find_static_branch
+from orchestrator.probes.point import find_entry, find_hook, find_static_branch
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -117,7 +117,7 @@ def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, context: 
     """Where the loading task can be preempted, a wait of its may take longer than the optimiser."""
     guest, kind = ready.guest, probes()["kprobe-detour"]
     setup, module = setup_of(context, PREEMPTIBLE, kind.name)
-    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
+    point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     keep_busy(guest)
     for _ in range(10):
         with attached(guest, kind, module, point) as attachment:
@@ -136,7 +136,7 @@ def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, context: Bu
     """Somebody else's handler would be timed as well."""
     guest, kind = ready.guest, probes()[probe]
     setup, module = setup_of(context, HOOKED, probe)
-    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
+    point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     find, complaint = {
         "hook": (find_hook, r"^the hook at 0x[0-9a-f]+ is in use: it holds "),
         "tracepoint": (find_static_branch, r"^there is no nop at 0x[0-9a-f]+, where the tracepoint's static branch"),
@@ -157,7 +157,7 @@ def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
 ) -> None:
     guest, kind = ready.guest, probes()[probe]
     setup, module = setup_of(context, HOOKED, probe)
-    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
+    point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     with attached(guest, kind, module, point) as attachment:
         armed = attachment.wait_until_armed()
         guest.put(b"0", f"/sys/module/{module.name}/parameters/armed")

@@ -12,7 +12,7 @@ from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, observe
-from orchestrator.probes.point import find_point
+from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import LoadedModule
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
@@ -119,7 +119,7 @@ def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, context: BuildConte
     boot = all_probes(kernel, cpu)
     (cell,) = (cell for cell in boot.cells if cell.row == "djprobe")
     setup, module = call_setup(artifacts_of(context, boot), cell)
-    point = find_point(guest, ready.symbols, setup.symbol, setup.offset)
+    point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     with attached(guest, probes()["djprobe"], module, point) as attachment:
         assert guest.get("/proc/sys/debug/kprobes-optimization") == b"0\n"
         seen = attachment.wait_until_armed()

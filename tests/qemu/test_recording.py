@@ -19,7 +19,7 @@ from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import EventKind, check_events, read_events
-from orchestrator.probes.point import find_point
+from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
 CALLS = 1000
@@ -47,7 +47,7 @@ def probing(
 ) -> Iterator[Attachment]:
     """The probe at gettimeofday's entry."""
     symbol, offset = benchmarks()["gtodbench"].symbols[kernel.spec.arch][entry], kernel.spec.entry_offset
-    point = find_point(ready.guest, ready.symbols, symbol, offset)
+    point = find_entry(ready.guest, ready.symbols, symbol, offset)
     module = modules.probe(probes()[kind].template or "", symbol, offset)
     with attached(ready.guest, probes()[kind], module, point) as attachment:
         attachment.wait_until_armed()

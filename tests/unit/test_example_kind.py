@@ -32,7 +32,8 @@ from orchestrator.report.markdown import render_markdown
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask, Event, Outcome, Session, run_boot
+from orchestrator.run.boot import BootTask, Session, run_boot
+from orchestrator.run.events import Event, Outcome
 from orchestrator.run.preparation import Prepared, Ready, Refused
 from orchestrator.run.record import without_number
 

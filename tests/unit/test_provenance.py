@@ -16,7 +16,7 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.guest.machine import Machine
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import GuestBooted
+from orchestrator.run.events import GuestBooted
 from orchestrator.run.provenance import Provenance
 
 BOOTED = GuestBooted("guest1", ("qemu",))

@@ -12,7 +12,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.proof import Proof, count_hits
+from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
 from orchestrator.catalog.probes import ProbeKind
@@ -20,7 +20,7 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
-from orchestrator.probes.point import ProbePoint, find_point
+from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.postconditions import check_clocksource, read_taint
@@ -94,8 +94,9 @@ def measure_call(
 
 
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
-    says_offset = cell.task.point is not None and "+" in cell.task.point
-    point = find_point(ready.guest, ready.symbols, setup.symbol, setup.offset, at_entry=not says_offset)
+    has_offset = cell.task.point is not None and "+" in cell.task.point
+    find = find_place if has_offset else find_entry
+    point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
     return replace(point, is_called_directly=cell.task.point is None)
 
 
@@ -114,19 +115,26 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
-        proof = _counted(work, armed, events)
+        counted = count_hits(work, armed.attachment, events)
+        armed.check_same("while the hits were counted")
+        proof = _proof(work, armed, counted)
     return exact_figures(measured), proof
 
 
 def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
-    """Samples with and without the probe, interleaved, so that changes on the host affect both."""
+    """Samples with and without the probe, interleaved, so that changes on the host affect both.
+
+    The hits of the first and the last round are counted.
+    """
     rounds = range(work.cell.repeats)
     plain, probed = [_timed(work)], []
     for number in rounds:
         with _armed(work, module) as armed:
             probed.append(_timed_between(work, armed))
             if number in (rounds[0], rounds[-1]):
-                proof = _counted(work, armed, events)
+                counted = count_hits(work, armed.attachment, events)
+                armed.check_same("while the hits were counted")
+                proof = _proof(work, armed, counted)
         plain.append(_timed(work))
     return paired_figures(plain, probed, work.cell.clock), proof
 
@@ -146,17 +154,14 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
     try:
         measured = _timed(work)
     except EvidenceError:
-        # Samples differ when the probe has changed; that is the error to report.
+        # Samples differ when the probe has changed: then that error is the cause, and this one its effect.
         armed.check_same("while the calls were timed")
         raise
     armed.check_same("while the calls were timed")
     return measured
 
 
-def _counted(work: _Work, armed: _Armed, events: Path | None) -> Proof:
-    """Do the counting pass, and check that the probe is unchanged after it."""
-    counted = count_hits(work, armed.attachment, events)
-    armed.check_same("while the hits were counted")
+def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,

@@ -13,7 +13,7 @@ from orchestrator.artifacts.image_build import EPOCH
 from orchestrator.artifacts.images import Image
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.unattended import OUTPUT, STATUS, progress, unattended_scripts, write_work
+from orchestrator.artifacts.unattended import FOLDER, OUTPUT, STATUS, progress, unattended_scripts, write_work
 from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import BuildError
 from orchestrator.guest.accelerator import choose_accelerator
@@ -85,7 +85,7 @@ def prepared_build(
             if guest.get(STATUS) != b"0":
                 output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-_QUOTED:]
                 raise BuildError(f"a kernel's build cannot be prepared with image {image.recipe.name}", detail=output)
-            (folder / _FILE).write_bytes(guest.get(f"/unattended/{_FILE}"))
+            (folder / _FILE).write_bytes(guest.get(f"{FOLDER}/{_FILE}"))
         finally:
             guest.kill()
             whole.unlink()

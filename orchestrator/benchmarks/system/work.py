@@ -13,7 +13,7 @@ from orchestrator.artifacts.build_source import build_source
 from orchestrator.artifacts.drivers import with_dependencies
 from orchestrator.artifacts.images import Image, ready_image
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.unattended import STEPS, unattended_scripts
+from orchestrator.artifacts.unattended import FOLDER, STEPS, unattended_scripts
 from orchestrator.benchmarks.system.command import read_command
 from orchestrator.benchmarks.system.figures import SystemFigures
 from orchestrator.benchmarks.system.kernel_build import read_build
@@ -26,7 +26,7 @@ from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 
-REPORT, REPORT_AFTER = "/unattended/report", "/unattended/report_after"
+REPORT, REPORT_AFTER = f"{FOLDER}/report", f"{FOLDER}/report_after"
 """Guest files: the module's report after the runs, and its report after it was stopped."""
 
 

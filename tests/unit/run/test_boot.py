@@ -24,7 +24,8 @@ from orchestrator.experiment.plan import plan
 from orchestrator.experiment.table import Table
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask, CellBegan, Event, Outcome, Session, run_boot
+from orchestrator.run.boot import BootTask, Session, run_boot
+from orchestrator.run.events import CellBegan, Event, Outcome
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Prepared, Ready, failed, unsupported
 

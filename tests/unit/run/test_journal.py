@@ -16,7 +16,8 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask, CellBegan, Outcome, Progress
+from orchestrator.run.boot import BootTask
+from orchestrator.run.events import CellBegan, Outcome, Progress
 from orchestrator.run.journal import RunJournal
 from orchestrator.run.provenance import Provenance
 
