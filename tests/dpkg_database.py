@@ -89,4 +89,4 @@ def files_of(packages: Iterable[InstalledPackage]) -> list[Path]:
     """The files, links and folders that packages brought."""
     argv = ["dpkg-query", "--listfiles", *(package.qualified for package in packages)]
     listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    return [Path(line) for line in listed.splitlines() if line.startswith("/")]  # others tell of diversions
+    return [Path(line) for line in listed.splitlines() if line.startswith("/")]  # other lines are diversions

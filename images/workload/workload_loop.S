@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// long call_again_and_again(long calls): so many equal rounds; returns 0.
+// long call_again_and_again(long calls): `calls` equal rounds; returns 0.
 	.text
 	.globl call_again_and_again
 call_again_and_again:

@@ -39,7 +39,7 @@ class ModuleSource:
 
 @lru_cache(maxsize=1)
 def module_folders() -> Sequence[Path]:
-    """The folders of ``kmods``. A file in one of them is found by its name alone, which no other folder has."""
+    """The folders of ``kmods``. A file is found by its name alone, which is unique among them."""
     return sorted(path for path in data_dir("kmods").iterdir() if path.is_dir())
 
 
@@ -63,10 +63,10 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
 
 
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
-    """Render a module of the user's, a template or a C file, which may include the lab's headers by their names.
+    """Render a user's module, a template or a C file, which may include the lab's headers by their names.
 
     ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
-    Raises ConfigError for a file that cannot be read, UsageError for a value that the template needs and does not get.
+    Raises ConfigError for a file that cannot be read, UsageError for a missing value.
     """
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)

@@ -105,7 +105,7 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
 
 
 def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, output: str) -> BuildError:
-    """Keep the sources that do not compile, and make the compiler's messages point to them."""
+    """Keep the sources that do not compile, and rewrite the paths in the compiler's messages to point to them."""
     kept = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
     kept.mkdir(parents=True, exist_ok=True)
     for name, text in source.files.items():

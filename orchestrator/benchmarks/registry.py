@@ -2,7 +2,7 @@
 """The kinds of benchmark there are.
 
 A kind is a folder beside this file. Its ``kind.py`` has a ``KIND``, which plans and measures; its
-``report/kind_report.py`` has a ``REPORT``, which prints. They are imported apart: a report loads no guest code.
+``report/kind_report.py`` has a ``REPORT``, which prints. They are imported separately: a report loads no guest code.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the documents claim, as comparisons that can be computed."""
+"""The documents' claims, as comparisons that can be computed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.catalog.data import Fact, read
 
 
 class _Claim(Fact):
-    """A claim of a document (``document``) about its ``tables``; ``why`` explains, by clock, where it does not hold."""
+    """A claim of a document about its ``tables``; ``why`` explains, by clock, why it does not hold."""
 
     id: str
     document: str
@@ -24,7 +24,7 @@ class _Claim(Fact):
 
 
 class RatioClaim(_Claim):
-    """The overhead of each probe in ``of`` is so many times that of ``to``; no bound is None."""
+    """The ratio of the overhead of each probe in ``of`` to that of ``to``; a bound of None is no bound."""
 
     kind: Literal["ratio"]
     of: list[str]
@@ -34,7 +34,7 @@ class RatioClaim(_Claim):
 
 
 class TrapsClaim(_Claim):
-    """A hit takes so many breakpoint traps; ``single_step`` are those a single step takes today and did not then."""
+    """Breakpoint traps a hit; ``single_step`` is those of a single step, which took none when it was published."""
 
     kind: Literal["traps"]
     int3_per_hit: dict[str, int]
@@ -42,7 +42,7 @@ class TrapsClaim(_Claim):
 
 
 class SizeClaim(_Claim):
-    """A probe takes so many times the memory of one that is not optimised."""
+    """The ratio of a probe's memory to that of one that is not optimised."""
 
     kind: Literal["size"]
     of: str
@@ -51,7 +51,7 @@ class SizeClaim(_Claim):
 
 
 class MechanismClaim(_Claim):
-    """A probe's point is reached by this mechanism, with so many breakpoint traps a hit."""
+    """The mechanism at a probe's point, and its breakpoint traps a hit."""
 
     kind: Literal["mechanism"]
     probe: str

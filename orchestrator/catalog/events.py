@@ -15,9 +15,10 @@ _CALL_PREFIX: Mapping[Arch, str] = {"i386": "__ia32_sys_", "x86_64": "__x64_sys_
 
 
 class StandardEvent(Fact):
-    """An event: the ``marker`` that is its static place, and the functions whose entry it is for dynamic probes.
+    """An event: its ``marker`` for static probes, and the functions whose entries are probed for dynamic ones.
 
-    ``functions`` are the same everywhere; ``calls`` are system calls' functions by architecture, without their prefix.
+    ``functions`` are the same on all architectures; ``calls`` are system calls' functions by architecture, without
+    their prefix.
     """
 
     name: str
@@ -34,5 +35,5 @@ class StandardEvent(Fact):
 
 @lru_cache(maxsize=1)
 def standard_events() -> Mapping[str, StandardEvent]:
-    """Return the events by name, in the order in which they are numbered and told."""
+    """Return the events by name, in the order in which they are numbered and reported."""
     return named(StandardEvent, read("events.yaml"))

@@ -33,7 +33,7 @@ PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{1,
 
 
 class _Written(Fact):
-    """A recipe as it is written: what it does not say is its base's, whose packages it adds to."""
+    """A recipe as written: missing keys are its base's, and its packages are added to the base's."""
 
     title: str = Field(min_length=1, max_length=200)
     base: str | None = None
@@ -46,7 +46,7 @@ class _Written(Fact):
 class ImageRecipe(Fact):
     """A Debian system: the essential and required packages and ``packages``, in a file system of ``size`` bytes.
 
-    ``init`` says who starts it: the lab's own small init, or systemd.
+    ``init`` is the first process: the lab's own small init, or systemd.
     """
 
     name: str
@@ -65,15 +65,15 @@ def images() -> Mapping[str, ImageRecipe]:
 
 
 def image(name: str) -> ImageRecipe:
-    """The lab's recipe ``name``, or a user's own where it is the path (with a slash in it) of a .yaml file.
+    """The lab's recipe ``name``, or a user's where it is the path (with a slash in it) of a .yaml file.
 
-    Raises ConfigError, with the nearest name, or with what is wrong in the file.
+    Raises ConfigError, with the nearest name, or with the problem in the file.
     """
     if "/" in name:
         return _own(name)
     names = [file.stem for file in (data_dir("images") / "recipes").glob(f"*{SUFFIX}")]
     if name not in names:
-        hint = f"what is your own is named by its path: ./mine{SUFFIX}, a recipe, or ./mine.qcow2, a disk"
+        hint = f"an image of your own is named by its path: ./mine{SUFFIX}, a recipe, or ./mine.qcow2, a disk"
         raise ConfigError(unknown("image", name, sorted(names)), hint=hint)
     return _read(data_dir("images") / "recipes" / f"{name}{SUFFIX}")
 
@@ -103,7 +103,7 @@ def _read(path: Path) -> ImageRecipe:
     size = _bytes(written.size, path) if written.size else (base.size if base else None)
     if arch is None or size is None:
         lacking = "arch" if arch is None else "size"
-        raise ConfigError(f"{lacking} is missing: a recipe without a base says it itself", where=str(path))
+        raise ConfigError(f"{lacking} is missing: a recipe without a base needs it", where=str(path))
     if base is not None and arch != base.arch:
         raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=str(path))
     packages = sorted({*written.packages, *(base.packages if base else ())})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a kernel's ``.config`` file says."""
+"""The content of a kernel's ``.config`` file."""
 
 from __future__ import annotations
 

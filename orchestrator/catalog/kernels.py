@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernels a guest can run, where they come from, and what they ask of the CPU."""
+"""The kernels a guest can run, their origin, and their requirements on the CPU."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class KernelSpec(Fact):
 
     @property
     def origin(self) -> str:
-        """Where it comes from, for people."""
+        """Where it comes from, as text."""
         if self.packages is not None:
             return self.packages.image
         if self.source is not None:
@@ -65,7 +65,7 @@ class KernelSpec(Fact):
         return str(self.image)
 
     def unsupported_reason(self, cpu: CpuModel) -> str | None:
-        """Return the sentence that says why this kernel cannot boot on ``cpu``, or None when it can."""
+        """Return the reason why this kernel cannot boot on ``cpu``, or None when it can."""
         if self.needs_long_mode and not cpu.long_mode:
             return f"kernel '{self.name}' is 64-bit and CPU '{cpu.name}' is 32-bit"
         if self.needs_pae and not cpu.pae:
@@ -122,7 +122,7 @@ def kernels() -> Mapping[str, KernelSpec]:
 
 
 def kernel(name: str) -> KernelSpec:
-    """Return the catalogue's kernel ``name``, or the user's own where it is a path (with a slash in it).
+    """Return the catalogue's kernel ``name``, or the user's where it is a path (with a slash in it).
 
     Raises ConfigError, with the nearest name, or with what is missing at the path.
     """

@@ -9,14 +9,14 @@ from orchestrator.catalog.data import Fact, read
 
 
 class Settings(Fact):
-    """What a clock or a way of starting adds: QEMU's arguments and kernel parameters."""
+    """QEMU arguments and kernel parameters that a clock or a way of starting adds."""
 
     qemu: list[str]
     kernel_parameters: list[str]
 
 
 class MachineFacts(Fact):
-    """QEMU's machine type and fixed options, the kernel's parameters, and what ways to start and clocks add."""
+    """QEMU's machine type and fixed options, the kernel's parameters, and the settings of clocks and ways to start."""
 
     type: str
     options: list[str]

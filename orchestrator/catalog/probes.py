@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kinds of probe, how each is made, and what must prove it."""
+"""The kinds of probe, how each is set up, and its evidence."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from orchestrator.catalog.user_probe import find_module, is_path, shown_name
 from orchestrator.errors import ConfigError
 
 BASELINE = "none"
-"""The probe kind that is no probe: what every overhead is measured against."""
+"""The probe kind without a probe, against which every overhead is measured."""
 
 Mechanism = Literal["none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "own"]
-"""How a hit comes about. ``own`` is a user's module's: whatever is seen at the probe point."""
+"""The mechanism of a hit. ``own`` is a user's module's: any bytes at the probe point are accepted."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint"]
 Handler = Literal["noop", "count", "record"]
 """What a hit does: nothing, count itself, or write a 64-byte event into a ring."""
@@ -27,10 +27,10 @@ class ProbeKind(Fact):
     """A kind of probe: a mechanism at a point.
 
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
-    ``int3_per_hit`` its breakpoint traps, ``site`` what is looked at for evidence,
-    ``template`` its module in ``kmods`` (None: nothing of the lab's is loaded), ``optimisation`` the value of
-    ``debug.kprobes-optimization`` while it is loaded. A user's own has a ``file``; nobody knows its traps beforehand.
-    One that only shows what the kind can do has an ``capability`` (List 15 of the djprobe document).
+    ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence, ``template`` its module in
+    ``kmods`` (None: no module of the lab is loaded), ``optimisation`` the value of ``debug.kprobes-optimization`` while
+    it is loaded. A user's module has a ``file``, and its traps are not known in advance. A kind that only verifies one
+    capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
@@ -53,9 +53,9 @@ def probes() -> Mapping[str, ProbeKind]:
 
 
 def probe_kind(name: str) -> ProbeKind:
-    """Return the kind of probe, or the user's own module where the name is a path (with a slash in it).
+    """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
 
-    Raises ConfigError for one that is not there.
+    Raises ConfigError for an unknown name or a missing file.
     """
     if not is_path(name):
         if name not in probes():

@@ -14,9 +14,9 @@ RecorderName = Literal["marker", "djprobe", "kprobe", "kprobe-boosted", "kprobe-
 
 
 class RecorderKind(Fact):
-    """One of them: what the recording module calls it, how its hits come about, and what shows that.
+    """A kind of recorder: its name in the recording module, the mechanism of its hits, and the evidence of that.
 
-    ``live`` are the first bytes (in hex) of each place meanwhile, ``optimisation`` is the value of
+    ``live`` is the first bytes (in hex) of each place while it records, ``optimisation`` the value of
     ``debug.kprobes-optimization``.
     """
 

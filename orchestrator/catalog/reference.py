@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the published documents measured."""
+"""The published measurements."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Layout = Literal["list", "mail"]
 class ReferenceTable(Fact):
     """A published table: ``samples`` or ``overheads`` by column, in ``unit``, and what they were measured on.
 
-    ``id`` is ``document/table``; ``cpu`` names the catalogue's model that stands for ``processor``; ``figure`` is the
-    caption of the document's chart. ``int3_per_hit``, ``size_ratio`` (to a plain kprobe) and ``extra_bytes`` are what
-    the document says besides, by column.
+    ``id`` is ``document/table``; ``cpu`` names the catalogue's model in place of ``processor``; ``figure`` is the
+    caption of the document's chart. ``int3_per_hit``, ``size_ratio`` (to a plain kprobe) and ``extra_bytes`` are
+    further figures of the document, by column.
     """
 
     id: str
@@ -59,18 +59,18 @@ class ReferenceTable(Fact):
 
     @property
     def document_id(self) -> str:
-        """The document's name: what all its tables' ids begin with."""
+        """The document's name: the prefix of all its tables' ids."""
         return self.id.rpartition("/")[0]
 
     @property
     def columns(self) -> Sequence[str]:
-        """What the table has figures of, in its own order."""
+        """The columns with figures, in the table's order."""
         return tuple(self.samples or self.published_overheads)
 
     def average(self, column: str) -> float | None:
         """Return the mean of the column's samples, None where only overheads were published.
 
-        Raises ConfigError for a column the table has not.
+        Raises ConfigError for an unknown column.
         """
         self._check(column)
         return fmean(self.samples[column]) if self.samples else None
@@ -107,7 +107,7 @@ def reference_tables() -> Mapping[str, ReferenceTable]:
 
 
 def reference_table(table_id: str) -> ReferenceTable:
-    """Return one published table. Raises ConfigError, with the nearest id, when there is none such."""
+    """Return one published table. Raises ConfigError, with the nearest id, for an unknown one."""
     table = reference_tables().get(table_id)
     if table is None:
         raise ConfigError(unknown("reference table", table_id, reference_tables()))

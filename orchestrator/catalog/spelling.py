@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which of the allowed words the user meant."""
+"""Suggestions for misspelt words."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice most like ``word``, whatever its case, or None when none is alike."""
+    """Return the choice most similar to ``word``, ignoring case, or None when none is similar."""
     by_folded = {choice.casefold(): choice for choice in choices}
-    # Matching is quadratic in the word's length, and no name here is anywhere near this long.
+    # Matching is quadratic in the word's length, and all names are much shorter than this limit.
     close = difflib.get_close_matches(word[:100].casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None
 

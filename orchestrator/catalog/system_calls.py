@@ -11,7 +11,7 @@ from orchestrator.catalog.kernels import Arch
 
 
 class SystemCall(Fact):
-    """A system call's numbers; None where an architecture has not got it."""
+    """A system call's numbers; None where an architecture lacks it."""
 
     name: str
     i386: int | None = None

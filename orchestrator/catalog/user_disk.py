@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A disk image of the user's own, named by its path: a root file system to start guests from."""
+"""A user's disk image, named by its path: a root file system to start guests from."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class UserDisk:
 
 
 def is_user_disk(name: str) -> bool:
-    """Whether an image's name means a disk, and not a recipe: it is a path, and not of a .yaml file."""
+    """Whether an image's name means a disk, not a recipe: it is a path, but not of a .yaml file."""
     return "/" in name and not name.endswith(".yaml")
 
 
 def find_disk(name: str) -> UserDisk:
-    """Return the disk that a path means. Raises ConfigError for one that is not there or cannot be used."""
+    """Return the disk at a path. Raises ConfigError for a file that is missing or cannot be used."""
     path = user_path(name)
     if not path.is_file():
         raise ConfigError(f"found {name!r}; there is no such file")
@@ -59,7 +59,7 @@ def find_disk(name: str) -> UserDisk:
 
 
 def _refuse_other_files(name: str, header: bytes) -> None:
-    """A qcow2 can name any file of the host as its content, which QEMU would show to the guest."""
+    """Refuse a qcow2 that names another file: it can be any file of the host, which the guest could then read."""
     _, version, backing, features = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
     if backing or (version >= 3 and features & _EXTERNAL_DATA):
         raise ConfigError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel of the user's own, named by the path of its build tree or of an image in it."""
+"""A user's kernel, named by the path of its build tree or of an image in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_path(name: str) -> bool:
 
 
 def find_tree(name: str) -> tuple[Path, Path]:
-    """The build tree and the image that a path means. Raises ConfigError with what is missing, and OSError."""
+    """The build tree and the image at a path. Raises ConfigError with what is missing, and OSError."""
     path = user_path(name)
     if path.is_dir():
         tree, image = path, path / IMAGE
@@ -81,9 +81,9 @@ def describe(name: str) -> dict[str, object]:
 
 
 def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
-    """What QEMU can load of ``image``: it starts a vmlinux by its PVH entry only, which few kernels have.
+    """The file that QEMU can load for ``image``: it starts a vmlinux only by a PVH entry, which few kernels have.
 
-    Without one its compressed form is taken, where that was made after it. Raises ConfigError, OSError.
+    Without one it is the bzImage, if that is newer than the vmlinux. Raises ConfigError, OSError.
     """
     if image.name != "vmlinux" or config.get("CONFIG_PVH") == "y":
         return image

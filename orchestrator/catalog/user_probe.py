@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A probe module of the user's own, named by the path of its template, its C file or its .ko."""
+"""A user's probe module, named by the path of its template, its C file or its .ko."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_path(name: str) -> bool:
 
 
 def find_module(name: str) -> Path:
-    """Return the file that a path means. Raises ConfigError for one that is not there or is no module."""
+    """Return the file at a path. Raises ConfigError for a file that is missing or is no module."""
     path = user_path(name)
     if not path.name.endswith(SUFFIXES):
         raise ConfigError(f"found {name!r}; a module of your own is a template (.c.j2), a C file (.c) or a .ko")
@@ -28,5 +28,5 @@ def find_module(name: str) -> Path:
 
 
 def shown_name(path: Path) -> str:
-    """Return what results call the module: its file's name, without what is not safe to print or to select by."""
+    """Return the module's name in results: its file's name, without characters unsafe to print or to filter by."""
     return re.sub(r"[^A-Za-z0-9._+-]", "_", path.name).lstrip("._+-") or "module"

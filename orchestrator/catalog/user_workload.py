@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A workload of the user's own, named by the path of its C file or of a static program."""
+"""A user's workload, named by the path of its C file or of a static program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.paths import user_path
 
 _MACHINES: dict[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 LARGEST = 64 << 20
-"""Bytes; it has to fit into a guest's memory, whose file system is there as well."""
+"""Bytes; it must fit into a guest's memory, which also holds the root file system."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class UserWorkload:
 
 @lru_cache(maxsize=64)
 def find_workload(name: str) -> UserWorkload:
-    """Return the workload that a path means. Raises ConfigError for one that is not there or cannot be run."""
+    """Return the workload at a path. Raises ConfigError for a file that is missing or cannot be run."""
     path = user_path(name)
     if not path.is_file():
         raise ConfigError(f"found {name!r}; there is no such file")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the words of an experiment mean that have no catalogue of their own: handlers and clocks."""
+"""The meaning of an experiment's words without a catalogue of their own: handlers and clocks."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ class Cell(Generic[TaskT]):
 
     ``row`` is its row or column in the table: a probe, a user's module, or a row of the benchmark's own; it is recorded
     as ``probe``. ``kernel`` and ``image`` are a catalogue's names or absolute paths. ``memory_mib`` is in MiB,
-    ``time_limit`` in seconds of the host's time. ``parameters`` are what else tells it from other cells, and are
-    recorded; ``published`` are the published figures for it. ``compared_with`` are the ids of the cells that its
-    overhead follows from: its baseline first, then further boots of the baseline.
+    ``time_limit`` in seconds of the host's time. ``parameters`` further distinguish it from other cells, and are
+    recorded; ``published`` is its published figures. ``compared_with`` is the ids of the cells that its overhead
+    follows from: its baseline first, then the baseline's A/A boots.
     """
 
     id: str
@@ -61,7 +61,7 @@ def machine_id(machine: Machine) -> str:
 
 
 def rows_on(kernels: Iterable[str], rows: Iterable[str], kernel_for: Mapping[str, str]) -> dict[str, list[str]]:
-    """Each kernel's rows, the baseline first: the table's kernels, then those that single rows have instead."""
+    """Each kernel's rows, the baseline first: the table's kernels, then the other kernels of single rows."""
     rows = list(rows)
     everywhere = [row for row in rows if row not in (BASELINE, *kernel_for)]
     rows_on = {kernel: [BASELINE, *everywhere] for kernel in kernels}

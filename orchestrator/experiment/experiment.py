@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An experiment: what it says of itself, and its tables in order."""
+"""An experiment: its heading, and its tables in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.experiment.table import Table
 
 
 class Heading(Strict):
-    """What an experiment says of itself. With ``charts`` bar charts are drawn at the end of a run."""
+    """An experiment's name and description. With ``charts`` a run ends with drawing its charts."""
 
     name: Annotated[str, BeforeValidator(fields.name)]
     description: Annotated[str | None, BeforeValidator(fields.description)] = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a kind of benchmark is to an experiment file and its plan, and the kinds there are."""
+"""The interface of a kind of benchmark for the experiment file and the plan, and the registry of kinds."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class TableKind(ABC):
     name: ClassVar[str]
     table: ClassVar[type[Table]]
     aliases: ClassVar[Mapping[str, str]] = NOTHING
-    """Former names of keys of ``benchmark``, each with today's."""
+    """Former names of keys of ``benchmark``, each with the current name."""
     paths: ClassVar[Collection[str]] = ()
-    """Keys of ``benchmark`` that are paths of the user's own."""
+    """Keys of ``benchmark`` that are paths of users' files."""
 
     @abstractmethod
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
         """The benchmarks of this kind by name; no two kinds share a name."""
 
     def rows(self) -> Mapping[str, str]:
-        """What an experiment may write among ``probes`` besides the probes: each row's name, and its benchmark."""
+        """The names allowed among ``probes`` besides the probes: each row's name, and its benchmark."""
         return NOTHING
 
     def lists(self) -> Mapping[str, Listing]:
-        """What ``orchestrator list`` can print of this kind, by name."""
+        """The lists of this kind that ``orchestrator list`` can print, by name."""
         return {}
 
     @abstractmethod
@@ -67,14 +67,14 @@ class TableKind(ABC):
 
     @abstractmethod
     def describe(self, cell: Cell[Any]) -> str:
-        """How much a cell measures, for a person: ``4 x 5000 calls, entry auto``."""
+        """A cell's amount of work as text: ``4 x 5000 calls, entry auto``."""
 
 
 KindT = TypeVar("KindT", bound=TableKind, covariant=True)
 
 
 class KindRegistry(Generic[KindT]):
-    """The kinds of benchmark by the names of their benchmarks. The first stands for tables that name none."""
+    """The kinds of benchmark by the names of their benchmarks. The first is the default of tables that name none."""
 
     def __init__(self, kinds: Iterable[KindT]) -> None:
         self._kinds = tuple(kinds)
@@ -89,7 +89,7 @@ class KindRegistry(Generic[KindT]):
         return iter(self._kinds)
 
     def of_benchmark(self, name: object) -> KindT:
-        """The kind of the benchmark with this name; the first kind where there is none such."""
+        """The kind of the benchmark with this name; the first kind for an unknown name."""
         return self._by_benchmark.get(name, self._kinds[0]) if isinstance(name, str) else self._kinds[0]
 
     def named(self, name: str) -> KindT:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The machine of a table: as an experiment file describes it, and what its kernels and clock allow."""
+"""The machine of a table, and its conflicts with the table's kernels and clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_MEMORY = "256M"
 
 
 class Machine(Strict):
-    """A CPU model, how many of it, and memory (MiB with an ``M``)."""
+    """A CPU model, the number of CPUs, and memory (MiB with an ``M``)."""
 
     cpu: Annotated[str, BeforeValidator(fields.cpu)]
     smp: Annotated[int, whole(1, 16)] = 1
@@ -33,7 +33,7 @@ class Machine(Strict):
 
 
 def machine_conflicts(machines: Sequence[Machine], kernels: Sequence[str], clock: Clock) -> Iterator[Problem]:
-    """What is wrong with a table's machines for its clock and its kernels."""
+    """Conflicts of a table's machines with its clock and its kernels."""
     for index, machine in enumerate(machines):
         if clock == "instructions" and machine.smp != 1:
             why = "QEMU counts instructions exactly with one virtual CPU only, and a second never comes up"
@@ -43,7 +43,7 @@ def machine_conflicts(machines: Sequence[Machine], kernels: Sequence[str], clock
 
 
 def kernel_conflicts(kernel: str, machine: Machine, path: KeyPath, other: KeyPath) -> Iterator[Problem]:
-    """What is wrong with a kernel on a machine, as a problem of the key at ``path``."""
+    """Why a kernel cannot run on a machine, as a problem of the key at ``path``."""
     reason = kernel_spec(kernel).unsupported_reason(cpu(machine.cpu))
     if reason:
         yield Problem(path, reason, other=other)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which cells an experiment has, in which order, and which of them share a boot."""
+"""The cells of an experiment in order, and the boots that they share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CELLS = 10_000
 
 @dataclass(frozen=True)
 class Boot:
-    """A guest to boot once, and the cells of one kind of benchmark measured in it: baselines before what they are for.
+    """A guest to boot once, and the cells of one kind of benchmark measured in it, baselines before the others.
 
     ``kind`` is the kind's name; the rest is as in a cell.
     """
@@ -53,7 +53,7 @@ def plan(experiment: Experiment) -> Plan:
     A baseline is added where the file has none: an overhead is measured against one of the same boot.
     Raises ConfigError for more than MAX_CELLS cells, and for two kernels of one name.
     """
-    # Lazily: a table of a few lines can have millions of cells.
+    # Lazy, because a table of a few lines can have millions of cells.
     every_cell = ((one.kind, cell) for one in experiment.tables for cell in one.kind.cells(one.name, one.table))
     found = list(islice(every_cell, MAX_CELLS + 1))
     if len(found) > MAX_CELLS:

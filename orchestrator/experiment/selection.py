@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which cells of a plan ``--only`` leaves."""
+"""The cells of a plan that ``--only`` selects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Term:
 
 
 def select(plan: Plan, filters: Sequence[str]) -> Plan:
-    """Return the plan's cells that any filter matches, with the cells that these are compared with.
+    """Return the plan's cells that any filter matches, and the cells that these are compared with.
 
     A filter is ``KEY=PATTERN`` or a bare ``PATTERN`` for any key, or several of these joined by commas, which must
     all hold; patterns are those of file names (``*``, ``?``, ``[...]``). No filter at all selects everything.

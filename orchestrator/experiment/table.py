@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One table of an experiment: what the tables of every kind of benchmark may contain."""
+"""One table of an experiment: the keys common to the tables of every kind of benchmark."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
-"""Samples of the same work: exact ones are equal, of scattered ones an interval is made.
+"""Default numbers of samples: exact ones are equal, scattered ones need an interval.
 
-Of twelve, the 95 % interval of the median leaves out two on either side, which is what one hiccup of the host between
-two samples spoils.
+The 95 % interval of the median of twelve leaves out two on either side: one disturbance of the host between two
+samples spoils at most both.
 """
 FEWEST_WALL_REPEATS = 6
-"""With fewer samples no interval of the median covers it with 95 %."""
+"""With fewer samples no interval covers the median with 95 %."""
 
 Kernel = Annotated[str, BeforeValidator(fields.kernel)]
 Row = Annotated[str, BeforeValidator(fields.probe)]
@@ -34,14 +34,14 @@ Point = Annotated[str, BeforeValidator(fields.point)]
 
 
 def mapping_of_kernels(value: object) -> object:
-    """Kernels by the probes that are measured there."""
+    """Kernels by the probes that are measured on them."""
     if not isinstance(value, dict):
         raise mismatch(value, "expected a mapping of probe to kernel, such as {kretprobe: lab-i386-smp-preempt}")
     return value
 
 
 class BenchmarkChoice(Strict):
-    """What each cell of a table runs. The ``name`` decides which kind of benchmark the table is of."""
+    """What each cell of a table runs. The ``name`` decides the table's kind of benchmark."""
 
     name: Annotated[str, BeforeValidator(fields.benchmark)]
 
@@ -49,7 +49,7 @@ class BenchmarkChoice(Strict):
 class Table(Strict):
     """Machines, kernels and probes, of which every combination is a cell.
 
-    Guests have their programs from ``image``, or from the initramfs alone. ``kernel_for`` names another kernel for
+    Guests get their programs from ``image``, or from the initramfs alone. ``kernel_for`` names another kernel for
     single probes.
     """
 
@@ -72,7 +72,7 @@ class Table(Strict):
         return self.model_dump(mode="json")
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         yield from machine_conflicts(self.machines, self.kernels, self.clock)
 
     @model_validator(mode="after")
@@ -96,7 +96,7 @@ class ProbedTable(Table):
     time_limit: Annotated[int, whole(1, 86_400)] = 120
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         yield from super().conflicts()
         for kernel in self.all_kernels:
             sentence = unsupported_reason(GuestDisks(self.image, self.channel), kernel_spec(kernel))
@@ -111,23 +111,23 @@ class ProbedTable(Table):
 
 
 class RowsTable(ProbedTable):
-    """A table of a benchmark that has rows of its own in place of probes: places, handlers and clock are fixed."""
+    """A table of a benchmark that has its own rows in place of probes: points, handlers and clock are fixed."""
 
     def row_prefix(self) -> str:
-        """What the names of the benchmark's rows begin with."""
+        """The prefix of the names of the benchmark's rows."""
         return f"{self.benchmark.name}."
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         name, prefix = self.benchmark.name, self.row_prefix()
         for index, row in enumerate(self.probes):
             if row != BASELINE and not row.startswith(prefix):
                 sentence = f"found '{row}'; with benchmark '{name}': its rows are named {prefix}ROW"
                 yield Problem(("probes", index), sentence, other=("benchmark", "name"))
         if self.clock != "instructions":
-            yield Problem(("clock",), f"found 'wall'; what benchmark '{name}' does is counted in instructions")
+            yield Problem(("clock",), f"found 'wall'; benchmark '{name}' is counted in instructions")
         if self.points is not None:
-            yield Problem(("points",), f"benchmark '{name}' has places of its own; leave it out")
+            yield Problem(("points",), f"benchmark '{name}' has its own probe points; leave it out")
         if self.handlers != ("noop",):
-            yield Problem(("handlers",), f"benchmark '{name}' has probes of its own; leave it out")
+            yield Problem(("handlers",), f"benchmark '{name}' has its own handlers; leave it out")
         yield from super().conflicts()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a chart shows, independent of what draws it."""
+"""The content of a chart, independent of the library that draws it."""
 
 from __future__ import annotations
 

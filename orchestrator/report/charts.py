@@ -40,7 +40,7 @@ def draw_charts(run: RunRecord, directory: Path, registry: ReportRegistry) -> li
 
 
 def charts(run: RunRecord, registry: ReportRegistry) -> dict[str, Chart]:
-    """Return what the charts show, by the names of their files."""
+    """Return the charts' content, by the names of their files."""
     found: dict[str, Chart] = {}
     for kind, group in groups(run, registry):
         for name, chart in kind.charts(group).items():

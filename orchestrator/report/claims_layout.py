@@ -55,5 +55,5 @@ def _remarks(outcome: Outcome) -> list[str]:
     if outcome.undecided:
         remarks.append(f"Not measured, or not decided: {', '.join(outcome.undecided)}.")
     if any(BELOW_ZERO in (one.text for one in (*column.measured, *column.published)) for column in outcome.columns):
-        remarks.append(f"{BELOW_ZERO}: what is compared with costs less than nothing there.")
+        remarks.append(f"{BELOW_ZERO}: the compared overhead is below zero there.")
     return remarks

@@ -12,9 +12,9 @@ from orchestrator.report.figures import BELOW_ZERO, NOTHING, UNDECIDED, number, 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of a claim: what it is of, how it is printed, and whether the claim holds for it.
+    """One figure of a claim: its label, its printed text, and whether the claim holds for it.
 
-    ``holds`` is None where there is nothing to judge; a figure that is only printed beside others is not ``judged``.
+    ``holds`` is None where the figure is missing; a figure that is only printed beside others is not ``judged``.
     """
 
     label: str
@@ -47,7 +47,7 @@ def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
         return Comparison(label, NOTHING, None)
     if {probe, claim.to} & facts.undecided:
         return Comparison(label, UNDECIDED, None)
-    # Multiplied, it also holds of a base that costs less than nothing.
+    # The product, unlike the quotient, is also correct for a base below zero.
     enough = claim.at_least is None or value >= claim.at_least * base
     small = claim.at_most is None or value <= claim.at_most * base
     return Comparison(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a chart is drawn with matplotlib. Imported only when one is."""
+"""Charts drawn with matplotlib. Imported only when a chart is drawn."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _text(axis: Axes, place: float, bar: Bar, size: int) -> None:
     value = bar.value or 0.0
     low, high = bar.bounds or (value, value)
     if bar.bounds:
-        # A median may lie outside an interval that was made of other figures.
+        # A median may lie outside an interval that was computed from other figures.
         lengths = [[max(value - low, 0.0)], [max(high - value, 0.0)]]
         axis.errorbar(place, value, lengths, color="#333333", capsize=3, linewidth=1)
     down = value < 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The evidence printed below a table: what proves that each number measured what it is named after."""
+"""The evidence printed below a table: the proof that each number measured what its name states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_BYTES = 5  # as long as a jump
 
 @dataclass(frozen=True)
 class Proof:
-    """One cell's evidence: its name, how the probe point was reached, the live bytes there, and what was checked."""
+    """One cell's evidence: its name, the mechanism at the probe point, the live bytes there, and what was checked."""
 
     name: str
     mechanism: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a figure is printed: as exact as its clock, and units as the documents write them."""
+"""The format of figures: the precision of the clock, and units as the documents spell them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from orchestrator.results.statistics import ratio
 
 NOTHING = "-"
 UNDECIDED = "none"
-"""What stands for a ratio where the host's drift hides the effect."""
+"""Printed in place of a ratio where the host's drift hides the effect."""
 BELOW_ZERO = "(< 0)"
-"""What stands for a ratio to something that is published as costing less than nothing."""
+"""Printed in place of a ratio to a published overhead below zero."""
 COUNTED = "instructions"
 """The unit of exact figures."""
 
@@ -19,8 +19,8 @@ _AS_IN_THE_DOCUMENTS = {"ns": "nsec"}
 def number(value: float) -> str:
     """Return a measured figure: whole numbers whole, others with up to four decimals.
 
-    Four are enough for a count shared between up to 10 000 calls. A figure that only rounds to a whole number keeps
-    its zeros, so that it does not pass for one.
+    Four are enough for a count divided by up to 10 000 calls. A figure that only rounds to a whole number keeps its
+    zeros, so that it does not look exact.
     """
     if value.is_integer():
         return str(int(value))
@@ -44,7 +44,7 @@ def published_figure(value: float | None) -> str:
 
 
 def ratio_figure(value: float | None, base: float | None) -> str:
-    """Return how many times ``base`` fits into ``value``, to two decimals; a dash where that means nothing."""
+    """Return the ratio of ``value`` to ``base``, to two decimals; a dash where it is meaningless."""
     if value is None or base is None:
         return NOTHING
     times = ratio(value, base)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which notes stand below a table, and which mark leads to each."""
+"""The notes below a table, and the marks that refer to them."""
 
 from __future__ import annotations
 

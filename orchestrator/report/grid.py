@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How labelled rows and columns are set as text: right-aligned, and in several parts where they are too wide."""
+"""Labelled rows and columns as text: right-aligned, and in several parts where they are too wide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 GAP = "  "
 _HEADING_WIDTHS = (18, 12, 9)
-"""Where headings may be folded, widest first."""
+"""Widths at which headings may be wrapped, widest first."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Grid:
     def lines(self, width: int, rule: str) -> Iterator[Text]:
         """Set the grid in ``width`` characters, with rules made of the character ``rule``.
 
-        Columns that do not fit follow below, under the same labels. One column is set however narrow it gets.
+        Columns that do not fit follow below, under the same labels. Each part has at least one column.
         """
         labels = max(len(row.label) for block in self.blocks for row in block)
         # The widest headings that leave the grid in the fewest parts.

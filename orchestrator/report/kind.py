@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the report asks of a kind of benchmark, and which kind a record belongs to."""
+"""The report's interface to a kind of benchmark, and the registry that finds a record's kind."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrator.results.contract import CellRecord
 
 
 class KindReport(Protocol):
-    """How the cells of one kind of benchmark stand together, and how they are printed and drawn.
+    """How the cells of one kind of benchmark are grouped, printed and drawn.
 
-    Cells with one key are parted into panels; panels that join become a group; a group is one table and its charts.
+    Cells with one key are split into panels; panels that join become a group; a group is one table and its charts.
     """
 
     def owns(self, benchmark: str) -> bool:

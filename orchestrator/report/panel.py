@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cells that share a machine, a benchmark and a clock: what one table, or a part of one, is made of."""
+"""Cells that share a machine, a benchmark and a clock: the content of one table, or of a part of one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Panel:
 
     @property
     def emulated(self) -> bool:
-        """Whether a clock was read in QEMU's emulator, whose time is no processor's."""
+        """Whether the samples are times of QEMU's emulator, which are not a processor's."""
         return self.first.clock == "wall" and any(cell.parameters.get("accelerator") == "tcg" for cell in self.cells)
 
     def elsewhere(self, cell: CellRecord) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which cells of a run stand together in one table."""
+"""Which cells of a run are printed in one table."""
 
 from __future__ import annotations
 

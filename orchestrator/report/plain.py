@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of cells that no layout fits, such as those of another version's benchmark: a row for each cell."""
+"""The table of cells without a layout, such as those of another version's benchmark: a row for each cell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.results.contract import CellRecord
 
 
 class PlainReport:
-    """Needs nothing but the result contract: rows are named by the cells' ids, which are unique in a run."""
+    """Uses the result contract only: rows are named by the cells' ids, which are unique in a run."""
 
     def owns(self, benchmark: str) -> bool:
         """Every benchmark."""
@@ -25,7 +25,7 @@ class PlainReport:
         return True
 
     def apart(self, cell: CellRecord) -> None:
-        """Nothing more: ids tell the rows apart."""
+        """Return None: ids distinguish the rows."""
         del cell
 
     def panels(self, cells: Sequence[CellRecord]) -> list[Panel]:

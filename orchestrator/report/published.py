@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What was published for a cell."""
+"""The published figures for a cell."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Published:
 
 
 def published(cell: CellRecord, table_id: str) -> Published:
-    """Return what the table ``table_id`` has for the cell: nothing, if it has no such column.
+    """Return the figures of the table ``table_id`` for the cell: none, if it has no such column.
 
-    A cell without a number has no reference in its record; the catalogue has its figures. Of a table that this
-    version does not know, the record has some.
+    They are the catalogue's, since a cell without a number has no reference in its record. For a table that this
+    version does not know they are the record's.
     """
     table = reference_tables().get(table_id)
     if table is None:

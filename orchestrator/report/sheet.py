@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a printed table consists of, in any format."""
+"""The parts of a printed table, in any format."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which tables a run is printed as."""
+"""The tables that a run is printed as."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def print_table(run: RunRecord, console: Console, registry: ReportRegistry) -> N
     for line in _lines(run, registry, console.width, "-" if ascii_only else "─"):
         if ascii_only:
             line.plain = line.plain.encode("ascii", "replace").decode("ascii")
-        # A line that is too long is left to the terminal: cutting it would lose figures.
+        # The terminal wraps a line that is too long: cutting it would lose figures.
         console.print(line, soft_wrap=True)
 
 

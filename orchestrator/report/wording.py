@@ -23,7 +23,7 @@ def unit_meaning(panel: Panel) -> str:
     if panel.emulated:
         return (
             f"Nanoseconds of the guest's clock in QEMU's emulator (TCG) are {INDICATION}: "
-            "they tell of the emulator and this host, not of the processor."
+            "they are times of the emulator on this host, not of the processor."
         )
     return "Nanoseconds of the guest's clock, on this host's processor."
 

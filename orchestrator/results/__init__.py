@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What was measured: the result contract, the store that keeps it, and the arithmetic on it."""
+"""Results: their contract, the store that keeps them, and statistics."""

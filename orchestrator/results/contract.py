@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a result has to say before it counts as one.
+"""The result contract: ``report --format json`` prints these models, and the store keeps them.
 
-These models are the result contract: ``report --format json`` prints them, the store keeps them. They refuse what
-contradicts itself, so that a number never travels without the evidence that it measures what it claims to.
+They refuse contradictory records, so that no number exists without the evidence that it measures what it claims to.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.results.statistics import mean, median
 
 LONGEST_REASON = 4000
-"""Characters kept of a reason; a compiler or a console can say a great deal more."""
+"""Characters kept of a reason; a compiler or a console may print far more."""
 
 Status = Literal["ok", "failed", "skipped", "unsupported"]
 Clock = Literal["instructions", "wall"]
@@ -41,7 +40,7 @@ PER_LOOP = "cost per loop"
 
 
 def centre_of(clock: Clock, metric: str) -> Callable[[Sequence[float]], float]:
-    """The figure that stands for samples: exact ones are equal, of scattered ones the middle is the steadiest."""
+    """The function that gives a cell's value: the mean of exact samples, which are equal, or the median of others."""
     return mean if clock == "instructions" and metric != PER_RUN else median
 
 
@@ -58,7 +57,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _printable(text: object) -> object:
-    """Make a sentence safe to store and to print: reasons quote guests, and a guest may send anything."""
+    """Make a sentence safe to store and to print: reasons quote the guest's output, which is untrusted."""
     if not isinstance(text, str):
         return text
     clean = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.replace("\r\n", "\n").expandtabs())
@@ -80,7 +79,7 @@ class _Record(BaseModel):
 
 
 class Evidence(_Record):
-    """What proves that a cell measured what it is named after."""
+    """The proof that a cell measured what its name states."""
 
     mechanism: Name
     """How the probe point was reached, as its live bytes show: ``none``, ``int3``, ``jump``, ``ftrace``, ``jmp``."""
@@ -115,22 +114,22 @@ class Evidence(_Record):
     disturbed: Count
     """Timed batches that an interrupt fell into and that were repeated."""
     hits_per_call: Count = 1
-    """How often each call was to enter the probe point."""
+    """Expected hits of each call."""
     others: Count | None = None
-    """Hits by others than the process that made the calls; None where nobody counted them."""
+    """Hits by processes other than the one that made the calls; None where they were not counted."""
 
 
 class WorkEvidence(_Record):
-    """What proves that a whole-system workload was done in each of its runs, with or without a module beside it."""
+    """The proof that each run of a whole-system workload did the same work, with or without a module beside it."""
 
     mechanism: Name
     """How events were recorded (``int3``, ``jmp``, ``jump``, ``marker``), ``module`` for a user's own, or ``none``."""
     runs: Count
     """Runs that did the same work: the cold one and the warm ones."""
     done: Count
-    """What each run came to: objects compiled, packets answered, or 1 for a command that ended well."""
+    """The work of each run: objects compiled, packets answered, or 1 for a command that succeeded."""
     digest: HexBytes
-    """SHA-256 of what each run made; empty where it makes nothing."""
+    """SHA-256 of each run's result; empty where it has none."""
     restored: bool | None
     """Whether all probe points had their original bytes again; None where the lab had none."""
     clocksource: Phrase
@@ -138,22 +137,22 @@ class WorkEvidence(_Record):
     taint: Count
     """The guest kernel's taint mask."""
     places: Count = 0
-    """Probe points that were armed all the while."""
+    """Probe points that were armed during all runs."""
     recorded: Count | None = None
-    """Events recorded; None where nobody was to record any."""
+    """Events recorded; None without a recorder."""
     lost: Count | None = None
-    """Events that happened and were not recorded."""
+    """Events that occurred and were not recorded."""
     overwritten: Count | None = None
-    """Of the recorded events those that later ones have taken the place of."""
+    """Recorded events that later ones have replaced."""
 
     def contradiction(self, *, baseline: bool, samples: int) -> str | None:
-        """What in it does not go with so many samples of a cell; None where all does."""
+        """Why the evidence contradicts a cell with this number of samples; None where it does not."""
         if baseline != (self.mechanism == "none"):
             return f"a cell with{'out' if baseline else ''} a probe cannot have the mechanism {self.mechanism}"
         if not self.done or self.runs <= samples:
             return f"{self.runs} runs with {self.done} done in each are no evidence for {samples} warm ones"
         if (self.recorded is None) != (self.mechanism in ("none", "module")):
-            return "events are recorded by probes, and by nothing else"
+            return "only probes record events"
         if self.recorded is not None and not self.restored:
             return "the original bytes did not come back"
         if self.recorded is not None and not (self.recorded and self.places):
@@ -192,13 +191,13 @@ class CellRecord(_Record):
     status: Status
     reason: Reason | None = None
     notes: tuple[Reason, ...] = ()
-    """What a reader has to know of a number: a mechanism re-created by the module, why there is no verdict."""
+    """Notes on the number: a mechanism re-created by the module, why there is no verdict."""
     samples: tuple[Number, ...] = ()
     value: Number | None = None
     overhead: Number | None = None
     interval: Interval | None = None
     parameters: dict[Name, Phrase | bool | Count | Number] = {}
-    """What else tells cells apart. ``kernel_release`` is printed in place of the kernel's name."""
+    """Further facts that distinguish cells. ``kernel_release`` is printed in place of the kernel's name."""
     verdict: Literal["none"] | None = None
     evidence: Evidence | None = None
     work: WorkEvidence | None = None
@@ -217,7 +216,7 @@ class CellRecord(_Record):
             self._require_number()
             self._require_evidence()
         elif self.reason is None:
-            raise ValueError(f"a cell that is {self.status} says why: reason is missing")
+            raise ValueError(f"a cell that is {self.status} needs a reason")
         elif self.samples or (self.value, self.overhead, self.interval) != (None, None, None):
             raise ValueError(f"a cell that is {self.status} carries no samples, value, overhead or interval")
         return self
@@ -231,7 +230,7 @@ class CellRecord(_Record):
         if self.value != centre(self.samples):
             raise ValueError(f"value {self.value} is not the {centre.__name__} of the samples, {centre(self.samples)}")
         if self.verdict is not None and not self.notes:
-            raise ValueError("a cell without a verdict says why: notes are missing")
+            raise ValueError("a cell without a verdict needs a note with the reason")
 
     def _require_evidence(self) -> None:
         baseline = self.probe == BASELINE
@@ -245,7 +244,7 @@ class CellRecord(_Record):
         if baseline != (self.evidence.mechanism == "none"):
             raise ValueError(f"probe {self.probe} cannot have the mechanism {self.evidence.mechanism}")
         if not self.evidence.calls or not self.evidence.probe_bytes:
-            raise ValueError("nothing was called, or nothing was seen at the probe point")
+            raise ValueError("no call was made, or no bytes were read at the probe point")
         if baseline and self.evidence.probe_bytes != self.evidence.original_bytes:
             raise ValueError("without a probe, the bytes at the probe point are not the original ones")
         expected_hits = 0 if baseline else self.evidence.calls * self.evidence.hits_per_call
@@ -280,7 +279,7 @@ class RunRecord(_Record):
 def all_ok(record: RunRecord) -> bool:
     """Whether no cell failed and at least one has a number.
 
-    A cell that this machine or kernel cannot have is no failure; a run of nothing else measured nothing.
+    A cell that this machine or kernel does not support is no failure; a run of only such cells is one.
     """
     states = {cell.status for cell in record.cells}
     return "failed" not in states and "ok" in states

@@ -28,7 +28,7 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
     """
     with storage_faults(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite would let everyone read the file; its companions (-wal, -shm) take over the mode found here.
+        # SQLite creates files readable by everyone; its companions (-wal, -shm) inherit the mode of this file.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
     with closing(connection):
@@ -36,7 +36,7 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
             if _version(connection, path) == 0:
                 _create(connection, path)
             connection.execute("PRAGMA foreign_keys = ON")
-            # In WAL mode this loses at most the last commits, and only when the machine itself goes down.
+            # In WAL mode this loses at most the last commits, and only when the machine itself crashes.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.row_factory = sqlite3.Row
         yield connection
@@ -81,8 +81,8 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:
-    # Going over to WAL needs the file for oneself, and SQLite does not wait for that: two first processes would
-    # collide.
+    # The switch to WAL needs exclusive access, and SQLite does not wait for that: two processes that create the store
+    # at once would collide.
     try:
         with FileLock(f"{path}.lock", timeout=_PATIENCE_SECONDS, mode=0o600):
             if _version(connection, path) == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a failed write or read of results means, in words that help."""
+"""Errors of reading and writing results, each with its cause and a hint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _forbidden(path: Path, words: str) -> LabError:
 
 
 def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
-    # Errors that the Python module raises itself carry no code: those are mistakes of the caller.
+    # Errors that the Python module raises itself have no code: they are the caller's mistakes.
     extended = getattr(error, "sqlite_errorcode", None)
     if not isinstance(extended, int):
         return None
@@ -74,7 +74,7 @@ def _from_system(path: Path, error: OSError) -> LabError:
 
 @contextmanager
 def storage_faults(path: Path) -> Iterator[None]:
-    """Turn what SQLite or the system says about ``path`` into a ``LabError`` with a hint."""
+    """Turn errors of SQLite or the system about ``path`` into a ``LabError`` with a hint."""
     try:
         yield
     except sqlite3.Error as error:

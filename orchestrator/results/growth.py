@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a figure grows with a number of things: as which power of it."""
+"""The growth of a figure with a number: the exponent of its power law."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class Growth:
-    """y goes like x to the power of ``exponent``; ``interval`` holds it with 95 %, None where too few points tell."""
+    """y is proportional to x to the power of ``exponent``; ``interval`` its 95 % interval, None of too few points."""
 
     exponent: float
     interval: tuple[float, float] | None
@@ -25,10 +25,10 @@ class Growth:
 def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
     """Fit a power law to points (x, y), all above zero; None for fewer than two different x.
 
-    The median of the slopes between all pairs in the logarithms, which a step out of line does not pull away, and its
-    interval (P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", JASA 63, 1968), for points
-    whose errors are independent: running sums have none. Of fewer than five points, not even from the smallest slope
-    to the largest is as sure as 95 %.
+    The median of the slopes between all pairs of logarithms, which is robust against outliers, and its interval
+    (P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", JASA 63, 1968), for points whose
+    errors are independent; those of running sums are not. With fewer than five points even the range of all slopes
+    covers the exponent with less than 95 %.
     """
     logs = sorted((math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0)
     slopes = sorted((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(logs, 2) if x2 > x1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How small a difference between two whole-system runs still means something."""
+"""The smallest difference between two whole-system runs that is significant."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from orchestrator.results.statistics import median
 Interval = tuple[float, float]
 
 FEWEST_RUNS = 3
-"""Of each: the largest of three differences is exceeded by a fourth of the same scatter in about one case of twenty."""
+"""Runs of each: a fourth difference of the same scatter exceeds the largest of three in about one case of twenty."""
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """A difference to a baseline beside the largest difference that there is without any reason (A/A).
+    """A difference to a baseline, and the largest difference between boots of the same work (A/A).
 
-    ``runs`` is how many samples there are, ``overhead`` the difference of the medians, ``smallest`` what it has to
-    exceed, ``again`` by how much the baseline differed from itself when it was measured again; all of these in the
-    samples' unit, None without a baseline.
+    ``runs`` is the number of samples, ``overhead`` the difference of the medians, ``smallest`` the difference that it
+    must exceed, ``aa_difference`` the largest difference of an A/A boot's median to the baseline's. The last three are
+    in the samples' unit, None without a baseline.
     """
 
     runs: int
     overhead: float | None
     smallest: float | None
-    again: float | None
+    aa_difference: float | None
 
     @classmethod
     def of(
         cls, samples: Sequence[float], baseline: Sequence[float], repetitions: Sequence[Sequence[float]]
     ) -> Resolution:
-        """Compare samples with those of the baseline and of its repetitions; any but the first may be missing.
+        """Compare samples with those of the baseline and of its repetitions, both of which may be missing.
 
-        Each is of as many runs, in their order: what the first run of every boot has to do once more is no scatter.
-        The smallest difference is the largest between a run of the baseline and the same one of a repetition, or by
-        which a run's own difference is off the overhead. Raises ValueError for no samples or another number of them.
+        Each is of the same number of runs, which are compared in order: work that only the first run of a boot does is
+        no scatter. ``smallest`` is the largest difference between a run of the baseline and the same run of a
+        repetition, or between a run's own difference and the overhead. Raises ValueError without samples, or for
+        unequal numbers of them.
         """
         if not baseline:
             return cls(len(samples), None, None, None)
@@ -44,14 +45,14 @@ class Resolution:
         overhead = median(samples) - centre
         if not repetitions:
             return cls(len(samples), overhead, None, None)
-        again = max(abs(median(group) - centre) for group in repetitions)
+        aa_difference = max(abs(median(group) - centre) for group in repetitions)
         between = (abs(one - other) for group in repetitions for one, other in zip(group, baseline, strict=True))
         own = (abs(one - other - overhead) for one, other in zip(samples, baseline, strict=True))
-        return cls(len(samples), overhead, max(again, *between, *own), again)
+        return cls(len(samples), overhead, max(aa_difference, *between, *own), aa_difference)
 
     @property
     def interval(self) -> Interval | None:
-        """Where the difference may lie; None where nothing tells."""
+        """The interval of the difference; None where its scatter is unknown."""
         if self.overhead is None or self.smallest is None:
             return None
         return self.overhead - self.smallest, self.overhead + self.smallest
@@ -59,14 +60,14 @@ class Resolution:
     def why_undecided(self, unit: str) -> str | None:
         """Why the difference allows no verdict; None where it does."""
         if self.runs < FEWEST_RUNS:
-            return f"no verdict: with fewer than {FEWEST_RUNS} runs nothing tells how much they differ anyway"
+            return f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
         if self.overhead is None:
             return "no verdict: the baseline has no number"
         if self.smallest is None:
-            return "no verdict: the baseline was not measured again, so nothing tells how small a difference counts"
+            return "no verdict: without an A/A boot of the baseline the smallest significant difference is unknown"
         if abs(self.overhead) <= self.smallest:
             return (
-                f"no verdict: the difference of {self.overhead:.0f} {unit} is not above the smallest that can be told "
-                f"from none, {self.smallest:.0f}"
+                f"no verdict: the difference of {self.overhead:.0f} {unit} does not exceed the smallest that can be "
+                f"resolved, {self.smallest:.0f}"
             )
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which run is meant by a directory, an id, the beginning of one, or ``latest``.
+"""The run that a directory, an id, the beginning of an id, or ``latest`` means.
 
 A run's directory names the run (``run.json``) and holds its results (``results.json``, the contract), so that it can
-be reported on a machine whose store has never heard of it.
+be reported on a machine whose store does not contain the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RECENT = 5
 
 
 class RunIdentity(BaseModel):
-    """What ``run.json`` says: whose directory this is."""
+    """The content of ``run.json``: the run that the directory belongs to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,7 +46,7 @@ _Model = TypeVar("_Model", RunIdentity, RunRecord)
 class Run:
     """A run that was found: its results so far, where its files are, and how many cells have no outcome yet.
 
-    A directory from another machine knows only of its outcomes.
+    A directory from another machine has outcomes only, so none of its cells counts as missing.
     """
 
     record: RunRecord
@@ -153,7 +153,7 @@ def _no_runs_yet(lab: Path) -> UsageError:
 
 
 def _load(path: Path, model: type[_Model]) -> _Model:
-    """Read one of a run's files, which may come from another machine: it is believed only as far as it validates."""
+    """Read one of a run's files and validate it: it may come from another machine."""
     with storage_faults(path), path.open("rb") as file:
         content = file.read(_LARGEST_FILE + 1)
     if len(content) > _LARGEST_FILE:

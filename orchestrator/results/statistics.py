@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which figures follow from the samples."""
+"""Statistics of samples."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def spread_without_extremes(samples: Sequence[float]) -> float:
-    """Return the distance between second smallest and second largest sample: one hiccup on either side is no drift.
+    """Return the distance between second smallest and second largest sample: one outlier on either side is no drift.
 
     Of fewer than four samples, the distance between the outermost. Raises ``ValueError`` for no samples.
     """
@@ -63,7 +63,7 @@ def spread_without_extremes(samples: Sequence[float]) -> float:
 def ratio(value: float, base: float) -> float | None:
     """Return how many times ``base`` fits into ``value``; None where ``base`` is not positive.
 
-    Published tables hold overheads below zero (a probed kernel that came out faster): a ratio to such a
-    figure says nothing.
+    Published tables contain overheads below zero (a probed kernel that was faster): a ratio to such a figure is
+    meaningless.
     """
     return value / base if base > 0 else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a lab remembers of its runs, and how each outcome gets there whole or not at all.
+"""The store of a lab's runs; each outcome is written completely or not at all.
 
 One SQLite file in WAL mode: readers and one writer work at once, and a process killed at any point leaves the last
 committed cell in place.
@@ -154,7 +154,7 @@ class Store:
             records = [{**json.loads(row["record"]), "samples": samples[row["id"]]} for row in cells]
             return RunRecord.model_validate({"run": entry.id, "experiment": entry.experiment, "cells": records})
         except (ValueError, KeyError, TypeError) as error:
-            # Nothing that contradicts the contract was ever written: the file was changed from outside.
+            # Every record satisfied the contract when it was written: another program has changed the file.
             raise LabError(
                 f"what is stored of run {run} contradicts itself",
                 where=str(self.path),

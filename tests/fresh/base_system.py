@@ -20,7 +20,7 @@ from orchestrator.artifacts.debian_mirror import archive_keyring
 from orchestrator.errors import HostError, LabError
 
 _DAYS = 3.0
-"""After so many a base is made anew: its packages are then what the mirror has."""
+"""Days after which a base is made again, with the packages that the mirror then has."""
 
 _INCLUDED = "mount"
 """Every installed Debian has it, though mmdebstrap's smallest has not; entering a root needs its umount."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _DAYS = 30.0
-"""After so many a pool starts anew: it has packages by then that the mirror has no more."""
+"""Days after which a pool is made again: by then it has packages that the mirror no longer has."""
 
 
 @contextlib.contextmanager

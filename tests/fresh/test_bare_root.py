@@ -96,7 +96,7 @@ def test_of_a_killed_run_nothing_lives_on_and_the_next_one_removes_its_root(pack
 
 
 def _await_sleepers(seconds: str, wanted: int) -> None:
-    """Wait until so many processes are asleep for that long."""
+    """Wait until ``count`` processes are asleep for that long."""
     deadline = time.monotonic() + _LIMIT
     while (found := _sleepers(seconds)) != wanted:
         assert time.monotonic() < deadline, f"{found} processes are asleep, not {wanted}"
@@ -108,6 +108,6 @@ def _sleepers(seconds: str) -> int:
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             count += file.read_bytes() == f"sleep\0{seconds}\0".encode()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended
             continue
     return count

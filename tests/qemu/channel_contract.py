@@ -28,7 +28,7 @@ def is_running(guest: Guest, process: str) -> bool:
 
 
 class ChannelContract:
-    """The tests. A channel that is slow by its nature says how much of something is much for it."""
+    """The tests. A slow channel overrides the amounts that count as large."""
 
     LARGE = 10 * MEGABYTE
     TRANSFER_LIMIT = 60.0
@@ -185,7 +185,7 @@ class ChannelContract:
         assert not is_running(guest, child)
         assert guest.run(["echo", "alive"]).text == "alive\n"
 
-    def test_a_limit_that_nothing_can_keep(self, guest: Guest) -> None:
+    def test_a_time_limit_below_any_run(self, guest: Guest) -> None:
         with pytest.raises(CommandTimeout):
             guest.run(["sleep", "333"], time_limit=0.001)
         assert guest.run(["echo", "alive"]).text == "alive\n"

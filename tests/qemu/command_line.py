@@ -80,7 +80,7 @@ def qemus_in(directory: Path) -> list[str]:
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = file.read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended
             continue
         if "qemu-system" in words[0] and any(str(directory) in word for word in words):
             found.append(" ".join(words))

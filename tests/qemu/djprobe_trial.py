@@ -56,8 +56,8 @@ class Trial:
         try:
             self.put(number, symbol, offset, address)
         except GuestError:
-            (said,) = [line for line in self.guest.run(["dmesg"]).text.splitlines() if f"{self.name}: " in line]
-            return said.partition(f"{self.name}: ")[2]
+            (message,) = [line for line in self.guest.run(["dmesg"]).text.splitlines() if f"{self.name}: " in line]
+            return message.partition(f"{self.name}: ")[2]
         self.take(number)
         return ""
 

@@ -57,7 +57,7 @@ def call_setup(artifacts: BootArtifacts, cell: CallCell) -> tuple[CallSetup, Mod
 
 
 def measured_call(ready: ReadyGuest, cell: CallCell) -> CellRecord:
-    """A cell measured in the test's guest; where its preparation refused it, the record that says why."""
+    """A cell measured in the test's guest; where its preparation refused it, the record with the reason."""
     prepared = ready.artifacts.cells[cell.id]
     if isinstance(prepared, Refused):
         return without_number(cell, prepared.status, prepared.reason)

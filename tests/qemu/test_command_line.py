@@ -111,7 +111,7 @@ def test_progress_is_live_on_a_terminal(tmp_path: Path) -> None:
     assert "measuring pentium4/debian-686/none/noop" in screen
     assert "pentium4/debian-686/none/noop: " in screen
     assert screen.count("\x1b[2K") > 5
-    # The cursor that was hidden meanwhile is shown again.
+    # The cursor that was hidden is shown again.
     assert screen.rindex("\x1b[?25h") > screen.rindex("\x1b[?25l")
 
 
@@ -183,7 +183,7 @@ def test_exec_loads_modules_runs_a_command_and_exits_as_it_does(tmp_path: Path) 
         ("kernels=[debian-amd64]", ["kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"]),
     ],
 )
-def test_what_the_lab_does_not_know_is_bad_usage(tmp_path: Path, setting: str, sentences: list[str]) -> None:
+def test_unknown_names_are_bad_usage(tmp_path: Path, setting: str, sentences: list[str]) -> None:
     run = CommandLine(tmp_path / "lab").run("run", QUICKSTART, "--set", setting)
     assert run.returncode == 2
     assert run.stdout == ""
@@ -199,7 +199,7 @@ def test_exec_refuses_an_unknown_cpu_and_kernel(tmp_path: Path) -> None:
     assert (kernel.returncode, "did you mean 'debian-686'?" in kernel.stderr) == (2, True)
 
 
-def test_offline_without_a_cache_says_what_is_missing(tmp_path: Path) -> None:
+def test_offline_without_a_cache_reports_what_is_missing(tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab", {"ORCHESTRATOR_CACHE": str(tmp_path / "empty")})
     run = command.run("run", QUICKSTART, "--offline")
     assert run.returncode == 3

@@ -68,7 +68,7 @@ def test_a_probed_function_does_what_it_did(trial: Trial, shape: str, argument: 
     assert trial.call(symbol, argument) == (expected, [])
 
 
-def test_the_shapes_tell_right_from_wrong(trial: Trial) -> None:
+def test_the_shapes_detect_errors(trial: Trial) -> None:
     """What they return without a probe: else the test above would show nothing."""
     found = {shape: trial.call(SHAPE + shape, argument)[0] for shape, argument in (("one_four", 35), ("loop", 5))}
     assert found == {"one_four": 42, "loop": 0x50000}
@@ -124,8 +124,8 @@ def test_another_module_at_the_same_address_is_refused(trial: Trial, modules: Mo
     rival = Trial(trial.guest, "djprobe_rival")
     try:
         trial.put(0, f"djprobe_trial:{SHAPE}five")
-        said = rival.refusal(f"djprobe_trial:{SHAPE}five")
-        assert said == f"djprobe_trial:{SHAPE}five+0x0: another probe in the function"
+        refusal = rival.refusal(f"djprobe_trial:{SHAPE}five")
+        assert refusal == f"djprobe_trial:{SHAPE}five+0x0: another probe in the function"
         trial.take(0)
 
         # While it is probed by another, a module stays; and a module that probes itself can go.
@@ -215,9 +215,9 @@ def test_a_probed_function_is_refused(trial: Trial, modules: ModuleMaker) -> Non
 
 def test_data_is_refused(trial: Trial) -> None:
     data = LoadedModule.of(trial.guest, "djprobe_trial").end - 16
-    said = trial.refusal("", address=data)
-    assert said.endswith(": not in the text of the kernel or a module")
-    assert "djprobe" in said or f"{data:x}" in said
+    refusal = trial.refusal("", address=data)
+    assert refusal.endswith(": not in the text of the kernel or a module")
+    assert "djprobe" in refusal or f"{data:x}" in refusal
 
 
 def test_refusals_leave_nothing_behind(trial: Trial) -> None:

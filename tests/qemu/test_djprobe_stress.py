@@ -24,7 +24,7 @@ from orchestrator.probes.symbols import Symbols
 CALLS = 200
 """Exact calls on each CPU in each cycle."""
 RELOADED_EVERY = 5
-"""Every so many cycles the probe comes and goes with its module."""
+"""Cycles after which the module is loaded anew with its probe."""
 
 _SCRIPTS = Path(__file__).with_name("guest")
 _PROBED = {"i386": "__ia32_sys_gettimeofday", "x86_64": "__x64_sys_gettimeofday"}

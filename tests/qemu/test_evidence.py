@@ -188,7 +188,7 @@ def test_bytes_that_do_not_come_back_are_found_out(ready: ReadyGuest, modules: M
 
 
 def refusal(ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str, offset: int) -> str:
-    """What the lab says of a module that the guest's kernel does not accept, without the module's name."""
+    """The lab's error for a module that the guest's kernel refuses, without the module's name."""
     module = modules.probe(template, symbol, offset)
     somewhere = find_entry(ready.guest, ready.symbols, PROBED, OFFSET)
     with (
@@ -215,7 +215,7 @@ def test_a_probe_inside_an_instruction_is_refused(ready: ReadyGuest, modules: Mo
         ("djprobe", PROBED, 0, "not a function entry (the instruction after endbr and the ftrace nop)"),
     ],
 )
-def test_a_module_says_why_it_refuses(
+def test_a_refusing_module_gives_its_reason(
     ready: ReadyGuest, modules: ModuleMaker, template: str, symbol: str, offset: int, reason: str
 ) -> None:
     assert refusal(ready, modules, template, symbol, offset) == f"{symbol}+{offset:#x}: {reason}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does a guest say of itself what the catalogue claims of its CPU?"""
+"""Does a guest report the CPU of the catalogue?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CASES = [
 
 
 def cpuinfo(guest: Guest) -> dict[str, str]:
-    """What the guest says of its first CPU."""
+    """The guest's description of its first CPU."""
     first = guest.get("/proc/cpuinfo").decode().split("\n\n")[0]
     fields = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in fields}
@@ -44,20 +44,20 @@ def test_no_cpu_is_forgotten_here() -> None:
 @pytest.mark.guest(timing="tcg")
 @pytest.mark.parametrize("name", CASES)
 def test_a_guest_takes_its_cpu_for_what_it_is_named(guest: Guest, name: str) -> None:
-    says = cpuinfo(guest)
+    shown = cpuinfo(guest)
     keys = ("vendor_id", "cpu family", "model", "stepping", "model name")
-    assert tuple(says[key] for key in keys) == IDENTITIES[name]
+    assert tuple(shown[key] for key in keys) == IDENTITIES[name]
     has, has_not = FLAGS[name]
-    flags = set(says["flags"].split())
+    flags = set(shown["flags"].split())
     assert has - flags == set()
     assert has_not & flags == set()
 
 
 @pytest.mark.guest(cpu="pentium4", timing="tcg", smp=2, memory="128M")
 def test_two_cpus_are_threads_of_one_core(guest: Guest) -> None:
-    says = cpuinfo(guest)
-    assert (says["siblings"], says["cpu cores"]) == ("2", "1")
-    assert "ht" in says["flags"].split()
+    shown = cpuinfo(guest)
+    assert (shown["siblings"], shown["cpu cores"]) == ("2", "1")
+    assert "ht" in shown["flags"].split()
     assert guest.succeed(["nproc"]).text == "2\n"
     memory = int(guest.get("/proc/meminfo").split()[1]) // 1024
     assert 90 < memory < 128

@@ -138,7 +138,7 @@ def test_the_places_to_mount_on_are_empty(disk: Disk) -> None:
         assert disk.names(folder) == set(), folder
 
 
-def test_it_holds_nothing_that_nobody_reads(disk: Disk) -> None:
+def test_it_holds_no_files_without_a_use(disk: Disk) -> None:
     for folder in ("/usr/share/man", "/usr/share/doc", "/usr/share/locale", "/var/lib/apt/lists", "/var/cache/apt"):
         assert disk.names(folder) == set(), folder
 

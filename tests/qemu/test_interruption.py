@@ -19,7 +19,7 @@ ARGUMENTS = ("run", QUICKSTART, "--set", "benchmark.repeats=100", "--set", "benc
 
 
 def stopped_after(command: CommandLine, cells: int, number: signal.Signals, *options: str) -> tuple[int, list[str]]:
-    """Start a run and stop it when so many cells are finished; its exit status and its output after that."""
+    """Start a run and stop it when ``cells`` cells are finished; its exit status and its output after that."""
     process = command.start(*ARGUMENTS, *options, stderr=subprocess.PIPE)
     with process:
         assert process.stderr is not None

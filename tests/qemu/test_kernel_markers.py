@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does a kernel with markers boot with none of them connected, and tell a module's probe what it comes by?"""
+"""Does a kernel with markers boot with none of them connected, and pass its arguments to a module's probe?"""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_known_program_s_calls_are_counted_one_by_one(trial: Trial) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PLACED))
-def test_every_marker_tells_what_it_comes_by(trial: Trial, name: str) -> None:
+def test_every_marker_passes_its_arguments(trial: Trial, name: str) -> None:
     trial.write("connect", f"{name} %ld %p")
     assert trial.loads(name) == {b"\xb0\x01"}
     before = trial.hits()[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is each variant of the lab's kernels what its name says, and a build tree of one's own as good?"""
+"""Is each variant of the lab's kernels what its name promises, and does a user's build tree work as well?"""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_a_variant_is_what_its_name_says(context: BuildContext, tmp_path: Path, 
 
 
 @pytest.mark.kernels("lab-i386-smp")
-@pytest.mark.parametrize(("told", "prefix"), [(True, 0xF0), (False, 0x3E)])
-def test_lock_prefixes_are_kept_because_the_kernel_is_told(
-    context: BuildContext, tmp_path: Path, told: bool, prefix: int
+@pytest.mark.parametrize(("smp_kernel", "prefix"), [(True, 0xF0), (False, 0x3E)])
+def test_a_kernel_parameter_keeps_lock_prefixes(
+    context: BuildContext, tmp_path: Path, smp_kernel: bool, prefix: int
 ) -> None:
     """Without the parameter the same kernel on one CPU overwrites them with another prefix that does nothing."""
     built = ready_kernel(context, kernels()["lab-i386-smp"])
     machine = machine_for(context, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
-    with Guest(replace(machine, smp_kernel=told), tmp_path) as guest:
+    with Guest(replace(machine, smp_kernel=smp_kernel), tmp_path) as guest:
         prefixes = {guest.read_memory(address, 1)[0] for address in lock_prefixes(built.headers / "vmlinux")[:200:10]}
     freed = 0xCC  # what the kernel fills the text with that it needed for booting only
     assert prefixes - {freed} == {prefix}

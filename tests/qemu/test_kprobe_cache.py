@@ -61,7 +61,7 @@ def sound(guest: Guest) -> Iterator[Guest]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A test module in a guest's kernel, told what to do by its parameters. What it refuses is a GuestError."""
+    """A test module in a guest's kernel, controlled by its parameters. A refused command is a GuestError."""
 
     guest: Guest
     name: str
@@ -132,7 +132,7 @@ def test_where_a_jump_fits_there_is_an_aggregator_from_the_start(
     sound.succeed(["rmmod", "kprobe_pair"])
 
 
-def offline_meanwhile(pair: Loaded) -> None:
+def change_while_offline(pair: Loaded) -> None:
     """The second CPU hits a kprobe and goes offline; another takes the kprobe's place, and the CPU comes back and hits.
 
     No interrupt reaches it while its entry is invalidated.
@@ -147,22 +147,20 @@ def offline_meanwhile(pair: Loaded) -> None:
 
 
 @pytest.mark.parametrize("kernel", on("hash12", "kpcache"))
-def test_a_cpu_that_was_offline_meanwhile_finds_what_is_there_now(
-    kernel: str, sound: Guest, modules: ModuleMaker
-) -> None:
+def test_a_cpu_back_online_finds_the_current_kprobes(kernel: str, sound: Guest, modules: ModuleMaker) -> None:
     pair = loaded(sound, modules.rogue("kprobe_pair"), ["symbol=pair_short"])
-    offline_meanwhile(pair)
+    change_while_offline(pair)
     assert pair.table("hits") == [[0, 1], [0, 1]]
     pair.write("take", 1)
     sound.succeed(["rmmod", "kprobe_pair"])
 
 
 @pytest.mark.parametrize("kernel", on("kpcache-published", fresh=True))
-def test_as_published_it_finds_what_has_gone(kernel: str, guest: Guest, modules: ModuleMaker) -> None:
+def test_the_published_cache_returns_removed_kprobes(kernel: str, guest: Guest, modules: ModuleMaker) -> None:
     """The hit goes on with a kprobe whose copy of the instruction has been freed."""
     pair = loaded(guest, modules.rogue("kprobe_pair"), ["symbol=pair_short"])
     with pytest.raises(GuestPanic):
-        offline_meanwhile(pair)
+        change_while_offline(pair)
 
 
 # --- what comes between a hit's look into the cache and its end ------------------------------------
@@ -225,7 +223,7 @@ def race_source() -> ModuleSource:
     files = {part: (_MODULES / part).read_text() for part in parts}
     files[f"{name}_main.c"] = (_MODULES / f"{name}.c").read_text()
     objects = " ".join(f"{Path(file).stem}.o" for file in files if not file.endswith(".h"))
-    # objtool is right to find a return strange that goes where nobody has called from.
+    # objtool rightly warns of a return to a place without a call.
     kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\nOBJECT_FILES_NON_STANDARD_cpu_hold_detour.o := y\n"
     return ModuleSource(name, {**files, "Kbuild": kbuild})
 

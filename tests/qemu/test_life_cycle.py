@@ -225,7 +225,7 @@ def uptime(guest: Guest) -> float:
 
 @pytest.mark.guest(timing="instructions")
 def test_for_a_paused_guest_no_time_passes(guest: Guest) -> None:
-    # What an idle guest's own clock does meanwhile where it is not paused: it jumps from one timer to the next.
+    # The clock of an idle guest that is not paused jumps from one timer to the next.
     first = uptime(guest)
     time.sleep(0.5)
     before = uptime(guest)

@@ -44,7 +44,7 @@ def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
     assert {cell.row for cell in boot.cells} == {"none", *capability_names()}
 
 
-def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, context: BuildContext) -> None:
+def test_each_probe_has_its_published_capabilities(boot: Boot, ready: ReadyGuest, context: BuildContext) -> None:
     ready = prepared_for(ready, context, boot)
     outcomes: dict[str, CellRecord | str] = {}
     for cell in boot.cells:
@@ -74,7 +74,7 @@ def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, contex
     assert all(isinstance(count, int) for count in sampled)
     taken, places, functions = map(int, sampled)
     assert functions == SAMPLED_FUNCTIONS
-    # "Almost anywhere": of so many functions some are the kernel's own entry code, its kprobes or its patched places.
+    # "Almost anywhere": some functions are the kernel's own entry code, its kprobes or its patched places.
     assert 0.8 * places < taken < places
     ready.guest.check_console()
 
@@ -84,7 +84,7 @@ def test_each_probe_can_what_it_is_said_to(boot: Boot, ready: ReadyGuest, contex
 def test_a_handler_that_sees_something_else_counts_nothing(
     ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
-    """A system call's function is called with the user's registers; an inner one is not, and its handler says so."""
+    """A system call's function is called with the user's registers; the handler of an inner one detects that."""
     boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
     cell, kind = boot.cells[-1], call_probe(name)
     setup, _ = call_setup(artifacts_of(context, boot), cell)
@@ -112,7 +112,7 @@ SAVES_WHAT_IT_DID_NOT = {
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 @pytest.mark.parametrize("name", sorted(SAVES_WHAT_IT_DID_NOT))
-def test_other_registers_than_those_of_the_call_are_found_out(
+def test_wrong_registers_are_detected(
     ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
     boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")

@@ -193,7 +193,7 @@ def test_more_probes_than_the_kernel_has_functions_are_unsupported(command: Comm
 
 
 @pytest.mark.kernels("lab-i386-up")
-def test_the_model_finds_what_it_should(command: CommandLine, tmp_path: Path) -> None:
+def test_the_model_finds_every_address(command: CommandLine, tmp_path: Path) -> None:
     model = scaling_benchmark("kpcache-model")
     assert model is not None
     rows = ", ".join(f"kpcache-model.{row}" for row in model.rows)
@@ -228,21 +228,21 @@ def test_what_is_taken_from_the_model_is_forgotten_on_every_cpu(ready: ReadyGues
     try:
         parameters = f"/sys/module/{module.name}/parameters"
 
-        def tell(command: str) -> str:
+        def send(command: str) -> str:
             guest.put(command.encode(), f"{parameters}/do")
             return guest.get(f"{parameters}/result").decode()
 
         sites = choose_addresses(guest.get("/proc/kallsyms"), 2000, 1)
         guest.put(b"".join(site.to_bytes(4, "little") for site in sites), f"/sys/kernel/debug/{module.name}/sites")
-        assert "filled=2000" in tell("fill 2000 12")
-        tell("access 0 1")
-        assert "wrong=0" in tell("walk cache")
-        answer = dict(pair.split("=") for pair in tell("remove 200").split())
+        assert "filled=2000" in send("fill 2000 12")
+        send("access 0 1")
+        assert "wrong=0" in send("walk cache")
+        answer = dict(pair.split("=") for pair in send("remove 200").split())
         assert (answer["cpus"], answer["wrong"]) == ("2", "0")
         assert int(answer["asked"]) > 300  # twice two hundred, less those asked for before
         for wrong in ("walk cache", "fill 2001 12", "fill 10 13", "fill 0 6", "access 101 1", "dance 1"):
             with pytest.raises(GuestError, match="invalid argument"):
-                tell(wrong)
+                send(wrong)
     finally:
         guest.run(["rmmod", module.name])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Do markers cost nothing but a look until a probe is connected, tell it what they are told to, and let it go again?"""
+"""Do markers pass their arguments to a connected probe, and nothing before and after?"""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Trial:
         lines = [line.split() for line in self.read("hits").splitlines()]
         return {f"trial_{word}": [int(count) for count in counts] for word, *counts in lines}
 
-    def told(self) -> str:
-        return self.read("told").strip()
+    def received(self) -> str:
+        return self.read("received").strip()
 
     def places(self) -> list[Place]:
         lines = self.read("markers").splitlines()
@@ -92,8 +92,8 @@ class Trial:
         self.guest.succeed(["dmesg", "-c"])
         with pytest.raises(GuestError):
             self.connect(name, format_)
-        (said,) = [line for line in self.guest.run(["dmesg"]).text.splitlines() if f"{NAME}: " in line]
-        return said.partition(f"{NAME}: ")[2]
+        (message,) = [line for line in self.guest.run(["dmesg"]).text.splitlines() if f"{NAME}: " in line]
+        return message.partition(f"{NAME}: ")[2]
 
     def read(self, parameter: str) -> str:
         return self.guest.get(f"/sys/module/{NAME}/parameters/{parameter}").decode("ascii")
@@ -151,8 +151,8 @@ def test_markers_are_listed_with_their_places(trial: Trial) -> None:
     assert trial.hits() == 0
 
 
-def test_a_probe_is_told_what_the_marker_is(trial: Trial) -> None:
-    for name, format_, told, hits in (
+def test_a_probe_receives_the_markers_arguments(trial: Trial) -> None:
+    for name, format_, received, hits in (
         ("trial_optimized", "optimized %ld %s", "optimized 20 text", 1),
         ("trial_generic", "generic %ld", "generic 20", 1),
         ("trial_inline", "inline %ld", "inline 20", 2),
@@ -162,14 +162,14 @@ def test_a_probe_is_told_what_the_marker_is(trial: Trial) -> None:
         before = trial.hits()
         trial.connect(name, format_)
         trial.pass_markers()
-        assert trial.told() == told
+        assert trial.received() == received
         assert trial.hits() - before == hits
         trial.disconnect(name)
         trial.pass_markers()
         assert trial.hits() - before == hits
 
 
-def test_the_live_bytes_say_whether_a_probe_is_connected(trial: Trial) -> None:
+def test_the_live_bytes_show_whether_a_probe_is_connected(trial: Trial) -> None:
     """Of the optimized flavour the immediate value, of the generic one the flag: read from outside the guest."""
     assert trial.loads("trial_inline") == [b"\xb0\x00"] * 2
     trial.connect("trial_inline", "-")
@@ -268,7 +268,7 @@ def are_all_hit(trial: Trial, names: Sequence[str], before: Mapping[str, Sequenc
 
 
 def wait_for_hits(trial: Trial, names: Sequence[str], before: Mapping[str, Sequence[int]], when: str) -> None:
-    """Wait until each marker was hit on each CPU since ``before``; passing the markers must not fail meanwhile."""
+    """Wait until each marker was hit on each CPU since ``before``; passing the markers must not fail."""
     deadline = time.monotonic() + WAIT_LIMIT
     while not are_all_hit(trial, names, before):
         assert time.monotonic() < deadline, f"no hits in {WAIT_LIMIT} s in {when}"

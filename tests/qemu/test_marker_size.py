@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How many bytes does a marker add with the compilers that are known, and is another one's told rather than refused?"""
+"""How many bytes does a marker add with known compilers, and are the sizes of another one reported?"""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ def test_another_boot_counts_the_same(ready: ReadyGuest, context: BuildContext, 
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_a_probe_that_is_told_something_else_is_found_out(ready: ReadyGuest, context: BuildContext) -> None:
-    """A probe that expects its arguments on the stack is told nothing right in registers."""
+def test_wrong_arguments_of_a_probe_are_detected(ready: ReadyGuest, context: BuildContext) -> None:
+    """A probe that expects its arguments on the stack gets wrong ones in registers."""
     boot = loops_on("lab-i386-up")
     ready = prepared_for(ready, context, boot)
     cell = next(cell for cell in boot.cells if cell.row == "marker.varargs-preemptible")
@@ -191,7 +191,7 @@ def test_the_module_refuses_what_it_does_not_know(ready: ReadyGuest, modules: Mo
         loops.disconnect()
         with pytest.raises(GuestError):
             loops.per_round("empty", 0)
-        with pytest.raises(EvidenceError, match="tells of 0 places of nothing"):
+        with pytest.raises(EvidenceError, match="reports 0 places of nothing"):
             loops.address("nothing", "flag")
     finally:
         ready.guest.succeed(["rmmod", module.name])

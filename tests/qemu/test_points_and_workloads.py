@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def measured(ready: ReadyGuest, context: BuildContext, folder: Path) -> Callable[[str], Outcomes]:
-    """Measure an experiment in the test's guest: each cell's record, or what is said of its failure, by its id."""
+    """Measure an experiment in the test's guest: each cell's record, or its failure's message, by its id."""
 
     def measured(text: str) -> Outcomes:
         spec = ready.artifacts.kernel.spec
@@ -126,7 +126,7 @@ def test_a_call_that_does_not_exist_measures_nothing(measured: Callable[[str], O
 
 
 def test_several_points_inside_the_kernel(measured: Callable[[str], Outcomes]) -> None:
-    """Other processes come by there too: their hits are told apart."""
+    """Other processes hit the same point: their hits are counted separately."""
     points = ("vfs_read", "ksys_read", "vfs_read+0x1")
     outcomes = measured(f"points: [{', '.join(points)}]\nprobes: [kprobe, kprobe-optimized]\n{READING}")
     for point in points:
@@ -142,7 +142,7 @@ def test_several_points_inside_the_kernel(measured: Callable[[str], Outcomes]) -
     assert int(inside.address, 16) == int(plain.address, 16) + 1
 
 
-def test_recording_at_a_point_others_come_by(measured: Callable[[str], Outcomes]) -> None:
+def test_recording_at_a_point_that_other_processes_hit(measured: Callable[[str], Outcomes]) -> None:
     outcomes = measured(f"points: [vfs_read]\nprobes: [kprobe, jprobe, djprobe]\nhandlers: [record]\n{READING}")
     for probe in ("kprobe", "jprobe", "djprobe"):
         evidence = ok(outcomes[f"{probe}/record/vfs_read"]).evidence
@@ -161,7 +161,7 @@ def test_recording_at_a_point_others_come_by(measured: Callable[[str], Outcomes]
         ("__ia32_sys_getppid", "kprobe", "1000 calls were made and the probe's handler ran 0 times"),
     ],
 )
-def test_a_point_that_is_none_says_why(
+def test_an_invalid_point_has_a_reason(
     measured: Callable[[str], Outcomes], point: str, probe: str, complaint: str
 ) -> None:
     outcome = measured(f"points: [{point}]\nprobes: [{probe}]\n{READING}")[f"{probe}/noop/{point}"]
@@ -177,7 +177,7 @@ def test_a_tracepoint_is_at_no_point(measured: Callable[[str], Outcomes]) -> Non
 # --- a user's workload ----------------------------------------------------------------------------
 
 
-def test_a_call_that_hits_twice_says_so(measured: Callable[[str], Outcomes]) -> None:
+def test_a_call_that_hits_twice_has_a_hint(measured: Callable[[str], Outcomes]) -> None:
     text = "points: [__ia32_sys_getppid]\nprobes: [djprobe]\nbenchmark: {name: workload, file: getting.c, hits: %d}\n"
     once, twice = (measured(text % hits)["djprobe/noop/__ia32_sys_getppid"] for hits in (1, 2))
     assert "1000 calls were made and the probe's handler ran 2000 times\nhint: if each call enters it 2" in str(once)
@@ -209,7 +209,7 @@ def test_a_whole_program_is_run_and_compared(measured: Callable[[str], Outcomes]
 # --- a user's module ------------------------------------------------------------------------------
 
 
-def test_a_user_s_modules_stand_beside_the_lab_s(
+def test_a_users_modules_are_listed_with_the_labs(
     measured: Callable[[str], Outcomes], folder: Path, modules: ModuleMaker
 ) -> None:
     shutil.copy(Path(__file__).parents[2] / "kmods" / "templates" / "djprobe.c.j2", folder / "mine.c.j2")
@@ -229,7 +229,7 @@ def test_a_user_s_modules_stand_beside_the_lab_s(
     assert "has no parameter handler, so it cannot record" in str(recording["plain.c/record"])
 
 
-def test_a_module_that_proves_nothing_has_no_number(measured: Callable[[str], Outcomes]) -> None:
+def test_a_module_without_evidence_has_no_number(measured: Callable[[str], Outcomes]) -> None:
     outcome = measured("probes: [./silent.c]\n" + GETPPID)["silent.c/noop"]
     assert "module own_silent has no parameter hits: nothing proves that its probe was hit" in str(outcome)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Has every kernel of the lab's own each kind of probe that it can have, in full, and a reason for each that it cannot?
 
-Kernels that nobody has built yet are skipped. What Debian's have is in ``test_probes.py``.
+Kernels that are not in the cache are skipped. What Debian's have is in ``test_probes.py``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_every_kind_with_and_without_recording(ready: ReadyGuest, context: Build
 
 
 def why_not(kernel: str, probe: str) -> str | None:
-    """What of the reason must be said where the kernel, by its name, cannot have a kind."""
+    """A part of the reason where the kernel, by its name, does not support a kind."""
     if probe in ON_THE_TRACER and not kernel.endswith("-ftrace"):
         return f"built without {ON_THE_TRACER[probe]}"
     if probe == "hook" and not kernel.endswith("-hook"):
@@ -103,7 +103,7 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
         place = kernel.entry_offset - nop if probe.endswith("-ftrace") else kernel.entry_offset
         assert evidence.symbol.endswith(f"_gettimeofday+{place:#x}" if place else "_gettimeofday")
     if kind.template in ("kprobe", "kretprobe"):
-        # "3 times bigger; 145 bytes more on x86-32", the documents say; today's templates are of the same order.
+        # "3 times bigger; 145 bytes more on x86-32", by the documents; today's templates are of the same order.
         plain, extra = record.parameters["probe_bytes_plain"], record.parameters["probe_bytes_extra"]
         assert isinstance(plain, int)
         assert isinstance(extra, int)
@@ -114,7 +114,7 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
 @pytest.mark.kernels(PREEMPTIBLE)
 @pytest.mark.guest(kernel=PREEMPTIBLE, timing="instructions", fresh=True)
 def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, context: BuildContext) -> None:
-    """Where the loading task can be preempted, whatever it waits for meanwhile may take longer than the optimiser."""
+    """Where the loading task can be preempted, a wait of its may take longer than the optimiser."""
     guest, kind = ready.guest, probes()["kprobe-detour"]
     setup, module = setup_of(context, PREEMPTIBLE, kind.name)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is every kind of probe what its name says, seen from inside the guest and from outside?"""
+"""Has every kind of probe its mechanism, as seen from inside the guest and from outside?"""
 
 from __future__ import annotations
 

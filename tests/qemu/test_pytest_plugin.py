@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does the pytest plugin give each test the guest it asks for, and say clearly when it cannot?"""
+"""Does the pytest plugin give each test the guest it asks for, and give a clear reason when it cannot?"""
 
 from __future__ import annotations
 

@@ -134,14 +134,14 @@ def test_calls_reads_and_writes_are_recorded_once_each(trial: Trial) -> None:
 
 @pytest.mark.parametrize("trial", EVERYWHERE, indirect=True)
 def test_the_kernel_itself_counts_the_same(trial: Trial) -> None:
-    """What is recorded between two looks at the kernel's counters lies between what they say close by and far out."""
+    """The number of recorded events lies between the differences of the kernel's inner and outer counter readings."""
     workload = "for i in $(seq 40); do cat /proc/interrupts >/tmp/copy; true | cat; done; sleep 0.2"
     faults = "read line </proc/$$/stat; echo $line"  # the shell's own and those of the processes that it has waited for
     with recording(trial.guest, trial.mechanism, trial.module) as recorder:
         far = counters(trial.guest)
         began = hits(recorder.report())
         near = counters(trial.guest)
-        said = trial.guest.succeed(["sh", "-c", f"{workload}; {faults}"]).text.split()
+        statistics = trial.guest.succeed(["sh", "-c", f"{workload}; {faults}"]).text.split()
         near = counters(trial.guest) - near
         report = recorder.report()
         recorded = hits(report) - began
@@ -154,7 +154,7 @@ def test_the_kernel_itself_counts_the_same(trial: Trial) -> None:
     assert near["sched_switch"] - 2 <= recorded["sched_switch"] <= far["sched_switch"] + 2, (near, recorded, far)
     assert near["irq_entry"] <= recorded["irq_entry"] <= far["irq_entry"] * 1.1 + 5, (near, recorded, far)
     # The kernel itself touches a new program's pages, which is no task's fault; and there is who runs the shell.
-    faulted = sum(map(int, said[9:13]))
+    faulted = sum(map(int, statistics[9:13]))
     assert 1000 < faulted <= recorded["page_fault"] <= faulted * 1.3 + 300, (faulted, recorded)
     assert recorded["process_exec"] >= 80
     assert recorded["process_exit"] >= 120

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does every call leave one event that says what was called, and is one that is missing or not ours found out?"""
+"""Does every call leave one event with its call, and is a missing or foreign event detected?"""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_kprobe_records_the_registers_of_the_probed_function(
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_a_full_ring_keeps_the_newest_and_tells_how_many_it_lost(
+def test_a_full_ring_keeps_the_newest_and_counts_the_lost(
     ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     with probing(ready, guest_kernel, modules, "djprobe") as attachment:
@@ -145,7 +145,7 @@ def test_events_that_are_not_these_calls_are_found_out(
         events = read_events(ready.guest, attachment.module_name)
     kind, point, symbols = probes()["jprobe"], attachment.point, ready.symbols
     assert events.written == 20
-    # Each call's events are told apart by their process.
+    # Events of different callers are distinguished by their process.
     assert check_events(events, kind, first, point, symbols) == check_events(events, kind, second, point, symbols) == 10
     ours = tuple(event for event in events if event.pid in first.pids)
     (ring,) = events.rings

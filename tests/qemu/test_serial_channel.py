@@ -46,7 +46,7 @@ def noise(guest: Guest, request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("noise")
 @pytest.mark.parametrize("noise", [KERNEL_NOISE, OTHER_NOISE], ids=["kernel", "others"], indirect=True)
-def test_what_others_print_damages_nothing(guest: Guest) -> None:
+def test_other_output_on_the_console_damages_nothing(guest: Guest) -> None:
     before = guest.console.length()
     for number in range(10):
         result = guest.run(["sh", "-c", f"echo out {number}; echo err {number} >&2; exit {number}"])

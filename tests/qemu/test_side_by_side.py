@@ -84,7 +84,7 @@ def test_what_was_recorded_is_kept_on_request(tmp_path: Path) -> None:
         assert times == sorted(set(times))
 
 
-def test_several_files_are_runs_of_their_own(tmp_path: Path) -> None:
+def test_each_of_several_files_is_a_run(tmp_path: Path) -> None:
     command = CommandLine(tmp_path / "lab")
     second = tmp_path / "second.yaml"
     second.write_text(EXPERIMENT.read_text().replace("name: side-by-side", "name: second"))

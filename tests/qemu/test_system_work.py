@@ -34,10 +34,10 @@ BUILD = SystemTask("kernel-build", scope="sample", warm=1)
 
 @dataclass(frozen=True)
 class Done:
-    """What a guest's work came to: the figures, or why there are none, and what its module reported."""
+    """The outcome of a guest's work: the figures, if any, its output, and its module's reports."""
 
     figures: SystemFigures | None
-    said: str
+    output: str
     reports: tuple[bytes, ...] = ()
 
 
@@ -60,20 +60,20 @@ class Lab:
         guest = Guest(replace(machine, initramfs=whole), self.folder)
         try:
             guest.boot(SILENCE_LIMIT, lambda line: None)
-            said = guest.get(OUTPUT).decode("ascii", errors="replace")
+            output = guest.get(OUTPUT).decode("ascii", errors="replace")
             if guest.get(STATUS) != b"0":
-                return Done(None, said)
+                return Done(None, output)
             guest.check_console()
             check_clocksource(guest)
-            told = tuple(guest.get(file) for file in (REPORT, REPORT_AFTER)) if reports else ()
-            return Done(work.read(said), said, told)
+            reported = tuple(guest.get(file) for file in (REPORT, REPORT_AFTER)) if reports else ()
+            return Done(work.read(output), output, reported)
         finally:
             guest.kill()
             whole.unlink()
 
     def figures(self, task: SystemTask, name: str = KERNEL, model: str = "pentium4") -> SystemFigures:
         done = self.done(self.work(task, name), name, model)
-        assert done.figures is not None, done.said
+        assert done.figures is not None, done.output
         return done.figures
 
 
@@ -94,15 +94,15 @@ def test_builds_of_a_kernel_agree_to_the_nanosecond(lab: Lab) -> None:
 
 
 @pytest.mark.prepared_build
-def test_what_does_not_build_is_told_with_make_s_last_words(lab: Lab) -> None:
+def test_a_failed_build_is_reported_with_make_s_last_lines(lab: Lab) -> None:
     work = lab.work(BUILD)
     broken = replace(work, settings={**work.settings, "targets": "lib/ctype.o lib/no_such_thing.o"})
     done = lab.done(broken)
     assert done.figures is None
-    said = done.said.splitlines()
-    assert said[:2] == ["cold", "macrobench: the program ended with status 2"]
-    assert "make[3]: *** No rule to make target 'lib/no_such_thing.o'.  Stop." in said
-    assert said[-1].startswith("make: *** ")
+    lines = done.output.splitlines()
+    assert lines[:2] == ["cold", "macrobench: the program ended with status 2"]
+    assert "make[3]: *** No rule to make target 'lib/no_such_thing.o'.  Stop." in lines
+    assert lines[-1].startswith("make: *** ")
 
 
 def test_floods_of_pings_agree_to_the_nanosecond(lab: Lab) -> None:
@@ -122,11 +122,11 @@ def test_a_module_is_there_for_the_runs_and_reports_twice(lab: Lab, context: Bui
     parameters = f"/sys/module/{module.name}/parameters"
     beside = Beside(module.file, module.name, report=f"{parameters}/report", stop=f"{parameters}/stop")
     done = lab.done(lab.work(FLOOD, beside=beside), reports=True)
-    assert done.figures is not None, done.said
+    assert done.figures is not None, done.output
     assert done.reports == (b"at work\n", b"stopped\n")
     refused = lab.done(lab.work(FLOOD, beside=replace(beside, stop=f"{parameters}/no_such_parameter")))
     assert refused.figures is None
-    assert refused.said.splitlines()[-1] == "the module does not stop"
+    assert refused.output.splitlines()[-1] == "the module does not stop"
 
 
 def test_a_command_is_taken_word_for_word(lab: Lab) -> None:
@@ -144,11 +144,11 @@ def test_a_command_is_taken_word_for_word(lab: Lab) -> None:
         (("no-such-program",), "macrobench: cannot execute no-such-program"),
     ],
 )
-def test_a_command_that_fails_is_told_with_its_last_words(lab: Lab, command: tuple[str, ...], last: str) -> None:
+def test_a_failed_command_is_reported_with_its_last_line(lab: Lab, command: tuple[str, ...], last: str) -> None:
     done = lab.done(lab.work(SystemTask("command", command=command)))
     assert done.figures is None
-    assert done.said.splitlines()[-1] == last
-    assert any(line.startswith("macrobench: the program ended with status ") for line in done.said.splitlines())
+    assert done.output.splitlines()[-1] == last
+    assert any(line.startswith("macrobench: the program ended with status ") for line in done.output.splitlines())
 
 
 def test_a_command_that_never_prints_the_same_is_no_result(lab: Lab) -> None:

@@ -117,10 +117,10 @@ def many_probes() -> list[CellRecord]:
 
 
 def whole_system(kernel: str, probe: str = "none", /, *, real: float, base: float, **changes: Any) -> CellRecord:
-    """Build a cell of a kernel build that took so many instructions, beside a baseline of so many."""
+    """Build a cell of a kernel build that took ``real`` instructions, with a baseline of ``base``."""
     again = changes.pop("again", 0)
     recorded = changes.pop("recorded", None)
-    told = {
+    parameters = {
         "user": 0.9 * real,
         "system": 0.1 * real,
         "cold": real + 1e9,
@@ -139,7 +139,7 @@ def whole_system(kernel: str, probe: str = "none", /, *, real: float, base: floa
     }
     if recorded is not None:
         work |= {"restored": True, "places": 12, "recorded": recorded, "lost": 0, "overwritten": recorded // 2}
-        told |= {"events_a_run": recorded / 8, "ring_slots": 4096}
+        parameters |= {"events_a_run": recorded / 8, "ring_slots": 4096}
     return CellRecord.model_validate(
         {
             **fields("none"),
@@ -153,7 +153,7 @@ def whole_system(kernel: str, probe: str = "none", /, *, real: float, base: floa
             "value": real,
             "overhead": real - base,
             "interval": [real - base - 2.1e6, real - base + 2.1e6],
-            "parameters": {**told, **({"again": again} if again else {})},
+            "parameters": {**parameters, **({"again": again} if again else {})},
             "evidence": None,
             "work": work,
             **changes,
@@ -217,7 +217,7 @@ def marker_loops(**values: float | None) -> list[CellRecord]:
         row_name = name.replace("_", "-")
         row = marker_benchmarks().rows[row_name]
         probe = "none" if row_name == "empty" else f"marker.{row_name}"
-        told = {
+        fields_of_row = {
             "id": f"pentium4/lab-i386-up/{probe}/noop",
             "kernel": "lab-i386-up",
             "probe": probe,
@@ -225,7 +225,9 @@ def marker_loops(**values: float | None) -> list[CellRecord]:
             "metric": "cost per loop",
         }
         if value is None:
-            found.append(failed("none", "this kernel has no preemption to disable", status="unsupported", **told))
+            found.append(
+                failed("none", "this kernel has no preemption to disable", status="unsupported", **fields_of_row)
+            )
             continue
         proof = evidence(
             "none",
@@ -237,12 +239,12 @@ def marker_loops(**values: float | None) -> list[CellRecord]:
         )
         overhead = value - (values["empty"] or 0.0)
         numbers = {"samples": [value] * 2, "value": value, "overhead": overhead, "interval": (overhead, overhead)}
-        found.append(cell("none", **told, **numbers, evidence=proof, parameters={"rounds": row.rounds}))
+        found.append(cell("none", **fields_of_row, **numbers, evidence=proof, parameters={"rounds": row.rounds}))
     return found
 
 
 def mixed_marker_loops() -> list[CellRecord]:
-    """Build loops of two kernels, one of them with fewer rounds, and one of a row that nobody knows any more."""
+    """Build loops of two kernels, one of them with fewer rounds, and one of a row that the catalogue no longer has."""
     home = marker_loops(empty=2.0, empty_optimized=5.0, varargs_preemptible=14.0)
     fewer = home[1].model_copy(update={"parameters": {"rounds": 1000}})
     guests = [
@@ -290,7 +292,7 @@ STEPPED = "single-stepped because of a post-handler; without one this kernel boo
 
 
 def any_evidence(probe: str, **changes: Any) -> dict[str, Any]:
-    """Build the evidence of any kind of probe, as the catalogue says it must be."""
+    """Build the evidence of any kind of probe, as the catalogue requires it."""
     kind = probes()[probe]
     if probe == "none":
         return evidence("none", **changes)
@@ -398,7 +400,7 @@ def mail_table(name: str) -> list[CellRecord]:
 
 def wall_list(accelerator: str = "tcg") -> list[CellRecord]:
     """Build a list by the wall clock, where drift hides what a djprobe costs."""
-    drift = "no verdict: without the probe a call's time drifted by 96 ns meanwhile, and the probe's effect is 41 ns"
+    drift = "no verdict: the baseline drifted by 96 ns between samples, and the probe's effect is 41 ns"
     samples = {
         "none": [1402.125, 1388.5, 1420.0, 1397.75, 1405.5, 1399.25],
         "kprobe": [3921.5, 3902.0, 3977.25, 3940.875, 3915.0, 3933.5],

@@ -51,7 +51,7 @@ def orchestrator(*arguments: str) -> Result:
 
 
 def refusal(*arguments: str, status: int = 2) -> str:
-    """What a command that must fail says: a sentence on stderr, nothing for programs on stdout."""
+    """The error of a command that must fail: a sentence on stderr, nothing on stdout."""
     result = orchestrator(*arguments)
     assert result.exit_code == status, result.output
     assert result.stdout == ""
@@ -208,7 +208,7 @@ def test_offline_with_an_empty_cache_lacks_something() -> None:
 
 
 @pytest.mark.parametrize("option", ["-v", "--verbose"])
-def test_steps_are_printed_on_stderr_where_they_are_asked_for(option: str) -> None:
+def test_the_option_prints_steps_on_stderr(option: str) -> None:
     assert "get kernel debian-686 ready" not in orchestrator("kernel", "build", "debian-686", "--offline").stderr
     verbose = orchestrator("kernel", "build", "debian-686", "--offline", option)
     assert (verbose.exit_code, verbose.stdout) == (3, "")

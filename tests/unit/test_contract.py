@@ -59,8 +59,8 @@ def test_only_a_cell_without_a_number_has_a_reason() -> None:
         ({"done": 0}, "4 runs with 0 done in each"),
         ({"restored": False}, "did not come back"),
         ({"mechanism": "none"}, "a cell with a probe cannot have the mechanism none"),
-        ({"mechanism": "module"}, "events are recorded by probes"),
-        ({"recorded": None}, "events are recorded by probes"),
+        ({"mechanism": "module"}, "only probes record events"),
+        ({"recorded": None}, "only probes record events"),
         ({"recorded": 0}, "0 events at 12 places"),
         ({"places": 0}, "events at 0 places"),
     ],
@@ -87,7 +87,7 @@ def test_a_whole_system_s_number_needs_its_own_evidence(change: dict[str, Any], 
         ("djprobe", {"value": 463.0}, "not the mean"),
         ("djprobe", {"value": None}, "not the mean"),
         ("djprobe", {"reason": "why not"}, "has no reason"),
-        ("djprobe", {"status": "failed"}, "reason is missing"),
+        ("djprobe", {"status": "failed"}, "needs a reason"),
         ("djprobe", {"status": "skipped", "reason": "a reason"}, "carries no samples"),
         ("djprobe", {"interval": [54.0, 53.0]}, "lower end"),
         ("djprobe", {"samples": [float("nan")] * 4, "value": float("nan")}, "finite"),
@@ -95,11 +95,11 @@ def test_a_whole_system_s_number_needs_its_own_evidence(change: dict[str, Any], 
         ("djprobe", {"surprise": 1}, "Extra inputs"),
         ("djprobe", {"clock": "sundial"}, "instructions"),
         ("djprobe", {"clock": "wall"}, "clock wall counts ns, not instructions"),
-        ("djprobe", {"verdict": "none"}, "notes are missing"),
+        ("djprobe", {"verdict": "none"}, "needs a note"),
         ("djprobe", WALL | {"value": 475.0}, "not the median"),
     ],
 )
-def test_what_contradicts_itself_is_refused(probe: str, changes: dict[str, Any], complaint: str) -> None:
+def test_contradictory_records_are_refused(probe: str, changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         CellRecord.model_validate(fields(probe, **changes))
 
@@ -159,7 +159,7 @@ def test_the_mean_is_that_of_the_document() -> None:
         mean([])
 
 
-def test_there_is_no_ratio_to_nothing_or_less() -> None:
+def test_a_ratio_to_zero_or_less_is_a_dash() -> None:
     assert ratio(627.0, 53.0) == 627 / 53
     assert ratio(627.0, 0.0) is None
     assert ratio(627.0, -115.0) is None

@@ -118,5 +118,5 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_size_than_it_had_is_an_error() -> None:
-    with pytest.raises(LabError, match="/proc/version changed while it was read"):  # it says that it is empty
+    with pytest.raises(LabError, match="/proc/version changed while it was read"):  # its size is reported as 0
         write_archive(io.BytesIO(), [Entry.file("file", Path("/proc/version"))])

@@ -120,7 +120,7 @@ def test_its_experiment_is_equal_when_it_is_loaded_again(tmp_path: Path) -> None
         ("benchmark: {name: readin, files: [/proc/stat]}", "did you mean 'reading'?"),
     ],
 )
-def test_what_is_wrong_with_its_table_is_said_as_of_any_other(tmp_path: Path, line: str, complaint: str) -> None:
+def test_problems_of_its_table_are_reported_as_of_any_other(tmp_path: Path, line: str, complaint: str) -> None:
     config = tmp_path / "x.yaml"
     config.write_text(f"{FILES}{line}\n")
     with pytest.raises(ConfigError) as wrong:
@@ -183,7 +183,7 @@ def test_a_file_is_compared_with_the_empty_one_of_its_kernel() -> None:
     assert KIND.compare(version, record(version, 203_000), []).overhead is None
 
 
-def test_runs_that_scatter_more_than_they_differ_give_no_verdict() -> None:
+def test_a_difference_below_the_scatter_has_no_verdict() -> None:
     empty, version, *_ = cells_of()
     clear = KIND.compare(version, record(version, 203_000, 205_000), [record(empty, 200_000, 201_000)])
     assert (clear.overhead, clear.interval, clear.verdict) == (3500.0, (2000.0, 5000.0), None)

@@ -26,7 +26,7 @@ def refusal(override: str) -> str:
     return str(caught.value).splitlines()[0]
 
 
-def test_values_are_replaced_added_and_read_as_yaml() -> None:
+def test_overrides_replace_and_add_yaml_values() -> None:
     assert changed("machines.0.cpu=athlon", "benchmark.calls=1000", "probes=[none, kprobe]", "new.deep=a=b") == {
         "name": "x",
         "machines": [{"cpu": "athlon"}],
@@ -82,7 +82,7 @@ def test_origins_are_the_nearest_known_place() -> None:
     assert origins.where(("name",)) == "x.yaml:1"
 
 
-def test_a_mapping_made_on_the_way_comes_from_the_override() -> None:
+def test_a_mapping_created_by_an_override_has_its_origin() -> None:
     origins = Origins({(): "x.yaml:1"})
     apply_overrides({}, ["benchmark.calls=1"], origins)
     assert origins.where(("benchmark", "name")) == "--set benchmark.calls=1"

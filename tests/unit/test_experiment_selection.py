@@ -62,7 +62,7 @@ def test_an_unknown_key_names_the_nearest() -> None:
     )
 
 
-def test_a_filter_that_matches_nothing_says_what_there_is() -> None:
+def test_a_filter_that_matches_nothing_lists_the_names() -> None:
     assert refusal("athlon", "probe=djprob,cpu=pentium4") == "\n".join(
         [
             "--only probe=djprob,cpu=pentium4: no cell matches",

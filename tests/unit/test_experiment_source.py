@@ -46,7 +46,7 @@ def test_data_and_the_line_of_every_part() -> None:
 
 
 @pytest.mark.parametrize("text", ["yes", "no", "1.5", "0x10", "010", "1:30", "2005-07-13", "1e3", "9" * 5000, '"1"'])
-def test_what_is_no_whole_number_or_truth_stays_text(text: str) -> None:
+def test_other_scalars_stay_text(text: str) -> None:
     assert parsed(text).data == text.strip('"')
 
 
@@ -85,7 +85,7 @@ def test_aliases_are_copies_that_keep_the_lines_of_their_anchor() -> None:
         ("%YAML 1." + "9" * 5000 + "\n---\na: 1", "x.yaml:1: malformed YAML: "),
     ],
 )
-def test_refusals_say_what_and_where(text: str, message: str) -> None:
+def test_refusals_have_a_reason_and_a_line(text: str, message: str) -> None:
     assert refusal(text).startswith(message)
 
 
@@ -168,5 +168,5 @@ plain_data = st.recursive(
 
 
 @given(plain_data)
-def test_what_pyyaml_writes_is_read_back(data: Data) -> None:
+def test_pyyamls_output_is_read_back(data: Data) -> None:
     assert parsed(yaml.safe_dump(data)).data == data

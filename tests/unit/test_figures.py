@@ -31,7 +31,7 @@ def test_the_exact_baseline_has_no_overhead() -> None:
 
 
 @pytest.mark.parametrize("baseline", [1000.0, 1001.0])
-def test_a_probe_that_costs_nothing_was_not_hit(baseline: float) -> None:
+def test_a_probe_without_overhead_fails_the_cell(baseline: float) -> None:
     with pytest.raises(EvidenceError, match="it was not hit"):
         exact_overhead(1000.0, baseline)
 
@@ -56,7 +56,7 @@ def test_no_verdict_where_the_drift_is_larger_than_the_effect() -> None:
     assert figures.overhead == 300.0
     assert figures.verdict == "none"
     assert figures.notes == (
-        "no verdict: without the probe a sample drifted by 700 ns meanwhile, and the probe's effect is 300 ns",
+        "no verdict: the baseline drifted by 700 ns between samples, and the probe's effect is 300 ns",
     )
 
 
@@ -80,10 +80,10 @@ def test_the_wall_baseline_is_a_median() -> None:
     assert (figures.value, figures.overhead, figures.verdict) == (3.0, 0.0, None)
 
 
-def test_runs_that_ticks_fell_into_are_compared_in_instructions() -> None:
+def test_runs_with_ticks_are_compared_in_instructions() -> None:
     plain = [measured(500.0 + number) for number in range(7)]
     figures = paired_figures(plain, [measured(560.0 + number) for number in range(6)], "instructions")
     assert (figures.samples[0], figures.overhead, figures.interval) == (1120.0, 119.0, (119.0, 119.0))
     hidden = paired_figures(plain, [measured(501.0 + number) for number in range(6)], "instructions")
     assert hidden.verdict == "none"
-    assert "drifted by 8 instructions meanwhile" in hidden.notes[0]
+    assert "drifted by 8 instructions between samples" in hidden.notes[0]

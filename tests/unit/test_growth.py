@@ -20,7 +20,7 @@ XS = [100.0, 500.0, 1000.0, 2000.0, 5000.0, 20000.0]
     factor=st.floats(1e-6, 1e6),
     xs=st.lists(st.integers(1, 100_000), min_size=2, max_size=20, unique=True),
 )
-def test_the_exponent_of_a_power_law_is_its_own(exponent: float, factor: float, xs: list[int]) -> None:
+def test_the_exponent_of_an_exact_power_law_is_found(exponent: float, factor: float, xs: list[int]) -> None:
     found = growth([(float(x), factor * x**exponent) for x in xs])
     assert found is not None
     assert found.exponent == pytest.approx(exponent, abs=1e-6)
@@ -40,7 +40,7 @@ def test_one_step_out_of_line_does_not_pull_it_away() -> None:
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=12))
-def test_what_is_mirrored_has_the_mirrored_interval(errors: list[float]) -> None:
+def test_mirrored_samples_have_the_mirrored_interval(errors: list[float]) -> None:
     points = [(float(number), number * error) for number, error in enumerate(errors, start=1)]
     found, mirrored = growth(points), growth([(x, 1 / y) for x, y in points])
     assert found is not None
@@ -51,7 +51,7 @@ def test_what_is_mirrored_has_the_mirrored_interval(errors: list[float]) -> None
     assert found.interval[0] <= found.exponent <= found.interval[1]
 
 
-def test_the_interval_of_steps_with_errors_of_their_own_holds_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_true_exponent_with_its_confidence() -> None:
     numbers = random.Random(2014)
     held = 0
     for _ in range(400):
@@ -71,5 +71,5 @@ def test_few_points_have_a_slope_and_no_interval(count: int) -> None:
 
 
 @pytest.mark.parametrize("points", [[], [(1.0, 2.0)], [(5.0, 1.0), (5.0, 2.0)], [(1.0, 0.0), (2.0, -1.0)]])
-def test_what_has_no_slope_has_no_growth(points: list[tuple[float, float]]) -> None:
+def test_points_without_a_slope_have_no_growth(points: list[tuple[float, float]]) -> None:
     assert growth(points) is None

@@ -38,7 +38,7 @@ def test_a_thousand_kprobes_have_their_figures() -> None:
     assert (figures.proof.mechanism, figures.proof.hits, figures.proof.calls) == ("int3", 640, 640)
     assert figures.proof.live.startswith("cc")
     assert not figures.proof.original.startswith("cc")
-    # A step of a hundred takes too few pages to tell by them what a probe takes.
+    # A step of a hundred takes too few pages to measure the memory of a probe.
     assert "probe_bytes_taken" not in figures.facts
 
 
@@ -70,7 +70,7 @@ def test_samples_of_one_boot_are_equal() -> None:
         read_driver(f"{head}call 10: taken=1{tail}", 1000)
 
 
-def test_probes_through_the_function_tracer_are_told_from_breakpoints() -> None:
+def test_probes_through_ftrace_are_distinguished_from_breakpoints() -> None:
     traced = DRIVER.replace("int3=500", "int3=0").replace("bytes=cc", "bytes=e8")
     assert read_driver(traced, 1000).proof.mechanism == "ftrace"
     with pytest.raises(EvidenceError, match="0 of 500 kprobes are breakpoints, and the targets are int3"):
@@ -105,14 +105,14 @@ def test_a_model_that_does_not_fit_is_no_result(old: str, new: str, message: str
         read_model(MODEL.replace(old, new, 1), 1000)
 
 
-def test_a_model_that_finds_what_was_taken_away_is_no_result() -> None:
+def test_a_model_that_finds_removed_addresses_is_no_result() -> None:
     head, _, tail = MODEL.rpartition("wrong=0")
     with pytest.raises(EvidenceError, match="1 addresses were found after they had been taken away"):
         read_model(f"{head}wrong=1{tail}", 1000)
 
 
 @given(st.text(max_size=200))
-def test_whatever_a_guest_prints_is_steps_or_an_error(noise: str) -> None:
+def test_arbitrary_output_is_parsed_or_refused(noise: str) -> None:
     try:
         steps = parse_steps(noise)
     except EvidenceError:
@@ -150,7 +150,7 @@ def test_the_documents_seconds_are_net_of_its_pauses() -> None:
     assert (published.net_seconds("without"), published.net_seconds("with")) == (1763, 1228)
 
 
-def test_events_that_hardly_any_of_were_enabled_are_no_result() -> None:
+def test_few_enabled_events_are_no_result() -> None:
     few = EVENTS.replace("enabled=100", "enabled=10")
     few = "\n".join(re.sub("counted=10$", "counted=1", line) for line in few.splitlines())
     with pytest.raises(EvidenceError, match="10 kprobes are enabled, of 10 events"):

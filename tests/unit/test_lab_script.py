@@ -275,7 +275,7 @@ def test_an_ordinary_benchmark_needs_none(ready: Checkout, tmp_path: Path, name:
         ("benchmark.arguments=[command]", False),
     ],
 )
-def test_what_an_override_needs(ready: Checkout, tmp_path: Path, setting: str, needs: bool) -> None:
+def test_malformed_overrides_are_refused(ready: Checkout, tmp_path: Path, setting: str, needs: bool) -> None:
     assert names_an_image(ready, tmp_path, "name: x\n", "--set", setting) == needs
 
 

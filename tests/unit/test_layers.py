@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Do imports point one way, as pyproject.toml says: no kind of benchmark in the core, no guest in a report?"""
+"""Do imports point one way, as pyproject.toml requires: no kind of benchmark in the core, no guest in a report?"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ NAMES = {
     "markers": [f"marker.{name}" for name in marker_benchmarks().rows],
     "scopes": list(system_workloads().scopes),
     "events": list(standard_events()),
-    "kpcache": [f"{name}.{row}" for name, mass in kprobe_cache().benchmarks.items() for row in mass.rows],
+    "kpcache": [f"{name}.{row}" for name, facts in kprobe_cache().benchmarks.items() for row in facts.rows],
 }
 
 
@@ -166,7 +166,7 @@ def test_a_shell_completes_names_of_the_catalogue() -> None:
     assert completed("cache", "prune", "kern") == ["kernel-source", "kernels", "kernel-functions"]
 
 
-def test_a_damaged_store_offers_no_runs_and_says_nothing(tmp_path: Path) -> None:
+def test_a_damaged_store_offers_no_runs_silently(tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "lab.sqlite").write_bytes(b"no database at all" * 100)
     assert completed("report", "") == []

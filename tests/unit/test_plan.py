@@ -17,7 +17,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment.plan import MAX_CELLS, plan
 
 
-def test_a_cell_carries_all_its_number_depends_on() -> None:
+def test_a_cell_has_every_fact_its_number_depends_on() -> None:
     cell = plan(calls_experiment(reference="djprobe-2005/list5", time_limit=7)).cells[1]
     assert (cell.id, cell.cpu, cell.smp, cell.memory_mib) == ("pentium4/debian-686/kprobe/noop", "pentium4", 1, 256)
     assert (cell.kernel, cell.row, cell.handler) == ("debian-686", "kprobe", "noop")

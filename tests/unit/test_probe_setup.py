@@ -79,7 +79,7 @@ def test_how_a_kind_is_made(
     assert setups.template == template
     assert set(setups.values) - {"symbol", "offset", "number"} == switches
     assert setups.offset == (0 if probe.endswith("-ftrace") else made.spec.entry_offset)
-    # Whatever a module does in the kernel's place, a reader is told of.
+    # A note reports each mechanism that a module provides in the kernel's place.
     assert bool([note for note in setups.notes if "lock prefixes" not in note]) == (
         bool(switches) or template == "kretprobe_rethook"
     )
@@ -112,8 +112,8 @@ def test_an_entry_that_the_architecture_has_not() -> None:
     )
 
 
-def test_an_smp_kernel_on_one_cpu_is_told_of() -> None:
-    told = set_up(a_kernel("debian-686", DEBIAN), a_cell("none")).notes
-    assert told == ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)
+def test_an_smp_kernel_on_one_cpu_has_a_note() -> None:
+    notes = set_up(a_kernel("debian-686", DEBIAN), a_cell("none")).notes
+    assert notes == ("an SMP kernel on one virtual CPU, its lock prefixes kept (noreplace-smp)",)
     two = dataclasses.replace(a_cell("none"), smp=2)
     assert set_up(a_kernel("debian-686", DEBIAN), two).notes == ()

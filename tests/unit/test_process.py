@@ -87,7 +87,7 @@ def test_a_child_reads_nothing_of_ours() -> None:
     assert run(["cat"], time_limit=PATIENCE).stdout == ""
 
 
-def test_the_complaint_can_be_pasted() -> None:
+def test_the_error_has_a_command_to_paste() -> None:
     finished = run(["sh", "-c", "echo out; seq 100 >&2; exit 1"], time_limit=PATIENCE)
     command, *lines = finished.complaint()
     assert shlex.split(command.removeprefix("$ ")) == list(finished.argv)

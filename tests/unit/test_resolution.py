@@ -11,37 +11,37 @@ from orchestrator.results.resolution import Resolution
 triples = st.lists(st.floats(1, 1e12), min_size=3, max_size=3)
 
 
-def test_what_differs_by_more_than_the_baseline_from_itself_counts() -> None:
+def test_a_difference_above_the_baselines_own_counts() -> None:
     found = Resolution.of([1100.0, 1101.0, 1101.0], [1000.0, 1002.0, 1001.0], [[1004.0, 1004.0, 1001.0]])
-    assert (found.overhead, found.again, found.smallest) == (100.0, 3.0, 4.0)
+    assert (found.overhead, found.aa_difference, found.smallest) == (100.0, 3.0, 4.0)
     assert found.interval == (96.0, 104.0)
     assert found.why_undecided("instructions") is None
 
 
-def test_what_does_not_is_no_verdict() -> None:
+def test_a_smaller_difference_has_no_verdict() -> None:
     found = Resolution.of([1003.0] * 3, [1000.0] * 3, [[1004.0] * 3])
     assert found.why_undecided("ns") == (
-        "no verdict: the difference of 3 ns is not above the smallest that can be told from none, 4"
+        "no verdict: the difference of 3 ns does not exceed the smallest that can be resolved, 4"
     )
 
 
-def test_runs_of_one_boot_that_differ_count_too() -> None:
+def test_the_scatter_within_a_boot_counts() -> None:
     assert Resolution.of([1000.0, 1050.0], [1000.0, 1000.0], [[1000.0, 1000.0]]).smallest == 25.0
 
 
-def test_what_the_first_run_of_every_boot_does_more_is_no_scatter() -> None:
+def test_additional_work_of_every_first_run_is_no_scatter() -> None:
     found = Resolution.of([1170.0, 1100.0, 1100.0], [1070.0, 1000.0, 1001.0], [[1071.0, 1000.0, 1000.0]])
     assert (found.overhead, found.smallest) == (99.0, 1.0)
 
 
-def test_nothing_is_said_without_a_baseline_or_its_repetition() -> None:
+def test_there_is_no_verdict_without_a_baseline_or_its_repetition() -> None:
     assert "the baseline has no number" in str(Resolution.of([1.0] * 3, [], []).why_undecided("ns"))
     alone = Resolution.of([2.0] * 3, [1.0] * 3, [])
     assert (alone.overhead, alone.interval) == (1.0, None)
-    assert "not measured again" in str(alone.why_undecided("ns"))
+    assert "without an A/A boot" in str(alone.why_undecided("ns"))
 
 
-def test_few_runs_tell_nothing_of_their_scatter() -> None:
+def test_the_scatter_of_few_runs_is_unknown() -> None:
     assert "fewer than 3 runs" in str(Resolution.of([9.0, 9.0], [1.0, 1.0], [[1.0, 1.0]]).why_undecided("ns"))
 
 

@@ -41,7 +41,7 @@ def test_a_run_is_found_by_id_prefix_directory_and_latest(lab: Path, monkeypatch
     assert find_run(".", lab).record == expected
 
 
-def test_the_store_knows_more_than_a_directory_left_behind_by_a_killed_run(lab: Path) -> None:
+def test_the_store_has_more_cells_than_a_killed_runs_directory(lab: Path) -> None:
     entry = made(lab)
     with Store.open(lab) as store:
         store.record(entry.id, cell("djprobe"))
@@ -77,14 +77,14 @@ def test_an_unknown_run_shows_the_nearest_and_the_recent(lab: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["latest", "2026"])
-def test_a_lab_without_runs_says_how_to_make_one(lab: Path, name: str) -> None:
+def test_a_lab_without_runs_hints_how_to_make_one(lab: Path, name: str) -> None:
     with pytest.raises(UsageError, match="no run yet"):
         find_run(name, lab)
     with Store.open(lab), pytest.raises(UsageError, match="no run yet"):
         find_run(name, lab)
 
 
-def test_a_directory_that_is_no_runs_is_told(lab: Path, tmp_path: Path) -> None:
+def test_a_directory_that_is_no_runs_is_reported(lab: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"it has no run\.json"):
         find_run(str(tmp_path), lab)
     with pytest.raises(UsageError, match="no such directory"):
@@ -93,7 +93,7 @@ def test_a_directory_that_is_no_runs_is_told(lab: Path, tmp_path: Path) -> None:
         find_run("x" * 5000, lab)
 
 
-def test_a_killed_run_on_another_machine_says_where_to_go_on(lab: Path, tmp_path: Path) -> None:
+def test_a_killed_run_on_another_machine_hints_where_to_resume(lab: Path, tmp_path: Path) -> None:
     directory = tmp_path / "out"
     prepare_directory(directory, RunIdentity(run="20261121-014502-quickstart-1f3a", experiment="quickstart"))
     with pytest.raises(UsageError, match=r"has no results\.json here"):
@@ -101,7 +101,7 @@ def test_a_killed_run_on_another_machine_says_where_to_go_on(lab: Path, tmp_path
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\udcff", '{"run": "a/../b", "experiment": "x", "cells": []}'])
-def test_damaged_results_are_told(lab: Path, tmp_path: Path, content: str) -> None:
+def test_damaged_results_are_reported(lab: Path, tmp_path: Path, content: str) -> None:
     entry = made(lab)
     (entry.directory / "results.json").write_text(content, "utf-8", "surrogateescape")
     with pytest.raises(LabError, match="damaged") as caught:
@@ -110,7 +110,7 @@ def test_damaged_results_are_told(lab: Path, tmp_path: Path, content: str) -> No
     assert caught.value.detail
 
 
-def test_results_of_another_run_are_not_taken_for_this_ones(lab: Path, tmp_path: Path) -> None:
+def test_results_of_another_run_are_refused(lab: Path, tmp_path: Path) -> None:
     entry = made(lab)
     write_results(entry.directory, run(cell("none")))
     with pytest.raises(LabError, match=f"names {entry.id}"):
@@ -129,11 +129,11 @@ def test_results_are_replaced_whole(tmp_path: Path) -> None:
     write_results(tmp_path, run(cell("none")))
     with (tmp_path / "results.json").open() as reader:
         write_results(tmp_path, run(cell("none"), cell("djprobe")))
-        assert reader.read() == json_text(run(cell("none"))), "whoever reads the old file reads all of it"
+        assert reader.read() == json_text(run(cell("none"))), "a reader of the old file reads all of it"
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
     assert (tmp_path / "results.json").read_text() == json_text(run(cell("none"), cell("djprobe")))
 
 
-def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_removed_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="no such file"):
         write_results(tmp_path / "gone", run(cell("none")))

@@ -29,7 +29,7 @@ def test_a_seed_chooses_the_same_functions_each_time_and_each_once(count: int, s
 
 
 @given(st.sets(st.sampled_from(FUNCTIONS), max_size=100), st.integers(0, 100))
-def test_what_kprobes_must_not_touch_is_left_out(forbidden: set[int], seed: int) -> None:
+def test_blacklisted_functions_are_left_out(forbidden: set[int], seed: int) -> None:
     ranges = "".join(f"0x{address:08x}-0x{address + 0x100:08x}\tfunction_{address:x}\n" for address in forbidden)
     chosen = choose_sites(listing(FUNCTIONS), ranges.encode(), len(FUNCTIONS) - len(forbidden), seed)
     assert not forbidden & set(chosen)
@@ -49,7 +49,7 @@ def test_modules_data_weak_symbols_and_what_is_freed_are_no_functions_of_the_ker
     assert functions(listing(FUNCTIONS, others)) == FUNCTIONS
 
 
-def test_too_few_functions_are_said_to_be_too_few() -> None:
+def test_too_few_functions_are_reported() -> None:
     with pytest.raises(UnsupportedError, match="this kernel has 256 functions that take a kprobe, not 257"):
         choose_sites(listing(FUNCTIONS), b"", 257, 1)
 
@@ -64,11 +64,11 @@ def test_a_model_gets_more_addresses_than_there_are_functions() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_whatever_a_guest_lists_is_an_error_at_worst(noise: bytes) -> None:
+def test_arbitrary_listings_are_parsed_or_refused(noise: bytes) -> None:
     with pytest.raises(EvidenceError):
         functions(noise)
 
 
-def test_hidden_addresses_are_said_to_be_hidden() -> None:
+def test_hidden_addresses_are_reported() -> None:
     with pytest.raises(EvidenceError, match="hides their addresses"):
         functions(b"00000000 T _stext\n00000000 T _etext\n00000000 t function\n")

@@ -24,7 +24,7 @@ def test_ranks_of_the_medians_interval(count: int, low: int, high: int) -> None:
     assert median_interval([float(rank) for rank in range(count, 0, -1)]) == (low, high)
 
 
-def test_the_interval_covers_the_median_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_median_with_its_confidence() -> None:
     source = random.Random(1)
     # Skewed on purpose: delays are.
     covered = 0
@@ -63,7 +63,7 @@ def test_equal_samples_give_exactly_that_sample() -> None:
     assert mean([0.1] * 10) == 0.1
 
 
-def test_no_ratio_to_nothing() -> None:
+def test_a_ratio_needs_a_positive_base() -> None:
     assert ratio(3.0, 2.0) == 1.5
     assert ratio(3.0, 0.0) is None
     assert ratio(3.0, -1.0) is None

@@ -49,7 +49,7 @@ def test_steps_nest_and_each_ends_with_its_duration(tmp_path: Path) -> None:
     ]
 
 
-def test_a_resumed_run_s_log_goes_on_behind_the_first(tmp_path: Path) -> None:
+def test_a_resumed_run_appends_to_its_log(tmp_path: Path) -> None:
     file = tmp_path / "lab.log"
     for name in ("first", "second"):
         with step_log(file), step(name):
@@ -95,7 +95,7 @@ def test_a_step_after_a_failure_has_the_depth_it_had_before() -> None:
     assert logged(work)[-1] == "next (T s)"
 
 
-def test_words_are_quoted_and_a_note_is_added() -> None:
+def test_the_documents_text_is_quoted_with_its_footnote() -> None:
     def work() -> None:
         with step("run", "sh", "-c", "exit 3") as running:
             running.note("status 3")

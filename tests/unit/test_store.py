@@ -104,7 +104,7 @@ def test_latest(store: Store) -> None:
     assert store.latest("quickstart") == done
     assert store.latest("quickstart", unfinished=True) is None
     assert store.latest(unfinished=True) == other
-    assert store.latest("unheard-of") is None
+    assert store.latest("unknown") is None
 
 
 @pytest.mark.parametrize("method", ["load_run", "unfinished_cells", "entry", "provenance", "resume_run"])
@@ -215,7 +215,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
-def test_a_damaged_store_is_told(tmp_path: Path) -> None:
+def test_a_damaged_store_is_reported(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         begin(store, planned=[f"cell/{index}" for index in range(MANY)])
     path = tmp_path / FILE_NAME
@@ -225,7 +225,7 @@ def test_a_damaged_store_is_told(tmp_path: Path) -> None:
         store.runs()
 
 
-def test_a_record_changed_from_outside_is_told(store: Store) -> None:
+def test_a_record_changed_from_outside_is_reported(store: Store) -> None:
     entry = begin(store)
     store.record(entry.id, cell("djprobe"))
     raw = sqlite3.connect(store.path)
@@ -282,7 +282,7 @@ def user_folder(tmp_path: Path) -> Iterator[Path]:
     folder.chmod(0o700)
 
 
-def test_a_read_only_folder_is_told(user_folder: Path) -> None:
+def test_a_read_only_folder_is_reported(user_folder: Path) -> None:
     user_folder.chmod(0o500)
     for lab in (user_folder, user_folder / "below"):
         with pytest.raises(HostError, match="results cannot be kept here") as caught, Store.open(lab):
@@ -290,7 +290,7 @@ def test_a_read_only_folder_is_told(user_folder: Path) -> None:
         assert "ORCHESTRATOR_LAB" in caught.value.hint
 
 
-def test_a_store_that_became_read_only_is_told_and_kept(user_folder: Path) -> None:
+def test_a_store_that_became_read_only_is_reported_and_kept(user_folder: Path) -> None:
     with Store.open(user_folder) as store:
         run = begin(store).id
     (user_folder / FILE_NAME).chmod(0o400)
@@ -303,12 +303,12 @@ def test_a_store_that_became_read_only_is_told_and_kept(user_folder: Path) -> No
         assert store.entry(run).id == run
 
 
-def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lab").write_text("a file")
     with pytest.raises(HostError, match="file exists"), Store.open(tmp_path / "lab"):
         pass
 
 
-def test_a_path_that_is_no_text_is_told(store: Store) -> None:
+def test_a_path_that_is_no_text_is_reported(store: Store) -> None:
     with pytest.raises(UsageError, match="not valid UTF-8"):
         store.begin_run("quickstart", CELLS, digest="d", provenance={}, directory=Path("/tmp/\udcff"))

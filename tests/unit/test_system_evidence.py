@@ -39,12 +39,12 @@ def test_an_armed_recorder_is_believed() -> None:
         ("kprobe", (b"recording restored=-", b"stopped restored=no"), "a kprobe, stopped"),
     ],
 )
-def test_any_other_is_not(kind: str, change: tuple[bytes, bytes], complaint: str) -> None:
+def test_other_recorders_are_refused(kind: str, change: tuple[bytes, bytes], complaint: str) -> None:
     with pytest.raises(EvidenceError, match=complaint):
         check_armed(recorder_kinds()[kind], parse_report(REPORT.replace(*change)))
 
 
-def test_other_work_is_no_comparison() -> None:
+def test_different_work_is_not_compared() -> None:
     baseline = recorded_build()[0]
     assert baseline.work is not None
     check_same_work(baseline, baseline)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Are runs of whole programs read as they were told, and is whatever does not fit refused with what was said?"""
+"""Are runs of whole programs parsed, and is unexpected output refused with the lines around it?"""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DIGEST = "a6eeb0f3b51ceadc21d088415c6aa9837b7a50ead807a3c7977abfb2b49c3345"
 OTHER = DIGEST[::-1]
 
 
-def told(*outcomes: str) -> str:
-    """What a guest prints whose runs came to these, the first one cold."""
+def output_of(*outcomes: str) -> str:
+    """The output of a guest with these outcomes, the first run cold."""
     lines = []
     for number, outcome in enumerate(outcomes):
         lines += [f"warm {number}" if number else "cold", run_line(number), *outcome.splitlines()]
@@ -59,7 +59,7 @@ def read_two_commands(text: str) -> SystemFigures:
     return read_command(text, 2)
 
 
-BUILDS, FLOODS, COMMANDS = told(*[built()] * 3), told(*[flood()] * 3), told(*[printed()] * 3)
+BUILDS, FLOODS, COMMANDS = output_of(*[built()] * 3), output_of(*[flood()] * 3), output_of(*[printed()] * 3)
 SOUND = [(read_two_builds, BUILDS), (read_two_floods, FLOODS), (read_two_commands, COMMANDS)]
 Reader = Callable[[str], SystemFigures]
 
@@ -73,33 +73,33 @@ def test_builds_are_read() -> None:
 
 def test_floods_are_read_with_the_warm_runs_round_trips() -> None:
     cold = flood(rtt="0.001/0.500/9.000/0.900")
-    figures = read_flood(told(cold, flood(), flood(rtt="0.008/0.012/0.050/0.003")), 2, 2000)
+    figures = read_flood(output_of(cold, flood(), flood(rtt="0.008/0.012/0.050/0.003")), 2, 2000)
     assert (figures.done, figures.digest, len(figures.warm)) == (2000, "", 2)
     assert figures.facts == {"rtt_min_ns": 8000, "rtt_avg_ns": 11000, "rtt_max_ns": 63000, "rtt_mdev_ns": 2000}
     piped = flood().replace(" ms, ipg", " ms, pipe 2, ipg")
-    assert read_flood(told(piped, piped), 1, 2000).done == 2000
+    assert read_flood(output_of(piped, piped), 1, 2000).done == 2000
 
 
 def test_commands_are_read() -> None:
     figures = read_command(COMMANDS, 2)
     assert (figures.done, figures.digest, figures.facts) == (1, DIGEST, {"output_bytes": 11})
-    assert read_command(told(printed(0), printed(0)), 1).facts == {"output_bytes": 0}
+    assert read_command(output_of(printed(0), printed(0)), 1).facts == {"output_bytes": 0}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (told(built(), built(), built(29)), "the runs differ in the number of objects: 30, 30, 29"),
-        (told(built(), built(digest=OTHER), built()), "the runs differ in the objects' content"),
-        (told(*[built(0)] * 3), "run 'cold': nothing was built: 'built objects=0"),
-        (told(built(), built()), "there is no run 'warm 2'"),
-        (told(*[built()] * 4), "there is more than the runs"),
+        (output_of(built(), built(), built(29)), "the runs differ in the number of objects: 30, 30, 29"),
+        (output_of(built(), built(digest=OTHER), built()), "the runs differ in the objects' content"),
+        (output_of(*[built(0)] * 3), "run 'cold': nothing was built: 'built objects=0"),
+        (output_of(built(), built()), "there is no run 'warm 2'"),
+        (output_of(*[built()] * 4), "there is more than the runs"),
         (BUILDS.replace("cold", "warm 0"), "there is no run 'cold'"),
         (BUILDS.replace("warm 1", "warm 2", 1), "there is no run 'warm 1'"),
         (BUILDS.replace("real=8821000000 ", "real=0 "), "run 'warm 1': it took no time"),
         (BUILDS.replace(" major=20", ""), "which is not what a run took"),
         (BUILDS.replace(DIGEST, DIGEST[1:]), "nothing was built"),
-        (BUILDS[: BUILDS.rindex("built")], "run 'warm 2' is not told to its end"),
+        (BUILDS[: BUILDS.rindex("built")], "the report of run 'warm 2' is incomplete"),
         ("cannot mount the image\n", "there is no run 'cold'"),
         ("", "there is no run 'cold'"),
     ],
@@ -118,26 +118,26 @@ def test_builds_that_do_not_fit_are_no_result(text: str, message: str) -> None:
         (flood(loss="0.1"), r"of 2000 packets 2000 were sent and 2000 answered \(0.1 % lost\)"),
         (
             flood().replace("2000 received", "2000 received, +3 duplicates"),
-            "ping does not say what became of its packets",
+            "ping does not report how many packets were answered",
         ),
-        (flood(rtt="0.009/0.010/0.063"), "ping does not say what became of its packets"),
-        ("PING 127.0.0.1\n\n", "ping does not say"),
+        (flood(rtt="0.009/0.010/0.063"), "ping does not report how many packets were answered"),
+        ("PING 127.0.0.1\n\n", "ping does not report"),
     ],
 )
 def test_a_flood_that_lost_something_is_no_result(lost: str, message: str) -> None:
     with pytest.raises(EvidenceError, match=f"run 'warm 1': {message}"):
-        read_flood(told(flood(), lost, flood()), 2, 2000)
+        read_flood(output_of(flood(), lost, flood()), 2, 2000)
 
 
-def test_a_command_that_prints_another_thing_is_no_result() -> None:
+def test_a_command_with_varying_output_is_no_result() -> None:
     with pytest.raises(EvidenceError, match="the runs differ in the size of what was printed: 11, 12"):
-        read_command(told(printed(), printed(12)), 1)
+        read_command(output_of(printed(), printed(12)), 1)
     with pytest.raises(EvidenceError, match="the runs differ in what was printed"):
-        read_command(told(printed(), printed(digest=OTHER)), 1)
+        read_command(output_of(printed(), printed(digest=OTHER)), 1)
 
 
 @given(st.sampled_from([reader for reader, _ in SOUND]), st.text(max_size=300))
-def test_whatever_a_guest_prints_is_an_error(reader: Reader, noise: str) -> None:
+def test_arbitrary_output_is_refused(reader: Reader, noise: str) -> None:
     with pytest.raises(EvidenceError):
         reader(noise)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a table of a whole-system workload may say, and which cells it has."""
+"""The allowed keys of a table of a whole-system workload, and its cells."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def only(experiment: Experiment) -> SystemTable:
     return only_table(experiment, SystemTable)
 
 
-def test_what_is_not_said_is_as_usual(load: Loader) -> None:
+def test_missing_keys_have_defaults(load: Loader) -> None:
     matrix = only(load(BUILD))
     assert (matrix.benchmark.scope, matrix.benchmark.repeats, matrix.benchmark.aa_boots) == ("locking", 3, 1)
     assert (matrix.probes, matrix.clock) == (("none",), "instructions")
@@ -98,7 +98,7 @@ def test_the_resolved_experiment_loads_as_itself(load: Loader) -> None:
         (("benchmark: {name: kernel-build}", "probes: [none]\nbenchmark: {name: [kernel-build]}"), "found a list"),
     ],
 )
-def test_what_is_wrong_is_said(load: Loader, change: tuple[str, str], message: str | None) -> None:
+def test_problems_are_reported(load: Loader, change: tuple[str, str], message: str | None) -> None:
     if message is None:
         load(BUILD.replace(*change))
         return
@@ -135,7 +135,7 @@ def ids(planned: Plan) -> list[str]:
     return [cell.id for cell in planned.cells]
 
 
-def test_the_baseline_comes_first_and_again(load: Loader) -> None:
+def test_the_baseline_is_first_and_has_aa_boots(load: Loader) -> None:
     planned = plan(load(RECORDED))
     assert ids(planned) == [
         "pentium4+512M/lab-i386-up/none",
@@ -180,7 +180,7 @@ def test_the_resolved_file_is_plain_yaml(load: Loader) -> None:
 FORMER = RECORDED.replace("benchmark:", "macro:").replace("aa_boots", "again")
 
 
-def test_the_former_spelling_means_the_same(load: Loader) -> None:
+def test_the_former_spelling_is_an_alias(load: Loader) -> None:
     today = load(RECORDED)
     assert "macro: {name: ping-flood, packets: 100, again: 2}" in FORMER
     assert load(FORMER) == today

@@ -90,6 +90,6 @@ def test_a_kernel_that_cannot_mount_a_file_is_not_supported(context: BuildContex
         system_work(context, lacking, PING, None, lambda guest: None)
 
 
-def test_offline_an_image_that_is_not_here_is_told(context: BuildContext, built: Kernel) -> None:
+def test_offline_a_missing_image_is_reported(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
         system_work(context, built, PING, None, lambda guest: None)

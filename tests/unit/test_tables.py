@@ -51,7 +51,7 @@ def complaint(folder: Path, text: str, *overrides: str) -> str:
     return str(caught.value).replace(f"{folder}/", "")
 
 
-def test_what_stands_beside_the_tables_holds_for_all(tmp_path: Path) -> None:
+def test_keys_beside_the_tables_are_defaults_of_all(tmp_path: Path) -> None:
     experiment = load(tmp_path)
     one, two, three = tables_of(experiment, CallsTable).values()
     assert [named.name for named in experiment.tables] == ["one", "two", "three"]
@@ -105,7 +105,7 @@ def test_overrides_reach_a_table_or_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        # What several tables inherit is told once, where it stands.
+        # A problem with a default of several tables is reported once, at its own place.
         ("[none, kprobe]", "[none, kprob]", "x.yaml:4: probes.1: found 'kprob'; allowed: none, "),
         (
             "calls: 100",
@@ -125,9 +125,9 @@ def test_overrides_reach_a_table_or_all(tmp_path: Path) -> None:
 )
 def test_an_error_names_its_own_place(tmp_path: Path, before: str, after: str, message: str) -> None:
     assert before in TABLES
-    said = complaint(tmp_path, TABLES.replace(before, after))
-    assert message in said
-    assert said.count(message) == 1
+    error_text = complaint(tmp_path, TABLES.replace(before, after))
+    assert message in error_text
+    assert error_text.count(message) == 1
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,14 @@ def test_an_override_that_no_table_takes_is_refused(tmp_path: Path, override: st
     text = (
         TABLES[: TABLES.index("  one:")].replace("benchmark:", "reference: djprobe-2005/list6\nbenchmark:") + matrices
     )
-    said = ""
+    error_text = ""
     try:
         load(tmp_path, text, override)
     except ConfigError as error:
-        said = str(error)
+        error_text = str(error)
     why = f"changes nothing, because every table has its own; set each table's, as in tables.one.{message}=..."
     key = "kernels.0" if message == "kernels" else message
-    assert said == (f"--set {override}: {key}: {why}" if message else "")
+    assert error_text == (f"--set {override}: {key}: {why}" if message else "")
 
 
 def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
@@ -190,8 +190,8 @@ def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
 
 
 def test_the_wall_clock_needs_samples_for_an_interval(tmp_path: Path) -> None:
-    said = complaint(tmp_path, TABLES.replace("repeats: 7", "repeats: 5"), "tables.two.clock=wall")
-    assert "tables.two.benchmark.repeats: found 5; clock 'wall' needs more: an interval needs at least 6" in said
+    error_text = complaint(tmp_path, TABLES.replace("repeats: 7", "repeats: 5"), "tables.two.clock=wall")
+    assert "tables.two.benchmark.repeats: found 5; clock 'wall' needs more: an interval needs at least 6" in error_text
 
 
 @pytest.mark.parametrize("only", ["two", "table=two", "table=tw*,probe=*"])

@@ -112,7 +112,7 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("benchmark: {name: workload, file: none.c}", "there is no such file"),
         ("benchmark: {name: workload, file: note.txt}", "expected a C file (.c) or a static x86 program"),
         ("benchmark: {name: workload, file: .}", "there is no such file"),
-        ("benchmark: {name: workload, file: reading.c}", "points: missing; of a workload of your own, say which"),
+        ("benchmark: {name: workload, file: reading.c}", "points: missing; with a workload of your own, name"),
         ("points: [a b]\nbenchmark: {name: gtodbench}", "points.0: found 'a b'; expected a kernel function"),
         ("points: ['a+x']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
         ("points: ['a+0x1234567']\nbenchmark: {name: gtodbench}", "expected a kernel function"),
@@ -130,7 +130,7 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("benchmark: {name: gtodbench, hits: 0}", "benchmark.hits: found 0; expected a whole number"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(load: Loader, text: str, complaint: str) -> None:
+def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(text + "\n")
     assert complaint in str(refused.value)
@@ -145,7 +145,7 @@ def test_what_cannot_be_measured_is_refused(load: Loader, text: str, complaint: 
         ("mine.c.j2", "or a path: ./mine.c.j2, a module of your own"),
     ],
 )
-def test_what_is_no_module_is_refused(load: Loader, probe: str, complaint: str) -> None:
+def test_other_files_than_modules_are_refused(load: Loader, probe: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load("benchmark: {name: gtodbench}\n", f"probes=[{probe}]")
     assert complaint in str(refused.value)
@@ -204,7 +204,7 @@ def test_runs_are_read() -> None:
     "output", ["", RUNS + "x\n", RUNS[:-2], RUNS.replace("run 1", "run 2"), RUNS.replace("tsc=", "tsc=-"), RUNS + RUNS]
 )
 def test_other_output_of_the_runner_is_refused(output: str) -> None:
-    with pytest.raises(EvidenceError, match="did not say what was expected"):
+    with pytest.raises(EvidenceError, match="is not what was expected"):
         parse_runs(output, 2 if "pid=32" in output else 1)
 
 
@@ -232,7 +232,7 @@ def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arch", ["i386", "x86_64"])
-def test_a_c_file_that_does_not_compile_says_where(tmp_path: Path, arch: str) -> None:
+def test_a_c_file_that_does_not_compile_is_reported_with_its_line(tmp_path: Path, arch: str) -> None:
     broken = tmp_path / "broken.c"
     broken.write_text('#include "workload.h"\n\nvoid workload(void)\n{\n\tnot C\n}\n')
     with pytest.raises(BuildError) as failed:

@@ -22,15 +22,15 @@ ENTRIES: dict[Arch, tuple[Entry, ...]] = {
 
 
 class Buffer(Fact):
-    """A system call's argument: the address of so many zeroed bytes."""
+    """A system call's argument: the address of ``size`` zeroed bytes."""
 
     buffer: int
 
 
 class BenchmarkSpec(Fact):
-    """A benchmark: the ways into the kernel it knows, the call it makes, and the probed symbol for each way.
+    """A benchmark: its ways into the kernel, the call it makes, and the probed symbol for each way.
 
-    Without a ``call`` the experiment names what is called, without ``symbols`` the call's name tells what is probed.
+    Without a ``call`` the experiment names it; without ``symbols`` the probed function follows from the call's name.
     """
 
     name: str

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one call costs, in exact instructions or in the guest's nanoseconds: a system call, or a function of the user's.
+"""Cost of one call of a system call or a user's function, in exact instructions or guest nanoseconds.
 
-The program in the guest (``images/guest/bench.c``) makes the batches and throws away those that an interrupt fell into;
-here they are sized, and what it prints is checked and turned into samples.
+The program in the guest (``images/guest/bench.c``) runs the batches and discards those that an interrupt fell into.
+This module sizes the batches, checks the program's output and turns it into samples.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.called import Called
 
 INSTRUCTIONS_PER_SECOND = 1_000_000_000
-"""Of guest time under ``-icount shift=0``; the guest's TSC counts instructions then."""
+"""Per second of guest time under ``-icount shift=0``, where the guest's TSC counts instructions."""
 COUNTED_CALLS = 1000
-"""Calls of a counting pass, at most; every one must be as many hits as is said."""
+"""Calls of a counting pass, at most; each must give exactly ``hits`` hits."""
 MOST_HITS = 3000
-"""Hits of a counting pass; a ring has room for 4096, and others may come by the same place."""
+"""Hits of a counting pass; a ring has room for 4096, and other processes may hit the same probe point."""
 
 _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
 _OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _SOUNDING_CALLS = 50
 _SHARE_OF_A_TICK = 0.6
-"""How much of the time between two ticks a batch may fill: it begins a little after a tick."""
+"""The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
 
 _NUMBER = r"(\d{1,18})"
 _WORD = r"0x[0-9a-f]{1,16}"
@@ -52,7 +52,7 @@ Argument = int | str | Buffer
 class Calls:
     """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
 
-    ``file`` is the host's, where the program has to be brought into the guest; ``hits`` how often each call enters the
+    ``file`` is the program on the host, None for one in the initramfs; ``hits`` is how often each call enters the
     probe point.
     """
 
@@ -66,11 +66,11 @@ class Calls:
 
     @property
     def counted(self) -> int:
-        """Calls of a counting pass: as many as leave no more events than a ring has room for."""
+        """Calls of a counting pass: their events fit into a ring."""
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Bring a program of the user's into the guest."""
+        """Copy a user's program into the guest."""
         if self.file is not None:
             guest.put(self.file, _OWN_PROGRAM)
             guest.succeed(["chmod", "755", _OWN_PROGRAM])
@@ -78,14 +78,14 @@ class Calls:
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples of ``calls`` calls, in batches that fit between two timer ticks.
 
-        Raises EvidenceError when samples of one boot differ: on the exact clock they cannot.
+        Raises EvidenceError when samples of one boot differ: on the exact clock they must be equal.
         """
         sounding = self._run(guest, _SOUNDING_CALLS, 1, 1, time_limit)
         between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.samples[0]))
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
-        # One sample alone would agree with itself.
+        # The check for equal samples needs at least two.
         measured = self._run(guest, self.calls, min(batch, self.calls), max(2, repeats), time_limit)
         if len(set(measured.samples)) != 1:
             raise EvidenceError(
@@ -105,8 +105,8 @@ class Calls:
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make exactly ``calls`` calls, untimed."""
-        told = () if caller is None else ("-P", caller)
-        return parse_called(_checked(guest, [*self.argv, "-c", str(calls), *told], time_limit), calls)
+        caller_option = () if caller is None else ("-P", caller)
+        return parse_called(_checked(guest, [*self.argv, "-c", str(calls), *caller_option], time_limit), calls)
 
     def _run(self, guest: Guest, calls: int, batch: int, repeats: int, time_limit: float) -> Measurement:
         argv = [*self.argv, "-n", str(calls), "-b", str(batch), "-r", str(repeats)]
@@ -122,7 +122,7 @@ def system_call(
 
 
 def user_function(program: Path, *, calls: int, hits: int = 1) -> Calls:
-    """Calls of ``workload()`` in a program that was made of a user's C file."""
+    """Calls of ``workload()`` in a program compiled from a user's C file."""
     return Calls([_OWN_PROGRAM], calls, hits, program)
 
 
@@ -137,7 +137,7 @@ def _options(argument: Argument, word_size: int) -> tuple[str, str]:
 
 
 def parse_called(output: str, calls: int) -> Called:
-    """What the program prints after calls that it did not time; raises EvidenceError for anything else."""
+    """Parse the program's output after untimed calls; raises EvidenceError for unexpected output."""
     lines = output.splitlines()
     entry = _ENTRY.fullmatch(lines[0]) if lines else None
     called = _CALLED.fullmatch(lines[1]) if len(lines) == 2 else None
@@ -156,19 +156,19 @@ def parse_called(output: str, calls: int) -> Called:
 def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
     result = guest.run(argv, time_limit=time_limit)
     if result.status != 0:
-        said = result.stderr.decode("utf-8", errors="replace").strip()[:300]
-        kind = UnsupportedError if "no system call entry" in said else EvidenceError
-        raise kind(said or _end(argv[0], result.status))
+        message = result.stderr.decode("utf-8", errors="replace").strip()[:300]
+        kind = UnsupportedError if "no system call entry" in message else EvidenceError
+        raise kind(message or _end(argv[0], result.status))
     return result.text
 
 
 def _end(program: str, status: int) -> str:
-    # As shells tell of signals, and the guest's agent does.
+    # The guest's agent reports a signal as shells do: 128 plus its number.
     return f"{program} was ended by signal {status - 128}" if status > 128 else f"{program} ended with status {status}"
 
 
 def parse(output: str, calls: int, repeats: int) -> Measurement:
-    """Turn the program's output into a measurement; raises EvidenceError for anything but a whole, right answer."""
+    """Turn the program's output into a measurement; raises EvidenceError for incomplete or unexpected output."""
     lines = output.splitlines()
     entry = _ENTRY.fullmatch(lines[0]) if lines else None
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What each kind of probe can do by List 15 of the djprobe document, and how it is shown."""
+"""The capabilities of each kind of probe in List 15 of the djprobe document, and how a guest verifies them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SHOWN_FOR = ("kprobe", "jprobe", "djprobe")
 
 
 class Grant(Fact):
-    """What the document says of one probe's capability, and how a guest shows it: by hits, or by a refusal.
+    """The document's entry for one probe's capability, and how a guest verifies it: by hits, or by a refusal.
 
-    Where it grants nothing and hits are counted, a hit is one in which the capability was seen not to be there.
+    Where the document denies the capability and hits are counted, a hit is one in which the capability was absent.
     """
 
     int3: int | None
@@ -26,7 +26,7 @@ class Grant(Fact):
 
 
 class Capability(Fact):
-    """One thing that probes may be able to do, in one of the list's rows."""
+    """One capability, and the list's row that it belongs to."""
 
     row: str
     title: str
@@ -56,7 +56,7 @@ def capability_list() -> CapabilityList:
 
 @lru_cache(maxsize=1)
 def capability_names() -> Mapping[str, tuple[str, str]]:
-    """Return the probe and the capability of each name that an experiment may say: ``djprobe.pre-exec``."""
+    """Return the probe and the capability of each name that an experiment may use: ``djprobe.pre-exec``."""
     capabilities = capability_list().capabilities
     return {
         f"{probe}.{name}": (probe, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the values of a ``benchmark`` that makes calls may be."""
+"""The allowed values of a ``benchmark`` that makes calls."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def argument(value: object) -> object:
 
 
 def file(value: object) -> object:
-    """The path of a workload of the user's own; it becomes absolute."""
+    """The path of a user's workload; it becomes absolute."""
     if not isinstance(value, str) or not value.isprintable() or not value:
         raise mismatch(value, "expected the path of a C file or of a static program")
     try:

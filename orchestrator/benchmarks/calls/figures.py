@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a cell's measurements come to: its samples, the probe's overhead, and whether that is one."""
+"""The figures of a cell's measurements: its samples, the probe's overhead and the verdict on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.results.statistics import mean, median, median_interval, sprea
 
 @dataclass(frozen=True)
 class Figures:
-    """Samples and what follows from them, in the clock's unit per call. ``interval`` is the overhead's."""
+    """Samples and the figures derived from them, in the clock's unit per call. ``interval`` is the overhead's."""
 
     samples: tuple[float, ...]
     value: float
@@ -41,10 +41,10 @@ def exact_figures(measured: Measurement) -> Figures:
 
 
 def exact_overhead(value: float, baseline: float) -> float:
-    """Instructions that a call costs more than without the probe. Raises EvidenceError where that is nothing."""
+    """Instructions that the probe adds to a call. Raises EvidenceError where it adds none."""
     overhead = value - baseline
     if overhead <= 0:
-        # Hits are counted in a pass of their own; on the exact clock a probe that was hit in the timed one shows there.
+        # Hits are counted in a separate pass; on the exact clock the overhead proves the hits of the timed pass.
         raise EvidenceError(
             f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
         )
@@ -52,13 +52,13 @@ def exact_overhead(value: float, baseline: float) -> float:
 
 
 def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], clock: Clock) -> Figures:
-    """Figures of samples that scatter, taken without the probe before, between and after those with it.
+    """Figures of samples that scatter. ``plain`` samples, without the probe, are taken around and between ``probed``.
 
-    They are in the clock's unit: nanoseconds, or instructions of runs that timer ticks fell into.
+    They are in the clock's unit: nanoseconds, or instructions of runs that include timer ticks.
 
     Each sample with the probe is compared with the mean of its two neighbours; the overhead is the median of these
-    differences. There is no verdict where the baseline moved more than that meanwhile, or where the interval has both
-    signs. Without ``probed`` these are the figures of the baseline itself.
+    differences. There is no verdict where the baseline's drift exceeds the overhead, or where the interval contains
+    zero. Without ``probed`` these are the figures of the baseline itself.
     """
     unit = UNITS[clock]
     before, samples = (
@@ -73,7 +73,7 @@ def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], 
     notes = []
     if drift >= abs(overhead):
         notes.append(
-            f"no verdict: without the probe a sample drifted by {drift:.0f} {unit} meanwhile, "
+            f"no verdict: the baseline drifted by {drift:.0f} {unit} between samples, "
             f"and the probe's effect is {overhead:.0f} {unit}"
         )
     elif interval[0] <= 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Calls: what one call of a system call, of a function or of a program costs with a probe in its way."""
+"""Calls: the cost of a system call, a function or a program with a probe in its path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CallsKind(BenchmarkKind):
         return {one.name: BenchmarkEntry(one.title, one.entries) for one in benchmarks().values()}
 
     def rows(self) -> Mapping[str, str]:
-        """Probes that show one capability: ``djprobe.pre-exec``."""
+        """Probes that verify one capability: ``djprobe.pre-exec``."""
         return dict.fromkeys(capability_names(), next(iter(benchmarks())))
 
     def lists(self) -> Mapping[str, Listing]:
@@ -50,7 +50,7 @@ class CallsKind(BenchmarkKind):
         yield from call_cells(name, table)
 
     def describe(self, cell: CallCell) -> str:
-        """How much is measured."""
+        """The samples, calls and entry."""
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
     def prepare(
@@ -68,7 +68,7 @@ class CallsKind(BenchmarkKind):
         return attended(session, cells, measured)
 
     def compare(self, cell: CallCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with its overhead, on the exact clock; elsewhere each sample has a baseline of its own."""
+        """The record with its overhead on the exact clock; on the others each sample has its own baseline."""
         if record.overhead is not None:
             return record
         baseline = next((other.value for other in others), None)
@@ -80,7 +80,7 @@ class CallsKind(BenchmarkKind):
 
 
 def _events_file(task: BootTask, cell: CallCell) -> Path | None:
-    """Where a recording cell's events go; a cell's id may hold slashes, and nothing else that a name may not."""
+    """The file of a recording cell's events. Slashes are the only characters of an id that a file name cannot have."""
     return None if task.events is None else task.events / f"{cell.id.replace('/', '.')}.csv"
 
 

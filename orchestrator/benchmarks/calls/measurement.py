@@ -31,7 +31,7 @@ from orchestrator.run.record import identity, valid_result
 
 @dataclass(frozen=True)
 class _Work:
-    """A cell under way: where, what, and until when."""
+    """A cell that is being measured: its guest, its point and workload, and its deadline."""
 
     ready: ReadyGuest
     cell: CallCell
@@ -48,7 +48,7 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Armed:
-    """A probe in place, and what was observed of it."""
+    """An armed probe, and its state as observed."""
 
     kind: ProbeKind
     attachment: Attachment
@@ -63,11 +63,10 @@ class _Armed:
 def measure_call(
     ready: ReadyGuest, cell: CallCell, prepared: Ready[CallSetup], events: Path | None = None
 ) -> CellRecord:
-    """Measure a cell and prove it. On the exact clock it has no overhead before it is compared with its baseline.
+    """Measure a cell and prove it. On the exact clock the comparison with the baseline adds the overhead later.
 
-    What a recording handler wrote goes to the file ``events``, if one is given. Raises EvidenceError when a proof
-    fails, GuestError when the guest is in trouble, UnsupportedError when CPU, kernel or module cannot do what is asked
-    for.
+    The events of a recording handler go to the file ``events``, if one is given. Raises EvidenceError when a proof
+    fails, GuestError when the guest fails, UnsupportedError when CPU, kernel or module do not support the cell.
     """
     setup, mark = prepared.setup, ready.guest.console.length()
     work = _Work(
@@ -89,14 +88,14 @@ def measure_call(
     except RefusedError as error:
         if work.kind.capability is None:
             raise
-        raise UnsupportedError(error.reason) from None  # which is what was to be shown, or is not
+        raise UnsupportedError(error.reason) from None  # a capability may be verified by this refusal
     ready.guest.check_console(mark)
     return _record(work, figures, proof, prepared.notes)
 
 
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
-    says_offset = cell.task.point is not None and "+" in cell.task.point
-    find = find_place if says_offset else find_entry
+    has_offset = cell.task.point is not None and "+" in cell.task.point
+    find = find_place if has_offset else find_entry
     point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
     return replace(point, is_called_directly=cell.task.point is None)
 
@@ -123,7 +122,7 @@ def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, P
 
 
 def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
-    """Samples with the probe and without it in turn, so that what changes on the host falls on both.
+    """Samples with and without the probe, interleaved, so that changes on the host affect both.
 
     The hits of the first and the last round are counted.
     """
@@ -142,7 +141,7 @@ def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, 
 
 @contextmanager
 def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
-    """Arm and observe; at the end disarm, and observe that the original bytes are back (``attached`` does)."""
+    """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
     with attached(work.ready.guest, work.kind, module, work.point) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
@@ -151,11 +150,11 @@ def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
 
 
 def _timed_between(work: _Work, armed: _Armed) -> Measurement:
-    """The timed calls, and the probe observed to be the same after them."""
+    """Time the calls, and check that the probe is unchanged after them."""
     try:
         measured = _timed(work)
     except EvidenceError:
-        # Samples differ when the probe does: then this error is the cause, and the other one its effect.
+        # Samples differ when the probe has changed: then that error is the cause, and this one its effect.
         armed.check_same("while the calls were timed")
         raise
     armed.check_same("while the calls were timed")
@@ -230,8 +229,8 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
 
 
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | int]:
-    """What else tells the cell from others, and what a report may want to say of it. Bytes where memory is told."""
-    told: dict[str, str | int] = {
+    """Parameters that distinguish the cell from others, and facts that reports use. Memory is in bytes."""
+    parameters: dict[str, str | int] = {
         **work.cell.parameters,
         "kernel_release": work.ready.artifacts.kernel.release,
         "entry": figures.entry,
@@ -239,7 +238,7 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "point": proof.point.name,
         "accelerator": "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
     }
-    told.update(proof.places)
+    parameters.update(proof.places)
     if proof.memory is not None:
-        told["probe_bytes_plain"], told["probe_bytes_extra"] = proof.memory
-    return told
+        parameters["probe_bytes_plain"], parameters["probe_bytes_extra"] = proof.memory
+    return parameters

@@ -29,7 +29,7 @@ _WORD_SIZES = {"i386": 4, "x86_64": 8}
 
 @dataclass(frozen=True)
 class CallSetup:
-    """Where a cell's probe goes (``offset`` in bytes), the module that arms it (None for the baseline), what is run."""
+    """A cell's probe point (``offset`` in bytes), the module that arms it (None for the baseline), the workload."""
 
     symbol: str
     offset: int
@@ -40,7 +40,7 @@ class CallSetup:
 def prepare_calls(
     context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]
 ) -> Mapping[str, Prepared[CallSetup]]:
-    """What became of each cell, by its id. Raises ConfigError for a user's file that has gone since."""
+    """Each cell's preparation, by its id. Raises ConfigError for a user's file that no longer exists."""
     prepared: dict[str, Prepared[CallSetup]] = {}
     setups: dict[str, ProbeSetup] = {}
     for cell in cells:

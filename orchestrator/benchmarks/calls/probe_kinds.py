@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kinds of probe a call can have: the catalogue's, users' modules, and those that show one capability."""
+"""The kinds of probe a call can have: the catalogue's, users' modules, and those that verify one capability."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from orchestrator.catalog.probes import ProbeKind, probes
 
 
 def call_probe(name: str) -> ProbeKind:
-    """Return the kind of probe, or the user's own module where the name is a path (with a slash in it).
+    """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
 
-    Raises ConfigError for one that is not there.
+    Raises ConfigError for an unknown name or a missing file.
     """
     return _showing(*capability_names()[name]) if name in capability_names() else catalogue.probe_kind(name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a kind of probe is made on a kernel: by the kernel's own means where it has them, else by the module's."""
+"""How a kind of probe is set up on a kernel: by the kernel's mechanism where it has one, else by the module's."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from orchestrator.run.preparation import smp_note
 
 @dataclass(frozen=True)
 class ProbeSetup:
-    """A place to probe (symbol and offset in bytes), the module that does it, and what a reader has to know of it.
+    """A probe point (symbol and offset in bytes), the module that probes it, and notes for the report.
 
-    ``template`` is a module of ``kmods`` (None: nothing of the lab's is loaded), ``own`` a file of the user's; both are
+    ``template`` is a module of ``kmods`` (None: no module of the lab is loaded), ``own`` a user's file; both are
     rendered with ``values``.
     """
 
@@ -36,7 +36,7 @@ class ProbeSetup:
 
 
 def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
-    """Why this kernel cannot have this cell, by its own configuration; None when it can."""
+    """Why this kernel's configuration does not support the cell; None where it does."""
     kind = call_probe(cell.task.probe)
     why_not = _calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
     if why_not is not None:
@@ -54,7 +54,7 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 
 def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
-    """How this kernel gets the cell's probe. Only for a cell without a reason."""
+    """How this kernel gets the cell's probe. Only for a cell without an ``unsupported_reason``."""
     kind = call_probe(cell.task.probe)
     symbol, offset = _place(kernel, cell, kind)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
@@ -85,7 +85,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
 
 
 def call_number(kernel: Kernel, cell: CallCell) -> int | None:
-    """The number of the system call that the cell makes; None where it makes none, or this kernel has not got it."""
+    """The number of the system call that the cell makes; None where it makes none or this kernel lacks it."""
     return None if cell.task.call is None else system_calls()[cell.task.call].number(kernel.spec.arch, cell.task.entry)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The counting pass of a cell: every call a hit, every hit by the traps of its mechanism, every event read back."""
+"""The counting pass of a cell: it accounts for every hit, every breakpoint trap and every recorded event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.run.ready_guest import ReadyGuest
 
 @dataclass(frozen=True)
 class Counted:
-    """Hits of the calls, and hits by others meanwhile; ``int3`` is None where nobody could count the traps."""
+    """Hits of the calls, and concurrent hits by others; ``int3`` is None where traps cannot be counted."""
 
     hits: int
     others: int | None
@@ -34,10 +34,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was seen at the probe point while it counted and was timed.
+    """The observations at the probe point during the timed and the counting pass.
 
-    ``int3`` is None where nobody could count the traps, ``recorded`` where nothing was to be read back, ``others``
-    where nobody counted the hits of other processes.
+    ``int3`` is None where traps cannot be counted, ``recorded`` where the handler records no events, ``others`` where
+    hits of other processes are not counted.
     """
 
     point: ProbePoint
@@ -53,7 +53,7 @@ class Proof:
 
 
 class _Work(Protocol):
-    """What the counting pass needs of the cell under way."""
+    """What the counting pass needs of the cell that is being measured."""
 
     @property
     def ready(self) -> ReadyGuest: ...
@@ -70,18 +70,18 @@ class _Work(Protocol):
 def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Counted:
     """Make the counting pass's calls and account for each hit of the process that makes them.
 
-    The registration stays the timed one's; where its handler neither counts nor records, a counting one takes its place
-    meanwhile. What was recorded is written to the file ``events``, if one is given. Raises EvidenceError.
+    The probe stays registered as in the timed pass; a handler that neither counts nor records is replaced by a
+    counting one during this pass. Recorded events go to the file ``events``, if one is given. Raises EvidenceError.
     """
     workload, kind = work.workload, work.kind
-    # A pass of no calls tells what the program does besides: telling its number and taking it back is a write as well.
+    # A pass of no calls measures the program's own hits: it writes its process id to a file, which is a system call.
     besides = _pass(work, attachment, 0, None).hits if workload.exact else 0
     counted = _pass(work, attachment, workload.counted, events)
     hits = counted.hits - besides
     expected = workload.counted * workload.hits
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
-        hint = f"if each call enters it {hits // workload.counted} times, say hits: {hits // workload.counted}"
+        hint = f"if each call enters it {hits // workload.counted} times, set hits: {hits // workload.counted}"
         raise EvidenceError(
             f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
             hint=hint if hits and hits % workload.counted == 0 else "",
@@ -90,7 +90,7 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
     int3 = counted.int3
     if int3 is not None:
         check_traps(kind, counted.hits, counted.others or 0, int3)
-    # Which hits the traps were of is known where they are as many as these hits take.
+    # Traps are attributed to these hits only where their number is exactly what these hits take.
     sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
     return Counted(hits, counted.others, int3 if sure else None)
 
@@ -115,7 +115,7 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
 
 @contextmanager
 def _counted_traps(ready: ReadyGuest) -> Iterator[Counter[int] | None]:
-    """QEMU's count of traps; nobody's where the host's CPU runs the guest."""
+    """QEMU's count of traps; None under KVM, where the host's CPU runs the guest."""
     if ready.artifacts.machine.timing == "kvm":
         yield None
         return

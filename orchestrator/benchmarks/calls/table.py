@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table of calls: what is called, and what may be around it."""
+"""A table of calls: the keys of its benchmark, and its cells' points, probes and handlers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 class CallsBenchmark(BenchmarkChoice):
     """What each cell runs: ``repeats`` samples of ``calls`` calls, entering the kernel by ``entry``.
 
-    Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; a workload of the
-    user's own a ``file``: a C file, or a static program (``arguments`` are its own), of which a sample is a whole run.
-    ``hits`` is how often each call, or each run, enters the probe point.
+    Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; a user's workload
+    has a ``file``: a C file, or a static program with its ``arguments``, of which a sample is a whole run. ``hits`` is
+    how often each call, or each run, enters the probe point.
     """
 
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
@@ -43,7 +43,7 @@ class CallsBenchmark(BenchmarkChoice):
 
     @property
     def own(self) -> UserWorkload | None:
-        """The user's own workload, if it is one."""
+        """The user's workload, if it is one."""
         return find_workload(self.file) if self.file is not None else None
 
     @property
@@ -88,7 +88,7 @@ class CallsBenchmark(BenchmarkChoice):
 
 
 def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBenchmark:
-    clock = info.data.get("clock")  # none where it is wrong itself
+    clock = info.data.get("clock")  # None where the clock itself is invalid
     if benchmark.repeats is not None or clock is None:
         return benchmark
     # A program's runs scatter on the exact clock as well.
@@ -106,7 +106,7 @@ class CallsTable(ProbedTable):
         return self.benchmark.repeats or DEFAULT_REPEATS[self.clock]
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         scatters = self.benchmark.is_program or self.clock == "wall"
         if scatters and self.repeats < FEWEST_WALL_REPEATS:
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
@@ -118,5 +118,5 @@ class CallsTable(ProbedTable):
                 sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{other}'"
                 yield Problem(("probes", index), sentence, other=("benchmark", "name"))
         if self.benchmark.own is not None and self.points is None:
-            yield Problem(("points",), "missing; of a workload of your own, say which functions of the kernel to probe")
+            yield Problem(("points",), "missing; with a workload of your own, name the kernel functions to probe")
         yield from super().conflicts()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one cell of calls runs, and where its probe goes."""
+"""What one cell of calls runs, and its probe point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CallTask:
     """``calls`` calls a sample, each entering the probe point ``hits`` times.
 
     ``probe`` is a catalogue's name or an absolute path, ``point`` None where the benchmark's own function is probed.
-    ``call`` is a system call's name with its ``arguments``, ``file`` a workload of the user's own.
+    ``call`` is a system call's name with its ``arguments``, ``file`` a user's workload.
     """
 
     probe: str

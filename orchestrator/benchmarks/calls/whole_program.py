@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one run of a user's static program costs, from its start to its end.
+"""Cost of one run of a user's static program, from start to end.
 
-A run is longer than the time between two timer ticks, so ticks are part of it and samples scatter a little, on the
-exact clock too: they are compared as those of the wall clock are.
+A run is longer than a timer tick's period, so it includes ticks and its samples scatter a little, on the exact clock
+too: they are compared in the way of the wall clock's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
 
 @dataclass(frozen=True)
 class WholeProgram:
-    """A user's static program, run again and again; ``hits`` is how often one run enters the probe point."""
+    """A user's static program, run repeatedly; ``hits`` is how often one run enters the probe point."""
 
     file: Path
     arguments: Sequence[str]
@@ -38,43 +38,43 @@ class WholeProgram:
 
     @property
     def counted(self) -> int:
-        """Runs of a counting pass: no more than leave events that a ring has room for."""
+        """Runs of a counting pass: their events fit into a ring."""
         return max(1, min(COUNTED_RUNS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Bring the program into the guest, and run it once: the first run reads what the others find in memory."""
+        """Copy the program into the guest, and run it once: later runs find its files in the page cache."""
         guest.put(self.file, _PROGRAM)
         guest.succeed(["chmod", "755", _PROGRAM])
 
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Not to be had: see ``exact``."""
+        """Not supported: see ``exact``."""
         raise NotImplementedError
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one run, after one that nobody looks at."""
+        """Measure one run, after a warm-up run."""
         _, (tsc, nanoseconds, _) = self._run(guest, 2, None, time_limit)
         return Measurement((float(tsc),), (float(nanoseconds),), "program", 1, 1, 0)
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
-        """Make so many runs, untimed."""
+        """Make ``calls`` runs, untimed."""
         runs = self._run(guest, calls, caller, time_limit) if calls else []
         return Called("program", calls, frozenset(pid for _, _, pid in runs))
 
     def _run(self, guest: Guest, runs: int, caller: str | None, time_limit: float) -> list[tuple[int, int, int]]:
-        told = () if caller is None else ("-P", caller)
-        argv = ["runbench", *told, str(runs), _PROGRAM, *self.arguments]
+        caller_option = () if caller is None else ("-P", caller)
+        argv = ["runbench", *caller_option, str(runs), _PROGRAM, *self.arguments]
         result = guest.run(argv, time_limit=time_limit)
         if result.status != 0:
-            said = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]
-            raise EvidenceError(f"{self.file.name} did not run to its end", detail=said)
+            messages = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]
+            raise EvidenceError(f"{self.file.name} did not run to its end", detail=messages)
         return parse_runs(result.text, runs)
 
 
 def parse_runs(output: str, runs: int) -> list[tuple[int, int, int]]:
-    """Each run's TSC units, nanoseconds and process; raises EvidenceError for anything but so many whole lines."""
+    """Each run's TSC units, nanoseconds and process; raises EvidenceError for anything but ``runs`` complete lines."""
     lines = output.splitlines()
     found = [_RUN.fullmatch(line) for line in lines]
     whole = [tuple(int(group) for group in match.groups()) for match in found if match]
     if [run[0] for run in whole] != list(range(runs)) or len(whole) != len(lines):
-        raise EvidenceError("the program's runner did not say what was expected", detail=lines[:10])
+        raise EvidenceError("the output of the program's runner is not what was expected", detail=lines[:10])
     return [(tsc, nanoseconds, pid) for _, tsc, nanoseconds, pid in whole]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a workload is: something in the guest that enters the kernel again and again, and can be timed and counted."""
+"""The interface of a workload: a program in the guest that enters the kernel repeatedly and can be timed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Measurement:
     """Samples per call, the entry they used, and the batches they are made of.
 
     ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
-    by the guest's clock. ``disturbed`` counts the batches that were thrown away and repeated.
+    by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated.
     """
 
     samples: tuple[float, ...]
@@ -29,9 +29,9 @@ class Measurement:
 class Workload(Protocol):
     """Calls to measure in a guest. Every method raises EvidenceError for output that is not what was expected.
 
-    ``exact`` tells whether samples of one boot must be equal on the exact clock, ``counted`` how many calls a counting
-    pass makes, ``hits`` how often each call enters the probe point, ``metric`` what a sample is. ``time_limit`` is in
-    seconds of the host's time.
+    ``exact``: samples of one boot must be equal on the exact clock. ``counted``: calls of a counting pass. ``hits``:
+    how often each call enters the probe point. ``metric``: what a sample is. ``time_limit`` is in seconds of the
+    host's time.
     """
 
     @property
@@ -44,13 +44,13 @@ class Workload(Protocol):
     def metric(self) -> str: ...
 
     def prepare(self, guest: Guest) -> None:
-        """Bring what is run into the guest."""
+        """Copy the workload's files into the guest."""
 
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples; raises EvidenceError when they differ. Only where ``exact``."""
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one sample, of which nobody expects that it is exact."""
+        """Measure one sample, which may scatter."""
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
-        """Make so many calls, untimed. The process that makes them writes its number to the guest's file ``caller``."""
+        """Make ``calls`` calls, untimed. Their process writes its process id to the guest's file ``caller``."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Markers: what one round of a loop costs with a marker in it, by the document of 2006."""
+"""Markers: the cost of one round of a loop with a marker in it, as in the document of 2006."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class MarkersKind(BenchmarkKind):
                 )
 
     def describe(self, cell: MarkerCell) -> str:
-        """How much is measured."""
+        """The samples and rounds."""
         row = marker_row(cell.task.row)
         return f"{cell.repeats} x {0 if row is None else row.rounds} rounds"
 
@@ -119,7 +119,7 @@ class MarkersKind(BenchmarkKind):
         return attended(session, cells, measured)
 
     def compare(self, cell: MarkerCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with what a round costs more than one of the empty loop."""
+        """The record with its overhead: the cost of a round less that of the empty loop."""
         baseline = next((other.value for other in others), None)
         if cell.task.row == BASELINE or baseline is None or record.value is None:
             return record
@@ -128,7 +128,7 @@ class MarkersKind(BenchmarkKind):
 
 
 def unsupported_reason(kernel: Kernel, cell: MarkerCell) -> str | None:
-    """Why this kernel cannot have this row, by its own configuration; None when it can."""
+    """Why this kernel's configuration does not support the row; None where it does."""
     row = marker_row(cell.task.row)
     if row is not None and row.on_stack and kernel.spec.arch == "x86_64":
         return "asmlinkage means nothing on x86_64: the probe's arguments are in registers, not on the stack"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a loop with a kernel marker costs, run by the module ``markers`` with interrupts off.
+"""Cost of a loop with a kernel marker, run by the module ``markers`` with interrupts off.
 
-Nothing can fall into a loop, so its length needs no batches: of a loop's n and 2n rounds the difference is n rounds,
-whatever a loop costs besides.
+No interrupt can fall into a loop, so it needs no batches. The difference between runs of n and 2n rounds is the cost
+of n rounds without the loop's fixed cost.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PLACE = re.compile(r"(\w{1,64}) ([0-9a-f]{1,16})")
 
 @dataclass(frozen=True)
 class MarkerLoops:
-    """The loaded module ``module_name`` in a guest. What it refuses is a GuestError, a connection an EvidenceError.
+    """The loaded module ``module_name`` in a guest. Refusals are GuestErrors, those of a connection EvidenceErrors.
 
-    ``left`` tells how many seconds of the host's a run may take yet; it raises when there are none.
+    ``left`` returns the seconds of the host's time that remain for a run; it raises when there are none.
     """
 
     guest: Guest
@@ -35,7 +35,7 @@ class MarkerLoops:
     def per_round(self, loop: str, rounds: int, *, copies: bool = False) -> float:
         """TSC units of one round: instructions on the exact clock.
 
-        Where the connected probe ``copies`` what it is told, the copies must be there after each run, and right.
+        Where the connected probe ``copies`` its arguments, the copies must be present and correct after each run.
         """
         taken = []
         for times in (1, 2):
@@ -48,7 +48,7 @@ class MarkerLoops:
         return (twice - once) / rounds
 
     def connect(self, loop: str, probe: str) -> None:
-        """Connect a probe to the loop's marker; nothing may be connected. A refusal is told in the module's words."""
+        """Connect a probe to the loop's marker, which must have none. A refusal is reported in the module's words."""
         try:
             self._put("armed", f"{loop} {probe}")
         except GuestError as error:
@@ -61,15 +61,15 @@ class MarkerLoops:
         self._put("armed", "-")
 
     def count(self, loop: str) -> tuple[int, int]:
-        """Run COUNTED_ROUNDS rounds; how often the connected probe was called, and how often it was told wrong."""
+        """Run COUNTED_ROUNDS rounds; return the connected probe's calls, and those with wrong arguments."""
         before = self._number("hits"), self._number("wrong")
         self._run(loop, COUNTED_ROUNDS)
         return self._number("hits") - before[0], self._number("wrong") - before[1]
 
     def address(self, loop: str, place: str) -> int:
-        """Where the loop's marker is: ``immediate`` the instruction, ``flag`` the byte; ``loop`` its first instruction.
+        """The address of the loop's marker: its instruction (``immediate``) or flag; ``loop``: its first instruction.
 
-        Of ``static_key``, ``tracepoint`` and ``int3`` the place that is patched.
+        For ``static_key``, ``tracepoint`` and ``int3`` the place that is patched.
         """
         if place in ("immediate", "flag"):
             found = [
@@ -81,24 +81,24 @@ class MarkerLoops:
             listed = [_PLACE.fullmatch(line) for line in self._lines("places")]
             addresses = {int(match[2], 16) for match in listed if match and match[1] == wanted}
         if len(addresses) != 1 or not min(addresses):
-            raise EvidenceError(f"the module tells of {len(addresses)} places of {loop}, not of one")
+            raise EvidenceError(f"the module reports {len(addresses)} places of {loop}, not one")
         return addresses.pop()
 
     def _check_copies(self, loop: str) -> None:
         copied, passed = self._lines("copied"), self._lines("passed")
         if copied != passed:
-            told = " / ".join(copied)[:80]
-            raise EvidenceError(f"the probe of {loop} copied {told!r}, and {' / '.join(passed)[:80]!r} was passed")
+            found, expected = (" / ".join(texts)[:80] for texts in (copied, passed))
+            raise EvidenceError(f"the probe of {loop} copied {found!r}, and {expected!r} was passed")
 
     def _run(self, loop: str, rounds: int) -> int:
         self.guest.put(f"{loop} {rounds}".encode(), self._file("run"), time_limit=self.left())
         return self._number("taken")
 
     def _reason(self, loop: str) -> str:
-        """Why the module refused the loop's marker, from the kernel's log; empty where it does not say."""
+        """Why the module refused the loop's marker, from the kernel's log; empty where that has no reason."""
         log = self.guest.run(["dmesg"]).text
-        said = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
-        return str(said[-1]) if said else ""
+        reasons = re.findall(rf"{re.escape(self.module_name)}: marker {re.escape(loop)}: (.{{1,200}})", log)
+        return str(reasons[-1]) if reasons else ""
 
     def _put(self, parameter: str, value: str) -> None:
         self.guest.put(value.encode(), self._file(parameter))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One loop with a marker in a running guest: proved, timed, counted, disconnected, proved again."""
+"""The measurement and proof of one loop with a marker in a running guest."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _CONNECTED = {"immediate": b"\xb0\x01", "flag": b"\x01"}
 _JUMPS = (0xE9, 0xEB)
 _NOP = (0x0F, 0x66, 0x3E)
 _FEWEST_SAMPLES = 2
-"""One alone could not differ from another."""
+"""The check that samples are equal needs two."""
 
 
 @dataclass(frozen=True)
 class _Proof:
-    """What was seen of a marker; bytes of its place without a probe, while it was timed, while it was counted."""
+    """A marker's observed state: the bytes at its place without a probe, while timed and while counted."""
 
     symbol: str
     place: int
@@ -48,9 +48,9 @@ class _Proof:
 
 
 def measure_marker(ready: ReadyGuest, cell: MarkerCell, module: Module, notes: Sequence[str]) -> CellRecord:
-    """Measure a loop and prove it. Its overhead follows from what a round of the empty loop costs.
+    """Measure a loop and prove it. Its overhead follows later, from the empty loop's cost.
 
-    Raises EvidenceError when a proof fails, GuestError when the guest is in trouble or the cell's time is over.
+    Raises EvidenceError when a proof fails, GuestError when the guest fails or the cell's time is over.
     """
     row = marker_row(cell.task.row)
     assert row is not None
@@ -79,7 +79,7 @@ def measure_marker(ready: ReadyGuest, cell: MarkerCell, module: Module, notes: S
 
 
 def _samples(loops: MarkerLoops, row: MarkerRow, repeats: int) -> tuple[float, ...]:
-    """Samples that are all the same whole number, at least two."""
+    """At least two samples, all the same whole number. Raises EvidenceError for others."""
     samples = [loops.per_round(row.loop, row.rounds, copies=row.copies) for _ in range(max(_FEWEST_SAMPLES, repeats))]
     if len(set(samples)) != 1:
         raise EvidenceError(f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in samples)}")
@@ -89,7 +89,7 @@ def _samples(loops: MarkerLoops, row: MarkerRow, repeats: int) -> tuple[float, .
 
 
 def _count(guest: Guest, loops: MarkerLoops, row: MarkerRow) -> tuple[int, int]:
-    """Hits and breakpoint traps of the counting pass, as many as there must be."""
+    """Hits and breakpoint traps of the counting pass. Raises EvidenceError unless their numbers are as expected."""
     with guest.counted_interrupts() as traps:
         hits, wrong = loops.count(row.loop)
     expected = COUNTED_ROUNDS if row.counting else 0
@@ -154,7 +154,7 @@ def _loaded(guest: Guest, module: Module, deadline: Deadline) -> Iterator[Marker
     try:
         yield MarkerLoops(guest, module.name, deadline.left)
     except GuestError:
-        raise  # a guest in trouble is not asked
+        raise  # a failed guest takes no more commands
     except BaseException:
         guest.run(["rmmod", module.name])
         raise
@@ -182,7 +182,7 @@ def _check_disconnected(row: MarkerRow, live: bytes, when: str) -> None:
 
 
 def _check(row: MarkerRow, probe: str | None, live: bytes, original: bytes, when: str) -> None:
-    """Whether the place looks as it must: patched where a probe is connected, and else as it was."""
+    """Raise EvidenceError unless the place is patched where a probe is connected, and original without one."""
     if probe is None:
         _check_same(live, original, when)
         return

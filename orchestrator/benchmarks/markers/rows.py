@@ -9,14 +9,14 @@ from typing import Literal
 from orchestrator.catalog.data import Fact, read
 
 PREFIX = "marker."
-"""What the rows' names begin with where they stand among the probes of an experiment."""
+"""The prefix of the rows' names among the probes of an experiment."""
 BASELINE_ROW = "empty"
 
 Place = Literal["loop", "immediate", "flag", "static_key", "tracepoint", "int3"]
 
 
 class Difference(Fact):
-    """What a row costs more than another one, and why; ``published`` in cycles a loop."""
+    """The difference between two rows' costs, and its cause; ``published`` in cycles a loop."""
 
     row: str
     what: str
@@ -24,9 +24,9 @@ class Difference(Fact):
 
 
 class MarkerRow(Fact):
-    """One loop, what is connected to its marker, and where to look for that; ``published`` in cycles a loop.
+    """One loop, the probe connected to its marker, and the place that it patches; ``published`` in cycles a loop.
 
-    ``copies`` says that the probe keeps what it is told, ``int3`` how many breakpoint traps a hit takes.
+    ``copies``: the probe copies its arguments. ``int3``: breakpoint traps a hit.
     """
 
     title: str
@@ -45,7 +45,7 @@ class MarkerRow(Fact):
 
 
 class Conclusion(Fact):
-    """A difference that the document's conclusion speaks of."""
+    """A difference that the document's conclusion mentions."""
 
     row: str
     minus: str
@@ -82,7 +82,7 @@ def marker_benchmarks() -> MarkerBenchmarks:
 
 
 def marker_row(probe: str) -> MarkerRow | None:
-    """Return the row that a probe's name means, the empty loop for the baseline; None where it means none."""
+    """Return the row of a probe's name, the empty loop for the baseline; None for any other name."""
     if probe == "none":
         return marker_benchmarks().rows[BASELINE_ROW]
     return marker_benchmarks().rows.get(probe.removeprefix(PREFIX)) if probe.startswith(PREFIX) else None

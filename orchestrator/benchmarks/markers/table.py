@@ -19,7 +19,7 @@ class MarkersBenchmark(BenchmarkChoice):
 
 
 def _with_repeats(benchmark: MarkersBenchmark, info: ValidationInfo) -> MarkersBenchmark:
-    clock = info.data.get("clock")  # none where it is wrong itself
+    clock = info.data.get("clock")  # None where the clock itself is invalid
     if benchmark.repeats is not None or clock is None:
         return benchmark
     return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS[clock]})
@@ -31,5 +31,5 @@ class MarkersTable(RowsTable):
     benchmark: Annotated[MarkersBenchmark, AfterValidator(_with_repeats)]
 
     def row_prefix(self) -> str:
-        """What the names of the rows begin with."""
+        """The prefix of the rows' names."""
         return PREFIX

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Thousands of kprobes: what the steps of ``images/unattended/kpcache_driver.sh`` come to, and whether they were done.
+"""Figures and proofs of thousands of kprobes, from the output of ``images/unattended/kpcache_driver.sh``.
 
-A sample of registering, enabling and their like is one of ten steps; timer ticks that fell into it are part of it.
-Hits are of functions that only the module calls, with interrupts off, spread evenly among the other probes.
+A sample of registering, enabling, disabling or unregistering is one of ten steps, timer ticks included. Hits are of
+functions that only the module calls, with interrupts off, spread evenly among the other probes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ STEPS = 10
 _PAGE_BYTES = 4096
 TARGETS = 64
 _ENOUGH_FOR_PAGES = 1000
-"""Probes in a step that take so many pages that the kernel's own reserve for each CPU does not matter."""
+"""Probes in a step whose memory is large beside the kernel's per-CPU reserve of free pages."""
 _CALLS = 9
 
 
 def read_driver(text: str, probes: int) -> ScalingFigures:
-    """The figures of so many probes, all proofs checked. Raises EvidenceError."""
+    """The figures of ``probes`` probes, all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     registering, enabling, disabling, unregistering = (
         of_command(steps, command, STEPS) for command in ("register", "enable", "disable", "unregister")
@@ -50,7 +50,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
     samples = {
         BASELINE: (_per_call(bare), _per_call(disabled)),
         "register": _per_probe(registering, each),
-        # Where one is left out on the way, another was enabled in its place.
+        # A probe that cannot be enabled is replaced by the next one.
         "enable": tuple(step.number("taken") / step.positive("timed") for step in enabling),
         "disable": _per_probe(disabling, halves),
         "unregister": _per_probe(unregistering, each),
@@ -70,7 +70,7 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         facts["probe_bytes_plain"] = total.number("probe_bytes")
         facts["probe_bytes_extra"] = total.number("optimiser_bytes")
     if each >= _ENOUGH_FOR_PAGES:
-        # What else goes on frees pages now and then: the steps' middle one tells what registering takes.
+        # Other kernel work frees pages now and then: the median of the steps is the memory that registering takes.
         facts["probe_bytes_taken"] = round(
             statistics.median(step.number("pages") for step in registering) * _PAGE_BYTES / each
         )
@@ -114,7 +114,7 @@ def _mechanism(check: Step, live: str, original: str, enabled: int) -> str:
     if (armed, targets) != (enabled, TARGETS) or live == original:
         raise EvidenceError(f"{armed} of {enabled} enabled kprobes and {targets} of {TARGETS} targets are armed")
     mechanism = mechanism_of(live)
-    # Functions that the tracer must not see have a breakpoint where the others are traced.
+    # A kprobe on a function that ftrace must not trace is a breakpoint, also where the others use ftrace.
     if mechanism == "int3" and int3 != armed:
         raise EvidenceError(f"{int3} of {armed} kprobes are breakpoints, and the targets are {mechanism}")
     return mechanism

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Thousands of kprobes through tracefs: what the steps of ``images/unattended/kpcache_events.sh`` come to."""
+"""Figures of thousands of kprobes through tracefs, from the output of ``images/unattended/kpcache_events.sh``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import Step, of_command, parse_steps
 
 TARGET = {"i386": "__ia32_sys_sync", "x86_64": "__x64_sys_sync"}
-"""The function that the first event is at, and that the script calls."""
+"""The function of the first event, which the script calls."""
 _STEPS = 10
 
 
 def read_events(text: str, probes: int) -> ScalingFigures:
-    """The figures of so many events, all proofs checked. Raises EvidenceError."""
+    """The figures of ``probes`` events, all proofs checked. Raises EvidenceError."""
     steps = parse_steps(text)
     shell = of_command(steps, "shell", 2)
     defining, enabling, disabling = (of_command(steps, command, _STEPS) for command in ("define", "enable", "disable"))
@@ -62,5 +62,5 @@ def read_events(text: str, probes: int) -> ScalingFigures:
 
 
 def _each(steps: Sequence[Step]) -> tuple[float, ...]:
-    """Of those that were done; what is refused takes its time, too."""
+    """The cost of each event that was done; the time of refused ones is included."""
     return tuple(step.number("taken") / step.positive("counted") for step in steps)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a benchmark of many probes comes to: samples for each of its rows, and one proof for all."""
+"""The result of a benchmark of many probes: samples for each of its rows, and one proof for all."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from orchestrator.errors import EvidenceError
 
 @dataclass(frozen=True)
 class ScalingProof:
-    """What was seen: ``mechanism`` and bytes of the first target while armed and before, its address, hits and calls.
+    """Observations: ``mechanism`` and bytes of the first target while armed and before, its address, hits and calls.
 
-    ``others`` are hits of probes that nobody meant to hit while they were enabled or disabled.
+    ``others`` are unintended hits of probes while these were enabled or disabled.
     """
 
     mechanism: str
@@ -27,7 +27,7 @@ class ScalingProof:
 
 
 def mechanism_of(live: str) -> str:
-    """How a place is hit whose live bytes (in hex) are these. Raises EvidenceError for any but the two ways."""
+    """The mechanism that live bytes (in hex) show. Raises EvidenceError for any but a breakpoint or ftrace."""
     for byte, mechanism in (("cc", "int3"), ("e8", "ftrace")):
         if live.startswith(byte):
             return mechanism
@@ -36,9 +36,9 @@ def mechanism_of(live: str) -> str:
 
 @dataclass(frozen=True)
 class ScalingFigures:
-    """Samples in TSC units by row (BASELINE's too), and what else is known: of each row, and of the whole work.
+    """Samples in TSC units by row, BASELINE included, and further facts: of each row, and of the whole work.
 
-    Of the rows ``compared`` there is an overhead over the baseline.
+    The rows ``compared`` have an overhead over the baseline.
     """
 
     samples: Mapping[str, tuple[float, ...]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Scaling: what thousands of probes cost to register, to enable and to hit, by the kprobe cache patch of 2014."""
+"""Scaling: the cost to register, enable and hit thousands of probes, as in the kprobe cache patch of 2014."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEEDED = ("CONFIG_KPROBES", "CONFIG_DEBUG_FS", "CONFIG_KALLSYMS")
 
 
 class ScalingKind(BenchmarkKind):
-    """Many probes; all rows of one size come out of one piece of work."""
+    """Many probes; one run of the work measures all rows of one size."""
 
     name = "scaling"
     table = ScalingTable
@@ -77,11 +77,11 @@ class ScalingKind(BenchmarkKind):
                 )
 
     def boot_key(self, cell: ScalingCell) -> Hashable:
-        """Work on so many probes is a boot's only one: what it leaves behind would change the next."""
+        """Each size has its own boot: the work leaves memory in another state, which would change the next."""
         return cell.table, cell.benchmark, cell.task.size
 
     def describe(self, cell: ScalingCell) -> str:
-        """How much is measured."""
+        """The number of probes and the seed."""
         return f"{cell.task.size} probes, seed {cell.task.seed}"
 
     def prepare(
@@ -103,7 +103,7 @@ class ScalingKind(BenchmarkKind):
         return Ready(module, (module,), (*smp_note(kernel, cell.smp), *compiler_note(kernel, module)))
 
     def measure(self, session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
-        """Do the work once, and read every row from it."""
+        """Do the work once, and read every row from its output."""
         yield from measure_rows(session, cells)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot whose guest registers, enables and hits many probes by itself: all of its cells come out of that work."""
+"""One boot of an unattended guest that registers, enables and hits many probes: it measures all of the boot's cells."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CACHE = "kpcache"
 
 @dataclass(frozen=True)
 class _Done:
-    """What the work came to, the kernel's taint mask after it, and what is known of the kernel."""
+    """The work's figures, the kernel's taint mask after it, and facts about the kernel."""
 
     figures: ScalingFigures
     taint: int
@@ -56,7 +56,7 @@ def _work(session: Session, cell: ScalingCell) -> _Done:
     lists = kernel_functions(session.context, kernel, artifacts.machine, session.watch)
     work = scaling_work(benchmark.script, lists, kernel.spec.arch, task.size, task.seed)
     files = {f"{module.name}.ko": module.file.read_bytes(), **work.files}
-    # By the function tracer, enabling takes the longer the more there are: a rehearsal would take twice as long.
+    # With ftrace the time to enable a probe grows with their number: a rehearsal would double a long boot.
     rehearse = kernel.config.get("CONFIG_KPROBES_ON_FTRACE") != "y"
     settings = {"probes": task.size, "seed": task.seed, "rehearse": int(rehearse)}
     image = with_work(artifacts.machine.initramfs, benchmark.script, settings, files)
@@ -113,7 +113,7 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
 
 
 def _kernel_facts(kernel: Kernel) -> dict[str, str | int | bool]:
-    """What the kernel finds its kprobes by."""
+    """The kernel's data structures that find a kprobe."""
     config = kernel.config
     bits = config.get("CONFIG_KPROBE_HASH_BITS", MAINLINE_HASH_BITS)
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The model of the kprobes' hash and its cache: what the steps of ``images/unattended/kpcache_model.sh`` come to."""
+"""Figures of the model of the kprobes' hash and cache, from the output of ``images/unattended/kpcache_model.sh``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WALKS = ("nothing", "nothing", "list", "list", "cache", "cache", "cache", "coun
 
 
 def read_model(text: str, probes: int) -> ScalingFigures:
-    """The figures of so many addresses, all answers checked. Raises EvidenceError."""
+    """The figures of ``probes`` addresses, all lookups checked. Raises EvidenceError."""
     steps = parse_steps(text)
     model = scaling_benchmark(NAME)
     assert model is not None

@@ -10,7 +10,7 @@ from orchestrator.catalog.data import Fact, read
 
 
 class ScalingRow(Fact):
-    """One figure of a mass-probe benchmark.
+    """One figure of a benchmark of many probes.
 
     ``each`` and ``curve`` are of the kernel's rows, ``bits``, ``walk`` and ``hot`` (per cent) of the model's.
     """
@@ -24,7 +24,7 @@ class ScalingRow(Fact):
 
 
 class ScalingBenchmarkFacts(Fact):
-    """A benchmark of many probes: its module, its script, its rows, and how many probes where nothing else is said."""
+    """A benchmark of many probes: its module, its script, its rows, and its default numbers of probes."""
 
     title: str
     template: str
@@ -35,7 +35,7 @@ class ScalingBenchmarkFacts(Fact):
 
 
 class PublishedCache(Fact):
-    """What the document says of the cache; ``seconds`` have the pauses in them."""
+    """The document's figures of the cache; ``seconds`` include the pauses."""
 
     enabled: int
     registered: int
@@ -64,12 +64,12 @@ def kprobe_cache() -> KprobeCache:
 
 
 def scaling_benchmark(benchmark: str) -> ScalingBenchmarkFacts | None:
-    """Return the benchmark of many probes that has this name; None where it is another one."""
+    """Return the benchmark of many probes that has this name; None for any other name."""
     return kprobe_cache().benchmarks.get(benchmark)
 
 
 def scaling_row(probe: str) -> ScalingRow | None:
-    """Return the row that a probe's name means, such as ``kpcache.enable``; None where it means none."""
+    """Return the row of a probe's name, such as ``kpcache.enable``; None for any other name."""
     benchmark, dot, row = probe.partition(".")
     found = scaling_benchmark(benchmark) if dot else None
     return found.rows.get(row) if found else None

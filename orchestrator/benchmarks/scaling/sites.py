@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""On which functions of a kernel thousands of kprobes go."""
+"""The kernel functions that thousands of kprobes are placed on."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 _SYMBOL = re.compile(rb"^([0-9a-f]{8,16}) ([tT]) ([A-Za-z0-9_.$]{1,200})$", re.MULTILINE)
 _FORBIDDEN = re.compile(rb"^0x([0-9a-f]{8,16})-0x([0-9a-f]{8,16})\s", re.MULTILINE)
 SPARE = 1.1
-"""So many times the addresses that are needed: kprobes refuse one function in a hundred."""
+"""Candidates for each address that is needed: kprobes refuse one function in a hundred."""
 EVENT_SPARE = 1.5
-"""Events refuse what the function tracer must not see as well, which is up to a third of a kernel's functions."""
+"""The same for events: these also refuse what ftrace must not trace, up to a third of a kernel's functions."""
 _SPACING = 16
-"""Bytes between a model's addresses within a function: the kernel aligns functions to as many."""
+"""Bytes between a model's addresses within a function: the alignment of the kernel's functions."""
 _PARTS = 8
 
 
 def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float = SPARE) -> list[int]:
-    """Beginnings of so many of the kernel's own functions and some more, in an order that ``seed`` decides.
+    """Start addresses of ``count`` times ``spare`` of the kernel's own functions, in an order that ``seed`` decides.
 
-    ``spare`` is how many times the number is to be had where the kernel has so many.
+    Fewer where the kernel has too few for that, but at least ``count``.
 
     ``listing`` is the guest's /proc/kallsyms, ``blacklist`` its list of what kprobes must not touch: functions there
     are left out, and so is what is freed after the boot. Raises UnsupportedError where the kernel has too few.
@@ -38,9 +38,9 @@ def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare:
 
 
 def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:
-    """So many addresses of the kernel's text, where nothing is going to be put: more than a kernel has functions.
+    """``count`` addresses of the kernel's text for the model, which puts no probe there.
 
-    Every function's beginning, then, where these are too few, places behind it.
+    They are the starts of functions and, where these are too few, places inside functions.
     """
     known = functions(listing)
     ends = [*known[1:], known[-1]]
@@ -62,12 +62,12 @@ def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:
 def functions(listing: bytes) -> list[int]:
     """The addresses of a kernel's own functions, each once, in order: from _stext to _etext.
 
-    Raises EvidenceError where the list tells none.
+    Raises EvidenceError where the list has none.
     """
     symbols = [(int(address, 16), name) for address, _, name in _SYMBOL.findall(listing)]
     bounds = {name: address for address, name in symbols if name in (b"_stext", b"_etext")}
     if len(bounds) != 2:
-        raise EvidenceError("the guest's kernel does not tell where its text begins and ends (_stext, _etext)")
+        raise EvidenceError("the guest's kernel does not list the bounds of its text (_stext, _etext)")
     low, high = bounds[b"_stext"], bounds[b"_etext"]
     found = sorted({address for address, _ in symbols if low <= address < high})
     if not found:

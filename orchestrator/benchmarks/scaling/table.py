@@ -37,8 +37,8 @@ class ScalingTable(RowsTable):
     benchmark: Annotated[ScalingBenchmark, AfterValidator(_with_sizes)]
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         if self.image is not None:
-            why = f"what benchmark '{self.benchmark.name}' does comes with the initramfs, before an image is entered"
+            why = f"benchmark '{self.benchmark.name}' runs in the initramfs, before an image is mounted"
             yield Problem(("image",), f"{why}; leave it out")
         yield from super().conflicts()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What each script of many probes is given besides its module, and how what it printed is read."""
+"""The files that each script of many probes needs besides its module, and the reader of its output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ScalingWork:
 
 
 def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, seed: int) -> ScalingWork:
-    """The work of a script on so many probes. Raises UnsupportedError where the kernel has not so many functions."""
+    """The work of a script on ``probes`` probes. Raises UnsupportedError where the kernel has too few functions."""
     if script == "kpcache_model":
         return ScalingWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
     events = script == "kpcache_events"

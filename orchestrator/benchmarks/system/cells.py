@@ -21,18 +21,18 @@ from orchestrator.results.contract import PER_RUN, ReferenceValue
 
 _SHORTEST_LIMIT = 600
 _HOST_SECONDS = 20
-"""Of the host's, for each of the guest's: an emulator takes four, a busy host and a first run more."""
+"""Host seconds for each guest second: an emulator takes four, a busy host and a first run more."""
 _PACKETS_PER_SECOND = 10_000
-"""Of the guest's time: a few times fewer than any kernel answers."""
+"""Per second of guest time: a few times fewer than any kernel answers."""
 _PHASE_US = 3700
-"""Microseconds by which the work begins later in each further boot of the baseline: no part of a timer's tick."""
+"""Microseconds by which each A/A boot's work begins later than the last one's: no multiple of a tick's period."""
 _LONGEST_PHRASE = 200
 
 
 def system_cells(name: str | None, table: SystemTable) -> Iterator[SystemCell]:
-    """The cells: of each machine the first kernel without a probe, further boots of it, and what is compared with it.
+    """The cells of each machine: the first kernel without a probe, its A/A boots, and the cells compared with it.
 
-    Each has a boot of its own, whose work begins with the guest's.
+    Each cell has its own boot.
     """
     for machine in table.machines:
         yield from _Cells(name, table, machine).all()
@@ -49,13 +49,13 @@ class _Cells:
     def all(self) -> Iterator[SystemCell]:
         table, first = self.table, self.table.kernels[0]
         baseline = self._id(first, BASELINE)
-        # The ids of further boots are as in results of earlier versions.
+        # The ids of A/A boots are those of earlier versions' results.
         aa_boots = tuple(f"{baseline}/again{number}" for number in range(1, table.benchmark.aa_boots + 1))
         yield self._cell(baseline, first, self._task(BASELINE, 0), ())
         for number, id_ in enumerate(aa_boots, start=1):
             yield self._cell(id_, first, self._task(BASELINE, number), (baseline,))
         for kernel, probes in rows_on(table.kernels, table.probes, table.kernel_for).items():
-            # Of any other kernel it is to be seen what it takes by itself, and what the probe or the module does.
+            # Another kernel has its own cell without a probe, which separates the kernel's cost from the probe's.
             alone = [] if kernel == first else [BASELINE]
             for probe in (*alone, *(probe for probe in probes if probe != BASELINE)):
                 yield self._cell(self._id(kernel, probe), kernel, self._task(probe, 0), (baseline, *aa_boots))
@@ -95,7 +95,7 @@ class _Cells:
             metric=PER_RUN,
             repeats=task.warm,
             clock=table.clock,
-            image=None,  # it is unpacked into memory, and no disk
+            image=None,  # unpacked into memory, not a disk
             channel="framed",
             time_limit=table.time_limit or _time_limit(table.benchmark),
             task=task,

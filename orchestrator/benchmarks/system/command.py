@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs of a user's command (``images/unattended/command.sh``), which print the same each time."""
+"""Runs of a user's command (``images/unattended/command.sh``), all with the same output."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def read_command(text: str, warm: int) -> SystemFigures:
 def _printed(lines: Sequence[str]) -> tuple[int, str]:
     match = _PRINTED.fullmatch(lines[0])
     if match is None:
-        raise ValueError(f"it does not tell what was printed: {lines[0][:200]!r}")
+        raise ValueError(f"found {lines[0][:200]!r}, not the size and digest of what was printed")
     return int(match[1]), match[2]

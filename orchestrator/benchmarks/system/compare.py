@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a whole system's work costs beside the baseline's, and how small a difference can be resolved."""
+"""The overhead of a whole system's work over the baseline's, and the smallest difference that can be resolved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.run.record import changed
 def compared(cell: SystemCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
     """The record with its overhead and its verdict; ``others`` are the baseline and its A/A boots that have numbers.
 
-    Raises EvidenceError where it did other work than the baseline.
+    Raises EvidenceError where its work differs from the baseline's.
     """
     if not cell.compared_with:
         return record
@@ -28,7 +28,7 @@ def compared(cell: SystemCell, record: CellRecord, others: Sequence[CellRecord])
         [other.samples for other in others if other is not baseline],
     )
     undecided = None if cell.task.aa_boot else resolution.why_undecided(UNITS[cell.clock])
-    known = {"resolvable": resolution.smallest, "again_difference": resolution.again}
+    known = {"resolvable": resolution.smallest, "again_difference": resolution.aa_difference}
     return changed(
         record,
         parameters={**record.parameters, **{name: value for name, value in known.items() if value is not None}},
@@ -40,12 +40,12 @@ def compared(cell: SystemCell, record: CellRecord, others: Sequence[CellRecord])
 
 
 def check_same_work(baseline: CellRecord, record: CellRecord) -> None:
-    """Raise EvidenceError where the baseline's runs came to something else: other work is no comparison."""
+    """Raise EvidenceError where the work differs from the baseline's: their costs cannot be compared then."""
     proof, own = baseline.work, record.work
     assert proof is not None
     assert own is not None
     if (proof.done, proof.digest) != (own.done, own.digest):
         raise EvidenceError(
-            f"each run came to {own.done} things of digest {own.digest[:16] or 'none'}, the baseline's to "
+            f"each run made {own.done} things of digest {own.digest[:16] or 'none'}, the baseline's "
             f"{proof.done} of {proof.digest[:16] or 'none'}: they did not do the same work"
         )

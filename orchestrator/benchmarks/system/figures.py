@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What runs of whole programs come to: one cold, several warm, and what they did, which is the same each time.
+"""The figures of runs of whole programs: one cold run, several warm ones, and their outcome, the same in each.
 
-The output of ``images/unattended/runs.sh``: for each run a line that names it, the line of ``macrobench``, and what the
-benchmark's own script reports of what was done.
+The output of ``images/unattended/runs.sh`` has for each run a line that names it, the line of ``macrobench``, and the
+lines in which the benchmark's own script reports the outcome.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from orchestrator.errors import EvidenceError
 _NAMES = ("real", "user", "system", "minor", "major", "switches")
 _RUN = re.compile("run " + " ".join(rf"{name}=([0-9]{{1,16}})" for name in _NAMES))
 _QUOTED = 5
-"""Lines before and behind the one that was not expected."""
+"""Lines quoted before and after the unexpected one."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: times in ns of the guest, faults that needed reading (major) or not, and context switches.
+    """One run: times in guest nanoseconds, page faults with reading (major) and without, and context switches.
 
-    ``real`` is from before the fork to after the end; the others are the program's and those of all that it started.
+    ``real`` is from before the fork to after the end; the others are sums over the program and its descendants.
     """
 
     real: float
@@ -39,7 +39,7 @@ class Run:
 
 @dataclass(frozen=True)
 class SystemFigures:
-    """The runs, how much each did, a SHA-256 of what that was (empty where nothing is to tell), and more facts."""
+    """The runs, the amount of work of each, the SHA-256 of its result (empty without a result), and more facts."""
 
     cold: Run
     warm: tuple[Run, ...]
@@ -48,13 +48,13 @@ class SystemFigures:
     facts: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
-def read_runs(text: str, warm: int, told: int, read: Callable[[Sequence[str]], T]) -> tuple[list[Run], list[T]]:
-    """The cold and so many warm runs, and what ``read`` makes of the ``told`` lines of each; it may raise ValueError.
+def read_runs(text: str, warm: int, reported: int, read: Callable[[Sequence[str]], T]) -> tuple[list[Run], list[T]]:
+    """The cold and ``warm`` warm runs, and the value that ``read`` returns for the ``reported`` lines of each.
 
-    Raises EvidenceError, quoting what was said, for anything else that was printed.
+    ``read`` may raise ValueError. Raises EvidenceError, which quotes the output, for any other output.
     """
     lines = text.splitlines()
-    size = 2 + told
+    size = 2 + reported
     titles = ["cold", *(f"warm {number}" for number in range(1, warm + 1))]
     runs: list[Run] = []
     outcomes: list[T] = []
@@ -63,7 +63,7 @@ def read_runs(text: str, warm: int, told: int, read: Callable[[Sequence[str]], T
         if block[:1] != [title]:
             refuse(lines, at, f"there is no run '{title}'")
         if len(block) < size:
-            refuse(lines, at, f"run '{title}' is not told to its end")
+            refuse(lines, at, f"the report of run '{title}' is incomplete")
         try:
             runs.append(_run(block[1]))
             outcomes.append(read(block[2:]))
@@ -81,9 +81,9 @@ def check_alike(text: str, what: str, values: Sequence[int | str]) -> None:
 
 
 def refuse(lines: Sequence[str], at: int, why: str) -> NoReturn:
-    """Raise EvidenceError that says why the output is none, with what was printed around a line."""
-    said = [line[:200] for line in lines[max(0, at - _QUOTED) : at + _QUOTED]]
-    raise EvidenceError(f"the work in the guest did not go as planned: {why}", detail=said)
+    """Raise EvidenceError with the reason why the output is invalid, and the lines around line ``at``."""
+    around = [line[:200] for line in lines[max(0, at - _QUOTED) : at + _QUOTED]]
+    raise EvidenceError(f"the work in the guest did not go as planned: {why}", detail=around)
 
 
 def _run(line: str) -> Run:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Builds of a part of a kernel (``images/unattended/kernel_build.sh``), which make the same objects each time."""
+"""Builds of a part of a kernel (``images/unattended/kernel_build.sh``), all with the same objects."""
 
 from __future__ import annotations
 

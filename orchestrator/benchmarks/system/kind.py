@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""System: what a whole system's work costs with probes that record, or with a module, or on another kernel."""
+"""System: the cost of a whole system's work with recording probes, with a module, or on another kernel."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from orchestrator.run.preparation import Prepared
 
 
 class SystemKind(BenchmarkKind):
-    """Whole systems, each boot one cell."""
+    """Whole systems, one cell a boot."""
 
     name = "system"
     table = SystemTable
-    aliases = {"again": "aa_boots"}  # noqa: RUF012 - nobody changes it
+    aliases = {"again": "aa_boots"}  # noqa: RUF012 - never changed
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
         """The workloads by name."""
         return {name: BenchmarkEntry(one.title) for name, one in system_workloads().benchmarks.items()}
 
     def lists(self) -> Mapping[str, Listing]:
-        """How much of a kernel is built, and the events that probes record."""
+        """The scopes of kernel builds, and the events that probes record."""
         return {
             "scopes": Listing(("name", "what_is_built", "guest_seconds_a_warm_run"), _scopes),
             "events": Listing(("name", "event", "group", "marker", "functions"), _events),
         }
 
     def cells(self, name: str | None, table: SystemTable) -> Generator[SystemCell, None, None]:
-        """Of each machine the baseline, its A/A boots, and what is compared with them."""
+        """For each machine the baseline, its A/A boots, and the cells compared with them."""
         yield from system_cells(name, table)
 
     def boot_key(self, cell: SystemCell) -> Hashable:
@@ -50,7 +50,7 @@ class SystemKind(BenchmarkKind):
         return cell.id
 
     def describe(self, cell: SystemCell) -> str:
-        """How much is measured."""
+        """The amount of work and the runs."""
         scope = f"scope {cell.task.scope}, " if cell.task.scope else ""
         packets = f"{cell.task.packets} packets, " if cell.task.packets else ""
         return f"{scope}{packets}a cold run and {cell.repeats} warm ones"
@@ -62,12 +62,12 @@ class SystemKind(BenchmarkKind):
         return {cell.id: prepare_cell(context, kernel, cell) for cell in cells}
 
     def measure(self, session: Session, cells: Sequence[SystemCell]) -> Generator[CellRecord, None, None]:
-        """Do the work of each cell in a guest of its own."""
+        """Do the work of each cell in its own guest."""
         for cell in cells:
             yield measure_work(session, cell)
 
     def compare(self, cell: SystemCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
-        """The record with its overhead against the baseline, as far as A/A boots resolve it."""
+        """The record with its overhead over the baseline, and no verdict below the A/A boots' resolution."""
         return compared(cell, record, others)
 
 

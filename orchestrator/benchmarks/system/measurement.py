@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot whose guest runs a whole-system workload by itself, with or without something beside it."""
+"""One boot of an unattended guest that runs a whole-system workload, with or without a module loaded."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from orchestrator.run.unattended_guest import Work, close, output_of, worked
 
 _MOST_IDLE = 0.01
 """Idle fraction of a run's time, interrupts apart, above which a note is added."""
-AGAIN = "the baseline again, with other random numbers and its work begun at another phase of the timer's tick"
+AA_BOOT_NOTE = "the baseline again, with other random numbers and its work begun at another phase of the timer's tick"
 
 
 @dataclass(frozen=True)
 class _Done:
-    """What the work came to, what was recorded of it by which mechanism, and the kernel's taint mask after it."""
+    """The work's figures, the recorded events and their mechanism, and the kernel's taint mask after the work."""
 
     figures: SystemFigures
     recorded: Recorded | None
@@ -42,7 +42,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
     session.begin(cell)
     done = _work(session, cell)
     task, samples = cell.task, tuple(run.real for run in done.figures.warm)
-    notes = [*session.setup(cell).notes, *([AGAIN] if task.aa_boot else []), *_idle(done.figures, cell.clock)]
+    notes = [*session.setup(cell).notes, *([AA_BOOT_NOTE] if task.aa_boot else []), *_idle(done.figures, cell.clock)]
     is_baseline = not cell.compared_with
     with valid_result():
         return CellRecord(
@@ -63,7 +63,7 @@ def _work(session: Session, cell: SystemCell) -> _Done:
     task, kind, artifacts = cell.task, recorder_of(cell), session.artifacts
     work = system_work(session.context, artifacts.kernel, task, session.setup(cell).setup, session.watch)
     if artifacts.machine.memory_mib < work.memory_mib:
-        raise UnsupportedError(f"this work needs {work.memory_mib} MiB of memory: it is all there, twice at first")
+        raise UnsupportedError(f"this work needs {work.memory_mib} MiB of memory: unpacking doubles its files at first")
 
     def write(file: Path) -> None:
         with file.open("wb") as target:

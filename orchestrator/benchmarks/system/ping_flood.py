@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Floods of pings (``images/unattended/ping_flood.sh``), of which every packet is answered."""
+"""Ping floods (``images/unattended/ping_flood.sh``), in which every packet is answered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Flood:
 
 
 def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
-    """The figures of so many packets a run; the facts are the warm runs' round trips, in ns, as ping rounds them.
+    """The figures of ``packets`` packets a run; the facts are the warm runs' round trips, in ns, as ping rounds them.
 
     Raises EvidenceError where a packet was lost.
     """
@@ -50,7 +50,7 @@ def read_flood(text: str, warm: int, packets: int) -> SystemFigures:
 def _flood(lines: Sequence[str], packets: int) -> _Flood:
     sent, times = _SENT.fullmatch(lines[0]), _TIMES.fullmatch(lines[1])
     if sent is None or times is None:
-        raise ValueError("ping does not say what became of its packets")
+        raise ValueError("ping does not report how many packets were answered")
     transmitted, received = int(sent[1]), int(sent[2])
     if (transmitted, received, sent[3]) != (packets, packets, "0"):
         raise ValueError(f"of {packets} packets {transmitted} were sent and {received} answered ({sent[3]} % lost)")

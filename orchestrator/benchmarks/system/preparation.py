@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a whole-system workload's cell needs before its guest starts: its programs, and the module beside them."""
+"""What a whole-system workload's cell needs before its guest starts: its programs, and the module to load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.run.preparation import Prepared, Ready, Refused, compiler_note
 
 
 def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[Beside | None]:
-    """What became of the cell. Raises UsageError, HostError where its image or source cannot be had."""
+    """Prepare a cell's module, if any, and its programs. Raises UsageError, HostError without its image or source."""
     reason = recording.unsupported_reason(kernel, cell)
     if reason is not None:
         return unsupported(reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's output tree, configured and with all that comes before its first object, made once in a guest and kept."""
+"""A kernel's output tree, configured and prepared up to its first object, made once in a guest and cached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUOTED = 15
 TREE_DATE = EPOCH + 24 * 3600
 """The time of all files in the tree, in seconds since the epoch: a day later than the source."""
 DATE = TREE_DATE + 3600
-"""What a guest's clock is set to, in which the tree is not of the future."""
+"""The time that a guest's clock is set to: later than the tree's files."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ def prepared_build(
 ) -> PreparedBuild:
     """The tree of the smallest kernel of ``kernel``'s architecture, as the image's compiler makes it.
 
-    It is made in a guest of that kernel; any other kernel gives the same. ``watch`` is called with the guest before it
-    runs. Raises GuestError, and BuildError with make's last lines.
+    It is made in a guest of that kernel; the result does not depend on the kernel. ``watch`` is called with the guest
+    before it runs. Raises GuestError, and BuildError with make's last lines.
     """
     image, source = inputs.image, inputs.source
 
-    def heard(line: str) -> None:
+    def show_progress(line: str) -> None:
         words = progress(line)
         if words is not None:
             context.say(f"preparing a kernel's build: {words[:100]}")
@@ -81,10 +81,10 @@ def prepared_build(
         guest = Guest(_machine(kernel, whole), folder, "guest")
         watch(guest)
         try:
-            guest.boot(_SILENCE_LIMIT, heard)
+            guest.boot(_SILENCE_LIMIT, show_progress)
             if guest.get(STATUS) != b"0":
-                said = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-_QUOTED:]
-                raise BuildError(f"a kernel's build cannot be prepared with image {image.recipe.name}", detail=said)
+                output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-_QUOTED:]
+                raise BuildError(f"a kernel's build cannot be prepared with image {image.recipe.name}", detail=output)
             (folder / _FILE).write_bytes(guest.get(f"{FOLDER}/{_FILE}"))
         finally:
             guest.kill()
@@ -103,7 +103,7 @@ def prepared_build(
 
 
 def shared_scripts(*names: str) -> dict[str, bytes | Path]:
-    """Scripts that others include, by the names that these have for them."""
+    """Scripts that other scripts include, by the names used there."""
     return {name: unattended_scripts() / name for name in names}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the documents say of whole systems: a workload with and without instrumentation."""
+"""The documents' figures of whole systems: a workload with and without instrumentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.catalog.probes import BASELINE
 
 
 class PublishedWork(Fact):
-    """A published row: times in seconds, or an ``overhead`` in per cent of which ``bound`` says how it is meant."""
+    """A published row: times in seconds, or an ``overhead`` in per cent, qualified by ``bound`` (``about``, ...)."""
 
     real: float | None = None
     user: float | None = None
@@ -47,7 +47,7 @@ class PublishedSystem(Fact):
         return next(iter(self.rows.values()))
 
     def difference(self, row: PublishedWork) -> float | None:
-        """What a row took longer than the baseline, in seconds, for as many packets where packets were sent."""
+        """A row's time less the baseline's, in seconds; for an equal number of packets where packets were sent."""
         base = self.baseline
         if row.real is None or base.real is None:
             return None
@@ -55,7 +55,7 @@ class PublishedSystem(Fact):
         return row.real * scale - base.real
 
     def row(self, kernel: str, probe: str) -> PublishedWork | None:
-        """What was published for a cell; None where nothing was."""
+        """The published row of a cell; None where there is none."""
         if self.by == "probe":
             return self.rows.get(probe)
         return self.rows.get(_variant(kernel)) if probe == BASELINE else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is beside a whole-system workload: the lab's recorder of the standard events, or a module of the user's."""
+"""The module loaded beside a whole-system workload: the lab's recorder of the standard events, or a user's module."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _WITH_MARKERS: Mapping[Arch, str] = {"i386": "lab-i386-up-markers", "x86_64": "l
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a recorder recorded: at so many ``places``, of all runs by event, and in a warm run.
+    """The events of a recorder at ``places`` probe points: of all runs by event, and of a warm run.
 
-    ``lost`` are hits whose handler was left out, ``overwritten`` events that newer ones took the place of in a CPU's
-    ring, which has ``slots``.
+    ``lost`` are hits whose handler did not run, ``overwritten`` events that newer ones replaced in a CPU's ring of
+    ``slots`` events.
     """
 
     places: int
@@ -51,7 +51,7 @@ def recorder_of(cell: SystemCell) -> RecorderKind | None:
 
 
 def unsupported_reason(kernel: Kernel, cell: SystemCell) -> str | None:
-    """Why this kernel cannot have what is beside the cell's workload; None when it can."""
+    """Why this kernel does not support the module beside the cell's workload; None where it does."""
     kind = recorder_of(cell)
     if cell.smp > 1 and not kernel.smp:
         return f"this kernel is for one CPU, and the machine has {cell.smp}"
@@ -74,7 +74,7 @@ def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | Non
 
 
 def beside(cell: SystemCell, module: Module | None) -> Beside | None:
-    """What is loaded beside the cell's workload."""
+    """How the module beside the cell's workload is loaded and used; None without one."""
     if module is None:
         return None
     kind = recorder_of(cell)
@@ -84,12 +84,12 @@ def beside(cell: SystemCell, module: Module | None) -> Beside | None:
 
 
 def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
-    """What the recorder of a guest that has worked tells of all its runs, of which so many were warm.
+    """The recorder's reports of all runs, of which ``warm`` were warm, from a guest that has finished its work.
 
-    Raises EvidenceError where it was not what it should be, or did not leave the kernel as it was.
+    Raises EvidenceError where the recorder was not of this kind, or did not restore the kernel's code.
     """
-    meanwhile, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
-    check_armed(kind, meanwhile)
+    during, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
+    check_armed(kind, during)
     if after.recording or not after.restored:
         wrong = [f"{site.symbol} at {site.address:#x}" for site in after.sites if site.live != site.original]
         raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table of whole-system workloads: what is run with and without what."""
+"""A table of whole-system workloads, run with and without probes or modules."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class SystemBenchmark(BenchmarkChoice):
     """What is run: ``repeats`` warm runs of a workload, after a cold one, in each boot.
 
     A kernel build has a ``scope``, a ping flood ``packets``, anything else of the image a ``command``. Random numbers
-    come from ``seed``. The baseline is booted ``aa_boots`` more times in other circumstances: their difference (A/A) is
-    how small a difference can be resolved. Probes record the ``events``.
+    come from ``seed``. The baseline is booted ``aa_boots`` more times with other random numbers and timing: their
+    differences (A/A) bound the smallest difference that can be resolved. Probes record the ``events``.
     """
 
     scope: Annotated[str, one_of(lambda: system_workloads().scopes)] | None = None
@@ -58,7 +58,7 @@ class SystemBenchmark(BenchmarkChoice):
 
     @property
     def spec(self) -> SystemWorkload:
-        """What is known of the workload."""
+        """The workload's facts."""
         spec = system_workload(self.name)
         assert spec is not None
         return spec
@@ -76,7 +76,7 @@ class SystemBenchmark(BenchmarkChoice):
             if getattr(self, key) is not None and self.name != name:
                 yield Problem((key,), f"'{self.name}' has no such key; leave it out")
         if self.name == "command" and self.command is None:
-            yield Problem(("command",), "missing; say which program of the image to run, as [/usr/bin/gzip, -k, file]")
+            yield Problem(("command",), "missing; name the program of the image to run, as [/usr/bin/gzip, -k, file]")
 
 
 def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBenchmark:
@@ -100,7 +100,7 @@ def _probe(value: object, info: ValidationInfo) -> object:
 
 def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Machine, ...]:
     """Give machines without a ``memory`` as much as the workload needs."""
-    benchmark = info.data.get("benchmark")  # none where it is wrong itself
+    benchmark = info.data.get("benchmark")  # None where the benchmark itself is invalid
     if benchmark is None:
         return machines
     memory = f"{benchmark.spec.memory_mib}M"
@@ -112,9 +112,9 @@ def _with_room(machines: tuple[Machine, ...], info: ValidationInfo) -> tuple[Mac
 class SystemTable(Table):
     """Machines, kernels and probes or modules, of which every combination runs a whole-system workload.
 
-    All are compared with the first kernel without a probe. Probes record standard kernel events meanwhile; a module of
-    the user's own is just there. ``kernel_for`` names another kernel for single probes. ``time_limit`` is in seconds of
-    the host's time between two signs of progress.
+    All are compared with the first kernel without a probe. Probes record standard kernel events during the runs; a
+    user's module is only loaded. ``kernel_for`` names another kernel for single probes. ``time_limit`` is in seconds of
+    the host's time without progress.
     """
 
     benchmark: Annotated[SystemBenchmark, AfterValidator(_with_defaults)]
@@ -124,7 +124,7 @@ class SystemTable(Table):
     time_limit: Annotated[int, whole(1, 86_400)] | None = None
 
     def conflicts(self) -> Iterator[Problem]:
-        """What is wrong between values that are right by themselves."""
+        """Conflicts between values that are each valid alone."""
         yield from super().conflicts()
         benchmark, least = self.benchmark, self.benchmark.spec.memory_mib
         for index, machine in enumerate(self.machines):
@@ -135,7 +135,7 @@ class SystemTable(Table):
                 yield from kernel_conflicts(kernel, machine, ("kernel_for", probe), ("machines",))
         repeats = benchmark.repeats or 0
         if self.clock == "wall" and repeats < FEWEST_WALL_REPEATS:
-            why = f"nothing tells with fewer than {FEWEST_WALL_REPEATS} runs how they scatter"
+            why = f"the scatter of runs needs at least {FEWEST_WALL_REPEATS} of them"
             yield Problem(("benchmark", "repeats"), f"found {repeats}; clock 'wall' needs more: {why}")
         archs = {kernel_spec(kernel).arch for kernel in self.all_kernels}
         if len(archs) > 1:

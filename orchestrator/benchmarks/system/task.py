@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one cell of a whole-system workload runs, and what is beside it."""
+"""What one cell of a whole-system workload runs, and the probe or module beside it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator.experiment.cell import Cell
 
 @dataclass(frozen=True)
 class SystemTask:
-    """Whole programs to run: what the workload is to do, and around it.
+    """Whole programs to run: the workload with its amount, and the conditions.
 
-    ``scope`` is of kernel-build, ``packets`` of ping-flood, ``command`` (a program and its arguments) of command. An
-    ``image`` is named as elsewhere; None is the workload's own. ``warm`` is the number of runs after the cold one.
-    Boots that differ in ``seed`` and ``phase_us`` (below a second) have other random numbers, and begin at another
-    moment between two timer ticks: ``aa_boot`` numbers those of the baseline, 0 is the usual one.
+    ``scope`` is of kernel-build, ``packets`` of ping-flood, ``command`` (a program and its arguments) of command.
+    ``image`` is a recipe's name or path; None is the workload's own. ``warm`` is the number of runs after the cold one.
+    ``seed`` decides the random numbers, ``phase_us`` (microseconds, below a second) when the work begins between two
+    timer ticks: A/A boots of the baseline differ in both. ``aa_boot`` numbers them, 0 is the baseline itself.
 
-    ``probe`` is beside it: a catalogue's name, which records the ``events``, or the path of a user's module.
+    ``probe`` is a catalogue's name, which records the ``events``, or the path of a user's module.
     """
 
     name: WorkloadName

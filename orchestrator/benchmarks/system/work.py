@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a guest is given to run whole programs by itself, and how what it printed is read."""
+"""The files that an unattended guest needs to run whole programs, and the reader of its output."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 
 REPORT, REPORT_AFTER = f"{FOLDER}/report", f"{FOLDER}/report_after"
-"""In the guest: what the module had to report after the runs, and once more after it was stopped."""
+"""Guest files: the module's report after the runs, and its report after it was stopped."""
 
 
 def warm_reports(warm: int) -> list[tuple[str, str]]:
-    """In the guest: what the module had to report right before and right after each of so many warm runs."""
+    """Guest files: the module's reports right before and right after each of ``warm`` warm runs."""
     return [(f"{REPORT}_before_{number}", f"{REPORT}_behind_{number}") for number in range(1, warm + 1)]
 
 
 _NEEDED = ("CONFIG_BLK_DEV_LOOP", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4", "CONFIG_TMPFS")
 _DRIVERS = ("loop", "squashfs")
 _ROOM_MIB = 128
-"""Memory for the kernel and a program, besides the files, which are there twice while they are unpacked."""
+"""MiB for the kernel and a program, besides the files, which need twice their size while they are unpacked."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What is loaded beside the workload: before the runs, and unloaded after them.
+    """A module beside the workload: loaded before the runs and unloaded after them.
 
-    ``report`` is a file of the guest's that is read before and after each warm run, at their end, and again after a 1
-    was written to the file ``stop``. ``optimisation`` is the value of debug.kprobes-optimization from before it is
+    ``report`` is a guest file that is read before and after each warm run, after all runs, and again after a 1 was
+    written to the file ``stop``. ``optimisation`` is the value of debug.kprobes-optimization, set before the module is
     loaded.
     """
 
@@ -59,9 +59,9 @@ class Beside:
 
 @dataclass(frozen=True)
 class SystemWork:
-    """What ``write_work`` takes, the reader of the output, and the least memory of a guest that does it, in MiB.
+    """The arguments of ``write_work``, the reader of the output, and the least memory of the guest, in MiB.
 
-    ``inputs`` name the exact content of what is built and where: image, source and scripts.
+    ``inputs`` identify the exact content that the work depends on: image, source and scripts.
     """
 
     script: str
@@ -75,10 +75,10 @@ class SystemWork:
 def system_work(
     context: BuildContext, kernel: Kernel, task: SystemTask, beside: Beside | None, watch: Callable[[Guest], None]
 ) -> SystemWork:
-    """The work of a task; all that it needs is fetched and built where it is not there yet.
+    """The work of a task; whatever it needs and the cache lacks is fetched and built.
 
-    ``watch`` is called with a guest that is started for that, before it runs. Raises UsageError for a wrong image,
-    UnsupportedError for a kernel that cannot do it, and HostError, BuildError, GuestError.
+    ``watch`` is called with a guest that is started for a build, before it runs. Raises UsageError for a wrong image,
+    UnsupportedError for a kernel that does not support the work, and HostError, BuildError, GuestError.
     """
     _check_kernel(kernel)
     image = _image(context, kernel, task)
@@ -119,7 +119,7 @@ def system_work(
 
 
 def fetch_work(context: BuildContext, kernel: Kernel, task: SystemTask) -> None:
-    """Fetch and build what a task needs, as far as that takes no guest; raises what ``system_work`` does."""
+    """Fetch and build what a task needs without starting a guest; raises the errors of ``system_work``."""
     _check_kernel(kernel)
     _image(context, kernel, task)
     if task.name == "kernel-build":
@@ -178,7 +178,7 @@ def _image(context: BuildContext, kernel: Kernel, task: SystemTask) -> Image:
 
 
 def _drivers(kernel: Kernel) -> dict[str, bytes | Path]:
-    """What mounts a file's file system, where it is not built in, and the list by which the guest loads it."""
+    """The modules that mount a file as a file system, where they are not built in, and the guest's list of them."""
     files = with_dependencies(kernel.modules, _DRIVERS)
     return {"drivers": "".join(f"{file.name}\n" for file in files).encode(), **{file.name: file for file in files}}
 

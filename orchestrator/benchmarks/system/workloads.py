@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks of whole programs: what each runs, in which image, and how much of it there is to choose."""
+"""The benchmarks of whole programs: what each runs, in which image, and the choices of its amount."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SystemWorkload(Fact):
 
 
 class BuildScope(Fact):
-    """How much of a kernel is built; ``seconds`` of guest time that a warm run takes, about."""
+    """The part of a kernel that is built; ``seconds`` is the approximate guest time of a warm run."""
 
     title: str
     targets: list[str]
@@ -31,7 +31,7 @@ class BuildScope(Fact):
 
 
 class SystemWorkloads(Fact):
-    """All of them by name; ``runs`` (warm ones), ``packets`` and ``scope`` are what is taken where nothing is said."""
+    """All of them by name; ``runs`` (warm ones), ``packets`` and ``scope`` are the defaults."""
 
     runs: int
     packets: int
@@ -47,5 +47,5 @@ def system_workloads() -> SystemWorkloads:
 
 
 def system_workload(name: str) -> SystemWorkload | None:
-    """Return the benchmark of whole programs that has this name; None where it is another one."""
+    """Return the benchmark of whole programs that has this name; None for any other name."""
     return {str(key): value for key, value in system_workloads().benchmarks.items()}.get(name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Former spellings of an experiment file, and what they are called today.
+"""Former spellings of an experiment file, and their current ones.
 
-Files, overrides and resolved experiments of earlier versions keep working: ``macro:`` is ``benchmark:``, and a key of
-``benchmark`` may have had another name. Every default used to be written out, those of other kinds' keys too.
+Files, overrides and resolved experiments of earlier versions remain valid: ``macro:`` is ``benchmark:``, and a key of
+``benchmark`` may have had another name. Earlier versions wrote out every default, those of other kinds' keys too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORMER_BENCHMARK = "macro"
 
 
 def current_steps(steps: Sequence[str], kinds: KindRegistry[TableKind]) -> list[str]:
-    """The path of an override's key in today's spelling."""
+    """The path of an override's key in the current spelling."""
     current = list(steps)
     at = 2 if current[:1] == [TABLES] else 0
     if current[at : at + 1] == [_FORMER_BENCHMARK]:
@@ -32,7 +32,7 @@ def current_steps(steps: Sequence[str], kinds: KindRegistry[TableKind]) -> list[
 
 
 def with_current_names(data: Data, origins: Origins, kinds: KindRegistry[TableKind]) -> list[Problem]:
-    """Give ``data`` and ``origins`` today's spelling, in place; return a problem for each key that is there twice."""
+    """Give ``data`` and ``origins`` the current spelling, in place; return a problem for each key in both spellings."""
     problems: list[Problem] = []
     _move_default_down(data, origins)
     for path, table in tables_in(data):
@@ -62,7 +62,7 @@ def _default_name(data: Data) -> Data:
 
 
 def _move_default_down(data: Data, origins: Origins) -> None:
-    """Where defaults of both spellings stood beside ``tables``, the former one was for tables that had it."""
+    """Where defaults of both spellings are beside ``tables``, move the former one into the tables that have it."""
     if not (isinstance(data, dict) and {BENCHMARK, _FORMER_BENCHMARK, TABLES} <= data.keys()):
         return
     default = data[_FORMER_BENCHMARK]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an experiment's tables take from the keys that stand beside them, and where a problem with those is placed."""
+"""The defaults that an experiment's tables take from the keys beside ``tables``, and the place of their problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_NO_TABLE = "changes nothing: no table here is of a kind of benchmark that ha
 
 @dataclass(frozen=True)
 class Defaults:
-    """The keys of a table that stand beside ``tables``, as far as tables of their kind of benchmark have them.
+    """The keys of a table that are beside ``tables``, as far as tables of their kind of benchmark have them.
 
     A table's own value replaces a default; only mappings (``benchmark``, ``kernel_for``) are merged, key by key, and a
     ``benchmark`` only with one of its own kind.
@@ -33,7 +33,7 @@ class Defaults:
         return Defaults({key: value for key, value in data.items() if key in keys}, kinds)
 
     def merged(self, table: Data) -> Data:
-        """A table with what it takes from the defaults."""
+        """A table with the defaults that it takes."""
         return _merged(dict(self.for_table(table)), table)
 
     def kind_of(self, table: Data) -> TableKind:
@@ -60,7 +60,7 @@ def idle_overrides(data: dict[str, Data], defaults: Defaults, origins: Origins) 
     if not isinstance(tables, dict) or not tables:
         return []
     first: dict[str, KeyPath] = {}
-    taken: set[str] = set()  # one override may set several values; it is idle only when all of them are
+    taken: set[str] = set()  # one override may set several values; it is idle only when all of them are idle
     for path in _leaves(dict(defaults.data), ()):
         if origins.overridden(path):
             place = origins.where(path)
@@ -76,7 +76,7 @@ def idle_overrides(data: dict[str, Data], defaults: Defaults, origins: Origins) 
 
 
 def at_its_own_place(problem: Problem, data: Data) -> Problem:
-    """Return a problem with what a table has from the defaults as one with the default, the same for all tables."""
+    """Return a table's problem with a default at the default's own place, where all tables share it."""
     other = None if problem.other is None else _default_path(problem.other, data)
     return Problem(_default_path(problem.path, data), problem.sentence, other)
 

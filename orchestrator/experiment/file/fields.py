@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a single value of an experiment file may be, and what is said of one that it may not."""
+"""The allowed values of an experiment file's keys, and the messages for others."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What values are checked against besides the catalogue; a pydantic validation's context.
+    """The names that values are checked against besides the catalogue's; a pydantic validation's context.
 
-    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named. ``benchmarks``
-    are the names of all benchmarks, ``rows`` the benchmarks by the names of their own rows.
+    ``qemu_cpu_names`` is called for QEMU's own CPU models only when the catalogue lacks the one named. ``benchmarks``
+    is the names of all benchmarks, ``rows`` maps the names of benchmarks' own rows to their benchmarks.
     """
 
     qemu_cpu_names: QemuCpuNames | None = None
@@ -132,7 +132,7 @@ def cpu(value: object, info: ValidationInfo) -> object:
 
 
 def kernel(value: object) -> object:
-    """A kernel of the catalogue, or the path (with a slash in it) of the user's own; paths become absolute."""
+    """A kernel of the catalogue, or the path (with a slash in it) of a user's kernel; paths become absolute."""
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a kernel's name")
     if not is_path(value):
@@ -151,7 +151,7 @@ _PATHS = "./linux/build, a build tree of your own or an image in it"
 
 
 def image(value: object) -> object:
-    """An image by its recipe's name, or the path (with a slash in it) of a recipe or a disk of the user's own."""
+    """An image by its recipe's name, or the path (with a slash in it) of a user's recipe or disk."""
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected an image's name")
     if "/" not in value and value not in images():

@@ -36,8 +36,8 @@ def load_experiment(
 ) -> Experiment:
     """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
 
-    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named.
-    Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
+    ``qemu_cpu_names`` is called for QEMU's own CPU models only when the catalogue lacks the one named.
+    Raises ConfigError, which lists all problems: place, key, what was found, what is allowed.
     """
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
@@ -58,7 +58,7 @@ class _Loader:
     context: Surroundings
 
     def load(self, data: Data, origins: Origins) -> Experiment | list[Problem]:
-        """The experiment, or all that is wrong with it."""
+        """The experiment, or all its problems."""
         if not isinstance(data, dict):
             return [Problem((), f"found {shown(data)}; expected a mapping")]
         heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}
@@ -109,7 +109,7 @@ class _Loader:
         return ([] if table is None else [NamedTable(name, kind, table)]), problems
 
     def _of_another_kind(self, problem: Problem, benchmark: Data, path: KeyPath) -> Problem:
-        """The problem, where it is a key that other kinds' benchmarks have, as one that this benchmark has not."""
+        """The problem; for a key of another kind's benchmark, with the sentence that this benchmark lacks it."""
         name = benchmark.get("name") if isinstance(benchmark, dict) else None
         known = {key for kind in self.kinds for key in benchmark_keys(kind.table)}
         strange = problem.path[:-1] == path and problem.sentence.startswith(UNKNOWN_KEY)
@@ -120,7 +120,7 @@ class _Loader:
     def _checked(
         self, model: type[StrictT], data: Data, path: KeyPath, keys: Mapping[str, Sequence[str]]
     ) -> tuple[StrictT | None, list[Problem]]:
-        """A part of the file as a model, or what is wrong with it; ``keys`` are those allowed there and below."""
+        """A part of the file as a model, or its problems; ``keys`` are those allowed there and below."""
 
         def keys_at(inside: KeyPath) -> Sequence[str]:
             steps = [step for step in inside[len(path) :] if isinstance(step, str)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How ``--set KEY=VALUE`` changes an experiment file's data, and where each value then came from."""
+"""How ``--set KEY=VALUE`` changes an experiment file's data, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 
 
 class Origins:
-    """The place (``file:line`` or the ``--set`` text) that every part of the data came from."""
+    """The origin (``file:line`` or the ``--set`` text) of every part of the data."""
 
     def __init__(self, places: Mapping[KeyPath, str]) -> None:
         self._places = dict(places)
         self._overridden: set[str] = set()
 
     def override(self, path: KeyPath, place: str) -> None:
-        """Let ``place`` (a ``--set`` text) be the origin of ``path`` and of all below it."""
+        """Make ``place`` (a ``--set`` text) the origin of ``path`` and of all below it."""
         self._overridden.add(place)
         self._places = {key: value for key, value in self._places.items() if key[: len(path)] != path}
         self._places[path] = place
 
     def copy(self, path: KeyPath, new: KeyPath) -> None:
-        """Let ``new`` and all below it come from where ``path`` and all below it come from."""
+        """Give ``new`` and all below it the origins of ``path`` and all below it."""
         length = len(path)
         below = {(*new, *key[length:]): place for key, place in self._places.items() if key[:length] == path}
         self._places |= below or {new: self.where(path)}
 
     def move(self, path: KeyPath, new: KeyPath) -> None:
-        """Let ``new`` stand in place of ``path``, with all below it."""
+        """Move the origins of ``path`` and all below it to ``new``."""
         self.copy(path, new)
         self._places = {key: place for key, place in self._places.items() if key[: len(path)] != path}
 
     def where(self, path: KeyPath) -> str:
-        """Return the origin of ``path``, or of the nearest thing that holds it."""
+        """Return the origin of ``path``, or of the nearest mapping or list that contains it."""
         return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
 
     def overridden(self, path: KeyPath) -> bool:
-        """Tell whether ``path`` comes from an override."""
+        """Whether ``path`` comes from an override."""
         return self.where(path) in self._overridden
 
 
@@ -51,9 +51,9 @@ def apply_overrides(
 ) -> Data:
     """Apply each ``KEY=VALUE`` in turn and return the changed data; ``data`` and ``origins`` are changed in place.
 
-    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. A mapping on the way
-    that is missing is made. ``current`` gives a path in today's spelling. Raises ConfigError that begins with the
-    ``--set`` text.
+    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. Missing mappings on the path
+    are created. ``current`` returns a path in the current spelling. Raises ConfigError that begins with the ``--set``
+    text.
     """
     for text in overrides:
         data = _apply(data, text, origins, current)
@@ -94,7 +94,7 @@ def _split(text: str, place: str) -> tuple[list[str], str]:
 
 
 def _step_into(holder: Data, step: str, path: KeyPath, place: str) -> tuple[KeyPath, Data]:
-    """The path of what a step leads to, and what is there (None: nothing yet)."""
+    """The path that a step leads to, and its value (None: not there yet)."""
     if isinstance(holder, list):
         index = _index(holder, step, path, place)
         return (*path, index), holder[index]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How everything wrong with an experiment is said at once: place, key, what was found, what is allowed."""
+"""The report of all problems of an experiment at once: place, key, what was found, what is allowed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _InFile = Callable[[KeyPath], KeyPath]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong: a sentence about the key at ``path``, or as much about the one at ``other``."""
+    """One problem: a sentence about the key at ``path``, which may apply equally to the key at ``other``."""
 
     path: KeyPath
     sentence: str
@@ -31,7 +31,7 @@ class Problem:
 
 
 def conflict(problems: Sequence[Problem]) -> PydanticCustomError:
-    """Return the error a validator raises for what is wrong between values; paths are relative to its own."""
+    """Return the error a validator raises for conflicts between values; paths are relative to its own."""
     return PydanticCustomError("conflict", "values that do not go together", {"problems": tuple(problems)})
 
 
@@ -64,16 +64,16 @@ def problems_of(
     keys_at: _KeysAt,
     in_file: _InFile = lambda path: path,
 ) -> list[Problem]:
-    """Return what a pydantic error says as problems. ``keys_at`` gives the keys allowed in the mapping at a path.
+    """Return a pydantic error as problems. ``keys_at`` returns the keys allowed in the mapping at a path.
 
-    ``in_file`` gives the path in the file for one of pydantic's.
+    ``in_file`` converts a path of pydantic's to the path in the file.
     """
     return [problem for details in error.errors(include_url=False) for problem in _problems(details, keys_at, in_file)]
 
 
 def _problems(details: ErrorDetails, keys_at: _KeysAt, in_file: _InFile) -> list[Problem]:
     path = in_file(details["loc"])
-    if path[-1:] == ("[key]",):  # how pydantic says that it is a mapping's key that is wrong, not its value
+    if path[-1:] == ("[key]",):  # pydantic's mark for a wrong key of a mapping, not a wrong value
         path = path[:-1]
     kind = details["type"]
     if kind == "conflict":
@@ -107,7 +107,7 @@ def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> Co
 def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
     path = problem.path
     if problem.other is not None and origins.overridden(problem.other) and not origins.overridden(path):
-        path = problem.other  # of two values that clash, the one just given on the command line
+        path = problem.other  # of two values in conflict, the one given on the command line
     return origins.where(path), f"{_key(path)}: {problem.sentence}"
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How an untrusted YAML text becomes plain data, with the line of every part.
 
-Only text, whole numbers, true/false, null, lists and mappings with text keys exist here: no experiment
-key takes a fraction or a date, and a value that is neither (``1.5``, ``yes``, ``0x10``) stays text, so that
-the schema can quote it as it was written. Nodes are built from PyYAML's events: the nodes of its composer show
-neither whether a tag was written nor where an alias stands, and it recurses without a bound.
+The data has only text, whole numbers, true/false, null, lists and mappings with text keys: no experiment key takes a
+fraction or a date. Any other scalar (``1.5``, ``yes``, ``0x10``) stays text, so that the schema can quote it as it was
+written. Nodes are built from PyYAML's events: the nodes of its composer do not show whether a tag was written or where
+an alias is, and the composer recurses without a bound.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Builder:
         return ConfigError(what, where=self._place(line), hint=hint)
 
     def _events(self) -> Iterator[yaml.Event]:
-        # Not libyaml's parser: its messages differ, and an error is to read the same on every host.
+        # Not libyaml's parser: its messages differ, and an error must be the same on every host.
         for event in yaml.parse(self._text, yaml.SafeLoader):
             if event.start_mark is not None:
                 self._line = event.start_mark.line + 1
@@ -226,7 +226,7 @@ class _Builder:
 
 
 def _plain(node: _Node, path: KeyPath, lines: dict[KeyPath, int]) -> Data:
-    """Return the node's data, every alias a copy of its own, and note the line of all it holds."""
+    """Return the node's data, a separate copy for every alias, and store the line of each part in ``lines``."""
     if isinstance(node.content, list):
         items: list[Data] = []
         for index, item in enumerate(node.content):

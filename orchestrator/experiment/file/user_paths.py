@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which file a relative path means: one in an experiment begins at its folder, one on the command line here."""
+"""The folder of a relative path: the file's in an experiment, the current one on the command line."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from orchestrator.experiment.file.source import Data, KeyPath
 
 
 def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str]) -> None:
-    """Make every relative path of the user's own absolute, in place: kernels, images, modules and workloads.
+    """Make every relative path of a user's file absolute, in place: kernels, images, modules and workloads.
 
     Kernels, images and probes are paths where they have a slash in them, the keys ``benchmark_paths`` of a benchmark
-    always; ``folder`` is the file's.
+    always; ``folder`` is the experiment file's.
     """
     paths = _Paths(origins, folder)
     for path, table in tables_in(data):
@@ -40,13 +40,13 @@ class _Paths:
     folder: Path
 
     def of_file(self, name: Data, path: KeyPath) -> Data:
-        """A file's path, absolute; ``path`` is where it is named."""
+        """A file's path, absolute; ``path`` is the key's."""
         if not isinstance(name, str) or name.startswith("~"):
             return name
         return str((Path.cwd() if self.origins.overridden(path) else self.folder) / name)
 
     def of_name(self, name: Data, path: KeyPath) -> Data:
-        """The name of something of the lab's as it is, or a path absolute."""
+        """A catalogue's name unchanged, or a path made absolute."""
         return self.of_file(name, path) if isinstance(name, str) and "/" in name else name
 
     def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:

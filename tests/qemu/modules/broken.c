@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A module that will not be loaded, and says why.
+// A module that refuses to load, with a reason in the log.
 #include <linux/module.h>
 
 static int __init broken_init(void)

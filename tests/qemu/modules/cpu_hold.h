@@ -10,7 +10,7 @@ struct cpu_hold {
 	unsigned long address;	/* the instruction before which to hold */
 	bool reached;
 	bool interrupts;	/* were they on there? */
-	bool released;		/* set by whoever lets the CPU go on */
+	bool released;		/* set by the caller that releases the CPU */
 	bool timed_out;		/* it went on by itself */
 };
 

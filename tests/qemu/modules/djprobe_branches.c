@@ -21,11 +21,11 @@ long djprobe_shape_label(long argument)
 static void never(void)
 {
 }
-DEFINE_STATIC_CALL_NULL(nobody, never);
+DEFINE_STATIC_CALL_NULL(unset, never);
 
-/* A static call of nobody is a no-op, which could be moved. */
+/* An unset static call is a no-op, which could be moved. */
 long djprobe_shape_static_call(long argument)
 {
-	static_call_cond(nobody)();
+	static_call_cond(unset)();
 	return argument + djprobe_counter;
 }

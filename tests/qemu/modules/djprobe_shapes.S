@@ -89,7 +89,7 @@ shape flags
 	adcl $0, %eax
 	ret
 
-/* A branch to the function's own first byte, as often as the argument says. */
+/* A branch to the function's own first byte, argument times. */
 shape loop
 #ifdef CONFIG_X86_64
 	addq $0x10000, %rsi

@@ -2,7 +2,7 @@
 /*
  * How does the host put djprobes wherever it wants, and see what they do?
  *
- * "symbol" and "offset", or "address" where there is no symbol, say where; a
+ * "symbol" and "offset", or "address" where there is no symbol, name the place; a
  * number written to "put" registers the djprobe of that number there, one
  * written to "take" unregisters it. A function's symbol and a number written to
  * "call" call it: "result" is what it returned, "order" the numbers of the
@@ -128,7 +128,7 @@ static int call(const char *text, const struct kernel_param *param)
 	return 0;
 }
 
-static int tell(char *line, unsigned long __percpu *counters)
+static int show_sum(char *line, unsigned long __percpu *counters)
 {
 	int cpu, length = 0;
 
@@ -139,12 +139,12 @@ static int tell(char *line, unsigned long __percpu *counters)
 
 static int get_hits(char *line, const struct kernel_param *param)
 {
-	return tell(line, &hits);
+	return show_sum(line, &hits);
 }
 
 static int get_exact(char *line, const struct kernel_param *param)
 {
-	return tell(line, &exact_hits);
+	return show_sum(line, &exact_hits);
 }
 
 static const struct kernel_param_ops put_ops = { .set = put };

@@ -5,7 +5,7 @@
  * "NAME FORMAT" written to "connect" connects the probe ("-" for one that checks
  * the format itself); NAME written to "disconnect" takes it away. "hits" counts,
  * since the load, the hits of all markers that are connected, and how many of
- * them were told "number".
+ * them received "number".
  */
 #include <linux/lab/kernel_markers.h>
 #include <linux/module.h>

@@ -5,7 +5,7 @@
  * A number written to "put" registers the kprobe of that number at "symbol", one
  * written to "take" unregisters it, and one written to "call" calls the function
  * on that CPU. "hits" has a line for each kprobe, with its hits on each CPU.
- * "alone" says whether kprobe 0 is in the kernel's hash itself: else there is an
+ * "alone" shows whether kprobe 0 is in the kernel's hash itself: else there is an
  * aggregator in its place, which calls all kprobes of the address.
  */
 #include <linux/kprobes.h>

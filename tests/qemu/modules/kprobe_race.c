@@ -5,7 +5,7 @@
  * CPU 1 hits a kprobe through the function tracer and is held before "hold", an
  * address in the kernel, while CPU 0 does something. The name of a race written to
  * "race" has it run. "hits" has a line for each kprobe: how often its handler ran
- * at its own address, and at another one. "held" says in four numbers whether CPU
+ * at its own address, and at another one. "held" shows in four numbers whether CPU
  * 1 was held, whether interrupts were on there, whether it gave up waiting, and
  * whether the first kprobe was out of the kernel's hash when the hit was over.
  */
@@ -162,7 +162,7 @@ static void spin(unsigned int ms)
 
 /*
  * The kernel is not preemptible: what is between two calls of schedule() is one
- * section that a grace period waits for, once some ticks have told this CPU of it.
+ * section that a grace period waits for, once this CPU has seen it in some ticks.
  */
 static void hold_grace_periods_and_call(void)
 {

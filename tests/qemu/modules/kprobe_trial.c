@@ -37,7 +37,7 @@ static struct kprobe kp = {
 	.post_handler = post,
 };
 
-static int tell(char *line, unsigned long __percpu *counters)
+static int show_sum(char *line, unsigned long __percpu *counters)
 {
 	int cpu, length = 0;
 
@@ -48,12 +48,12 @@ static int tell(char *line, unsigned long __percpu *counters)
 
 static int get_hits(char *line, const struct kernel_param *param)
 {
-	return tell(line, &hits);
+	return show_sum(line, &hits);
 }
 
 static int get_exact(char *line, const struct kernel_param *param)
 {
-	return tell(line, &exact_hits);
+	return show_sum(line, &exact_hits);
 }
 
 static const struct kernel_param_ops hits_ops = { .get = get_hits };

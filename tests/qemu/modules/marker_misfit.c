@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Does the compiler notice a marker that is passed something else than its format says? */
+/* Does the compiler notice a marker that is passed other arguments than its format requires? */
 #include <linux/module.h>
 
 #include "marker.h"

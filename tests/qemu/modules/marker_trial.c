@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How does the host connect probes to markers, and see what they are told?
+ * How does the host connect probes to markers, and see their arguments?
  *
  * "NAME FORMAT" written to "connect" connects the probe to a marker ("-" for a
  * probe that checks the format itself); NAME written to "disconnect" takes it
  * away. How often written to <debugfs>/marker_trial/pass passes all markers so
- * often, with "number"; "told" is what the probe was told last, "hits" how often
+ * often, with "number"; "received" is the probe's last arguments, "hits" how often
  * on each CPU, with a line for each first word of a format. "markers" lists them.
  */
 #include <linux/debugfs.h>
@@ -24,7 +24,7 @@ static long number = 20;
 module_param(number, long, 0644);
 static const char *const words[] = { "optimized", "generic", "inline", "last", "twice" };
 static DEFINE_PER_CPU(unsigned long [ARRAY_SIZE(words)], hits);
-static char told[128];
+static char received[128];
 
 static void trial_probe(const char *format, ...)
 {
@@ -35,7 +35,7 @@ static void trial_probe(const char *format, ...)
 		if (*words[i] == *format)
 			this_cpu_inc(hits[i]);
 	va_start(arguments, format);
-	vscnprintf(told, sizeof(told), format, arguments);
+	vscnprintf(received, sizeof(received), format, arguments);
 	va_end(arguments);
 }
 
@@ -123,9 +123,9 @@ static int get_markers(char *page, const struct kernel_param *param)
 	return marker_list(&trial_markers, page);
 }
 
-static int get_told(char *page, const struct kernel_param *param)
+static int get_received(char *page, const struct kernel_param *param)
 {
-	return sysfs_emit(page, "%s\n", told);
+	return sysfs_emit(page, "%s\n", received);
 }
 
 static int get_hits(char *page, const struct kernel_param *param)
@@ -144,12 +144,12 @@ static int get_hits(char *page, const struct kernel_param *param)
 static const struct kernel_param_ops connect_ops = { .set = connect };
 static const struct kernel_param_ops disconnect_ops = { .set = disconnect };
 static const struct kernel_param_ops markers_ops = { .get = get_markers };
-static const struct kernel_param_ops told_ops = { .get = get_told };
+static const struct kernel_param_ops received_ops = { .get = get_received };
 static const struct kernel_param_ops hits_ops = { .get = get_hits };
 module_param_cb(connect, &connect_ops, NULL, 0200);
 module_param_cb(disconnect, &disconnect_ops, NULL, 0200);
 module_param_cb(markers, &markers_ops, NULL, 0400);
-module_param_cb(told, &told_ops, NULL, 0444);
+module_param_cb(received, &received_ops, NULL, 0444);
 module_param_cb(hits, &hits_ops, NULL, 0444);
 
 static struct dentry *folder;

@@ -7,7 +7,7 @@
 static void *areas[1024];
 static unsigned int taken;
 
-/* Takes so many pages more, each with a hole behind it, as devices' drivers do. */
+/* Allocates "pages" more pages, each with a hole behind it, as devices' drivers do. */
 static int take_pages(const char *value, const struct kernel_param *param)
 {
 	unsigned int pages;
@@ -25,7 +25,7 @@ static int take_pages(const char *value, const struct kernel_param *param)
 }
 
 /*
- * Uses up so many places for copies of instructions: of a kprobe that could have
+ * Occupies places for copies of instructions: of a kprobe that could have
  * been boosted they are cleaned up only when there are no others.
  */
 static int take_slots(const char *value, const struct kernel_param *param)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A module that is at work until a 1 is written to its "stop", and says so in "report". */
+/* A module that is at work until a 1 is written to its "stop", as "report" shows. */
 #include <linux/module.h>
 #include <linux/sysfs.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A machine that does nothing any more, and says nothing either. */
+/* A machine that hangs without a message. */
 #include <linux/irqflags.h>
 #include <linux/module.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A user's module without anything of the lab's: a kprobe that says nothing of its hits. */
+/* A user's module without anything of the lab's: a kprobe that does not report its hits. */
 #include <linux/kprobes.h>
 #include <linux/module.h>
 

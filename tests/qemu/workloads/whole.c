@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A whole program: asks for its parent's number a thousand times, and ends with as many as it was told.
+// A whole program: asks for its parent's number a thousand times, and exits with the status that its argument gives.
 #include "runtime.h"
 
 #ifdef __i386__

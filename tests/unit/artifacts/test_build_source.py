@@ -34,7 +34,7 @@ from orchestrator.catalog.kernels import kernels
         ("lib", ["README.rst", "sort.c"], ["sort.c"]),
     ],
 )
-def test_what_is_taken(folder: str, names: list[str], taken: list[str]) -> None:
+def test_the_chosen_files(folder: str, names: list[str], taken: list[str]) -> None:
     assert build_source_choice().takes(folder, names) == taken
 
 

@@ -71,7 +71,7 @@ def no_build(folder: Path) -> None:
     raise AssertionError(f"{folder} is built although it is there")
 
 
-def test_what_is_there_is_not_built_again(tmp_path: Path) -> None:
+def test_a_cached_artifact_is_not_built_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     assert cache.get("things", INPUTS) is None
     made = cache.obtain("things", INPUTS, "a thing", builder(tmp_path))
@@ -98,7 +98,7 @@ def test_processes_that_want_the_same_build_it_once(tmp_path: Path) -> None:
     assert (tmp_path / "builds").read_text() == "x"
 
 
-def test_what_a_killed_builder_left_is_never_used(tmp_path: Path) -> None:
+def test_remains_of_a_killed_builder_are_never_used(tmp_path: Path) -> None:
     root = tmp_path / "cache"
     process = FORK.Process(target=obtain, args=(root, tmp_path, 60.0))
     process.start()
@@ -180,7 +180,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"{}", b'{"label": "x"}', b"\xff\xfe"])
-def test_a_damaged_manifest_says_what_to_remove(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_manifest_hints_what_to_remove(tmp_path: Path, content: bytes) -> None:
     cache = Cache(tmp_path / "a cache")
     made = cache.obtain("things", INPUTS, "a thing", builder(tmp_path))
     (made.path / "manifest.json").write_bytes(content)

@@ -55,7 +55,7 @@ def call(function: Callable[[], object]) -> None:
 
 @contextmanager
 def another_process(function: Callable[[], object]) -> Iterator[int]:
-    """A process that has called it, and lives on meanwhile."""
+    """A process that has called it and is still alive."""
     ours, theirs = FORK.Pipe()
 
     def work() -> None:
@@ -86,7 +86,7 @@ def fill(folder: Path) -> None:
 
 
 def made(cache: Cache, kind: str, days: float, inputs: dict[str, object] = INPUTS) -> Path:
-    """An artifact that was last used so many days ago."""
+    """An artifact that was last used ``days`` days ago."""
     call(lambda: cache.obtain(kind, inputs, f"a thing of {kind}", fill))
     place = cache.root / kind / digest(inputs)
     age(place, days)
@@ -104,7 +104,7 @@ def folder(path: Path, days: float, *files: str) -> Path:
 # --- what is used stays --------------------------------------------------------------------------
 
 
-def test_what_was_not_used_for_a_while_goes(cache: Cache) -> None:
+def test_unused_artifacts_are_removed(cache: Cache) -> None:
     old, recent = made(cache, "modules", 31), made(cache, "kernels", 29)
     printed = prune()
     assert not old.exists()
@@ -128,7 +128,7 @@ def test_a_use_is_noted_once_a_day(cache: Cache) -> None:
     assert place.exists()
 
 
-def test_what_another_process_has_got_stays_until_it_ends(cache: Cache) -> None:
+def test_an_artifact_in_use_stays_until_its_user_ends(cache: Cache) -> None:
     place = made(cache, "modules", 0)
 
     def use() -> None:
@@ -144,12 +144,12 @@ def test_what_another_process_has_got_stays_until_it_ends(cache: Cache) -> None:
     assert not place.exists()
 
 
-def test_what_has_just_been_built_is_in_use(cache: Cache) -> None:
+def test_a_new_artifact_is_in_use(cache: Cache) -> None:
     with another_process(lambda: cache.obtain("modules", INPUTS, "a thing", fill)):
         assert "kept: in use" in prune("--all")
 
 
-def test_what_is_removed_is_built_again(cache: Cache) -> None:
+def test_a_removed_artifact_is_built_again(cache: Cache) -> None:
     kept = cache.obtain("modules", INPUTS, "a thing", fill)
     # As by hand, under a process that goes on.
     for file in kept.path.iterdir():
@@ -195,7 +195,7 @@ def use_once(cache: Cache) -> None:
 # --- what is needed stays ------------------------------------------------------------------------
 
 
-def test_what_something_in_demand_was_made_from_stays(cache: Cache) -> None:
+def test_inputs_of_artifacts_in_use_stay(cache: Cache) -> None:
     package = made(cache, "debian", 400, {"packages": {"linux-source": ["6.1", "0" * 64]}})
     source = made(cache, "kernel-source", 300, {"package": package.name})
     kernel = made(cache, "kernels", 200, {"source": source.name, "config": "..."})
@@ -253,7 +253,7 @@ def test_files_that_several_share_are_freed_by_the_last(cache: Cache) -> None:
 # --- leftovers and locks -------------------------------------------------------------------------
 
 
-def test_what_a_killed_builder_left_goes(cache: Cache) -> None:
+def test_remains_of_a_killed_builder_are_removed(cache: Cache) -> None:
     unfinished = cache.root / "modules" / f"{digest(INPUTS)}.building"
 
     def build(folder: Path) -> None:
@@ -268,7 +268,7 @@ def test_what_a_killed_builder_left_goes(cache: Cache) -> None:
     assert not unfinished.exists()
 
 
-def test_what_is_being_built_stays(cache: Cache, tmp_path: Path) -> None:
+def test_an_artifact_under_construction_stays(cache: Cache, tmp_path: Path) -> None:
     def build(folder: Path) -> None:
         fill(folder)
         (tmp_path / "begun").touch()
@@ -312,7 +312,7 @@ def test_locks_that_are_not_held_go(cache: Cache) -> None:
     assert list((cache.root / "locks").iterdir()) == []
 
 
-def test_while_anyone_waits_for_a_lock_none_is_removed(cache: Cache) -> None:
+def test_locks_with_waiters_are_not_removed(cache: Cache) -> None:
     with cache.lock("x"):
         waiting = FORK.Process(target=lambda: HELD.enter_context(cache.lock("x")))
         waiting.start()
@@ -339,7 +339,7 @@ def test_while_anyone_waits_for_a_lock_none_is_removed(cache: Cache) -> None:
 # --- what lies beside the artifacts --------------------------------------------------------------
 
 
-def test_what_lies_beside_the_artifacts_goes_by_its_age(cache: Cache) -> None:
+def test_files_beside_the_artifacts_are_removed_by_age(cache: Cache) -> None:
     root = cache.root
     name = f"lab_kprobe-{'0' * 24}"
     things = ["apt/bookworm-amd64", "apt/bookworm-amd64-i386", "checks/mypy", "checks/pytest", f"failed-builds/{name}"]
@@ -409,7 +409,7 @@ def test_an_environment_that_is_being_made_stays(cache: Cache) -> None:
 # --- nothing else --------------------------------------------------------------------------------
 
 
-def test_what_the_lab_did_not_make_is_not_touched(cache: Cache, tmp_path: Path) -> None:
+def test_files_of_others_are_not_touched(cache: Cache, tmp_path: Path) -> None:
     key = digest(INPUTS)
     foreign = [
         folder(cache.root / name, 400)

@@ -85,7 +85,7 @@ def test_other_content_is_another_disk(change: str, tmp_path: Path, context: Bui
     assert data_disk(context, folder) != before
 
 
-def test_what_cannot_be_packed_is_refused(tmp_path: Path, context: BuildContext) -> None:
+def test_files_that_cannot_be_packed_are_refused(tmp_path: Path, context: BuildContext) -> None:
     folder = make(tmp_path / "one")
     with pytest.raises(UsageError, match="none is not there"):
         data_disk(context, tmp_path / "none")

@@ -51,7 +51,7 @@ def test_another_version_in_the_cache_is_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_offline_says_what_is_missing(tmp_path: Path, pinned: bool) -> None:
+def test_offline_reports_what_is_missing(tmp_path: Path, pinned: bool) -> None:
     cache = Cache(tmp_path)
     if pinned:
         (put_in(cache, CHOSEN).path / "manifest.json").unlink()
@@ -62,7 +62,7 @@ def test_offline_says_what_is_missing(tmp_path: Path, pinned: bool) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"3", b"[1]", b"null", b'[{"name": "x"}]', b'[{"no": "x"}]', b"\xff"])
-def test_a_damaged_record_says_what_to_remove(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_record_hints_what_to_remove(tmp_path: Path, content: bytes) -> None:
     pin = tmp_path / "pins" / "tools.json"
     pin.parent.mkdir()
     pin.write_bytes(content)

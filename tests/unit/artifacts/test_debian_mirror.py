@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which mirror has the guests' release, by what a host's own apt sources say?"""
+"""Which mirror has the guests' release, by the host's own apt sources?"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def elf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return make_module(tmp_path_factory.mktemp("elf") / "x.ko", "a,b").read_bytes()
 
 
-def test_what_a_module_says_of_itself(tmp_path: Path) -> None:
+def test_the_facts_in_a_module(tmp_path: Path) -> None:
     assert module_info(make_module(tmp_path / "x.ko", "a,b")) == {
         "license": "GPL",
         "depends": "a,b",
@@ -36,7 +36,7 @@ def test_what_a_module_says_of_itself(tmp_path: Path) -> None:
     }
 
 
-def test_each_comes_once_and_after_what_it_needs(tmp_path: Path) -> None:
+def test_each_driver_is_listed_once_after_its_dependencies(tmp_path: Path) -> None:
     make_module(tmp_path / "drivers/virtio/virtio_pci.ko", "virtio,virtio_pci_modern_dev,virtio_ring")
     make_module(tmp_path / "drivers/virtio/virtio_pci_modern_dev.ko", "virtio")
     make_module(tmp_path / "drivers/virtio/virtio-ring.ko", "virtio,built_in")

@@ -91,7 +91,7 @@ def test_a_wrong_command_line_is_refused(program: Path, arguments: tuple[str, ..
 
 
 @ON_X86_64
-def test_calls_that_are_not_timed_say_what_they_were(program: Path) -> None:
+def test_untimed_calls_are_described(program: Path) -> None:
     with subprocess.Popen([program, "-c", "5000"], stdout=subprocess.PIPE, text=True) as running:
         output, _ = running.communicate(timeout=30)
     assert running.returncode == 0
@@ -121,7 +121,7 @@ def test_samples_are_what_the_lab_reads(program: Path) -> None:
 
 
 @ON_X86_64
-def test_seconds_as_in_2005(program: Path) -> None:
+def test_seconds_of_the_2005_document(program: Path) -> None:
     ended = gtodbench(program, "-s", "1")
     assert (ended.returncode, ended.stderr) == (0, "")
     found = re.fullmatch(r"entry syscall\nrun 0 calls=(\d+) ns=(\d+) average=(\d+)\n", ended.stdout)

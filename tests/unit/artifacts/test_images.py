@@ -118,7 +118,7 @@ def test_what_is_wrong_in_a_recipe_is_reported(tmp_path: Path, fields: object, s
         image(write(tmp_path, fields))
 
 
-@pytest.mark.parametrize("name", ["/nowhere/mine.yaml", "./mine", "~nobody-of-that-name/x.yaml", "/tmp/", "./a b.yaml"])
+@pytest.mark.parametrize("name", ["/nowhere/mine.yaml", "./mine", "~no-such-user/x.yaml", "/tmp/", "./a b.yaml"])
 def test_a_path_that_is_no_recipe_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, SOUND, "mine")
@@ -180,7 +180,7 @@ def test_an_image_in_use_is_not_pruned(tmp_path: Path) -> None:
     assert cached_image(BuildContext(cache, offline=True), recipe) is not None
 
 
-def test_the_list_of_images_says_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_images_shows_what_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path))
     put_in(Cache(tmp_path), image("debian-i386"))
     listed = {line.split()[0]: line for line in CliRunner().invoke(app, ["image", "list"]).stdout.splitlines()[1:]}
@@ -213,7 +213,7 @@ def test_a_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch
     assert caught.value.hint.endswith("install -y --no-install-recommends a b")
 
 
-def test_what_a_killed_build_left_is_removed_by_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remains_of_a_killed_build_are_removed_by_a_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     long_ago, kept = time.time() - 3 * 3600, tmp_path / "orchestrator-else"
     left, recent = (tmp_path / f"orchestrator-image-{name}" for name in ("left", "recent"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does nothing but names and numbers reach C, and does a build give a module or say where it failed?"""
+"""Does nothing but names and numbers reach C, and does a build give a module or the place of its failure?"""
 
 from __future__ import annotations
 
@@ -178,13 +178,13 @@ def tiny(**changes: str) -> ModuleSource:
 
 
 @pytest.fixture
-def said() -> list[str]:
+def progress() -> list[str]:
     return []
 
 
 @pytest.fixture
-def context(tmp_path: Path, said: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"), say=said.append)
+def context(tmp_path: Path, progress: list[str]) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "cache"), say=progress.append)
 
 
 def kernel(root: Path) -> Kernel:
@@ -206,7 +206,7 @@ def failed(result: Module | BuildError) -> BuildError:
     return result
 
 
-def test_a_module_is_built_once(context: BuildContext, said: list[str], tmp_path: Path) -> None:
+def test_a_module_is_built_once(context: BuildContext, progress: list[str], tmp_path: Path) -> None:
     headers = kernel(tmp_path)
     module = built(build_modules(context, headers, [tiny()])[0])
     assert module.name == "lab_tiny"
@@ -214,10 +214,10 @@ def test_a_module_is_built_once(context: BuildContext, said: list[str], tmp_path
     assert {line.split()[-1] for line in symbols.splitlines()} >= {"tiny", "shared"}
     assert module.sources is not None
     assert {path.name: path.read_text() for path in module.sources.iterdir()} == tiny().files
-    assert said == ["building lab_tiny for debian-amd64"]
+    assert progress == ["building lab_tiny for debian-amd64"]
     (headers.headers_makefile).unlink()
     assert build_modules(context, headers, [tiny()]) == [module]
-    assert len(said) == 1
+    assert len(progress) == 1
 
 
 def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_p
     assert built(elsewhere).key not in keys
 
 
-def test_one_that_does_not_compile_says_where(context: BuildContext, tmp_path: Path) -> None:
+def test_one_that_does_not_compile_is_reported_with_its_line(context: BuildContext, tmp_path: Path) -> None:
     broken = tiny(**{"lab_tiny_main.c": '#include "shared.h"\n\nint tiny(void) { return shared( }\n'})
     module, result = build_modules(context, kernel(tmp_path), [tiny(), broken])
     assert built(module).file.is_file()

@@ -85,11 +85,11 @@ def test_the_catalogue_comes_before_qemu_s_own_models() -> None:
         ("debian-686", "pentium-m", None),
     ],
 )
-def test_kernels_say_which_cpu_they_cannot_use(kernel: str, cpu_name: str, why_not: str | None) -> None:
+def test_kernels_refuse_cpus_with_a_reason(kernel: str, cpu_name: str, why_not: str | None) -> None:
     assert kernels()[kernel].unsupported_reason(cpu(cpu_name)) == why_not
 
 
-def test_a_kernel_that_needs_pae_says_so() -> None:
+def test_a_kernel_that_needs_pae_refuses_with_that_reason() -> None:
     kernel = kernels()["debian-686"].model_copy(update={"needs_pae": True})
     assert kernel.unsupported_reason(cpu("pentium-m")) == "kernel 'debian-686' needs PAE and CPU 'pentium-m' has none"
 

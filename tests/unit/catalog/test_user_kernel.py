@@ -103,7 +103,7 @@ def test_a_kernel_that_cannot_be_probed_is_refused(tmp_path: Path, without: str,
 
 
 @pytest.mark.parametrize("missing", [".config", "include/config/kernel.release", "arch/x86/boot/bzImage"])
-def test_a_tree_that_is_not_whole_says_what_is_missing(tmp_path: Path, missing: str) -> None:
+def test_an_incomplete_tree_is_refused_with_what_is_missing(tmp_path: Path, missing: str) -> None:
     tree = build_tree(tmp_path / "tree")
     (tree / missing).unlink()
     with pytest.raises(ConfigError, match="is not whole") as refused:
@@ -121,7 +121,7 @@ def test_unknown_names_and_paths_have_different_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such kernel image or build tree"):
         kernel(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="there is no such user"):
-        kernel("~nobody-of-that-name/linux")
+        kernel("~no-such-user/linux")
     with pytest.raises(ConfigError, match="it cannot be read: File name too long"):
         kernel(f"./{'x' * 300}")
     with pytest.raises(ConfigError, match="did you mean 'lab-i386-up-hook'"):
@@ -129,7 +129,7 @@ def test_unknown_names_and_paths_have_different_errors(tmp_path: Path) -> None:
     assert all("/" not in name for name in kernels())
 
 
-def test_a_kernel_that_cannot_be_talked_to_says_what_to_set(tmp_path: Path) -> None:
+def test_a_kernel_without_a_console_is_refused_with_the_option(tmp_path: Path) -> None:
     context = BuildContext(Cache(tmp_path / "cache"), offline=True)
     good = ready_kernel(context, kernel(str(build_tree(tmp_path / "good"))))
     assert (good.release, good.drivers_built_in, good.smp) == ("6.1.0-mine", True, False)

@@ -14,7 +14,7 @@ from orchestrator.guest.console import Console, Trouble, plain_lines
 
 GOLDEN = Path(__file__).parent / "golden" / "console"
 
-# Each log: what it means, and the line that says so.
+# Each log: its meaning, and the line that shows it.
 EXPECTED: dict[str, tuple[Trouble, str] | None] = {
     "panic-sysrq": (Trouble.PANIC, "Kernel panic - not syncing: sysrq triggered crash"),
     "panic-no-init": (Trouble.PANIC, "Kernel panic - not syncing: No working init found."),
@@ -80,7 +80,7 @@ def test_control_characters_are_left_out() -> None:
     ]
 
 
-def test_what_a_terminal_would_obey_is_not_quoted() -> None:
+def test_control_characters_are_not_quoted() -> None:
     printed = b"a\x1b[31mb\x1b]0;title\x07c\n\xc2\x9b31md\x7f\r\n\n\ttab \xc3\xa9\n"
     assert plain_lines(printed) == ["ab0;titlec", "31md", "\ttab \u00e9"]
     output = Output()

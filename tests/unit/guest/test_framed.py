@@ -127,12 +127,12 @@ def test_our_agent_is_recognised() -> None:
         b"Linux version 6.1.0",
     ],
 )
-def test_another_agent_is_not(first: bytes) -> None:
+def test_another_agent_is_refused(first: bytes) -> None:
     with channel_to(lambda agent: agent.send(first)) as channel, pytest.raises(GuestConnectionLost):
         channel.wait_for_agent(soon())
 
 
-def test_an_agent_that_never_comes() -> None:
+def test_a_missing_agent_is_a_hang() -> None:
     with channel_to(lambda agent: None) as channel, pytest.raises(GuestHang):
         channel.wait_for_agent(time.monotonic() + 0.1)
 
@@ -362,7 +362,7 @@ def test_a_file_arrives_whole(size: int, from_file: bool, tmp_path: Path) -> Non
     assert b"".join(arrived) == content
 
 
-def test_a_file_that_cannot_be_written_says_why() -> None:
+def test_a_file_that_cannot_be_written_has_a_reason() -> None:
     def script(agent: Agent) -> None:
         while agent.read()[2]:
             pass
@@ -401,7 +401,7 @@ def test_paths_are_absolute_and_whole(path: str) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\0", frame(Frame.STDOUT, 1, b"abc")[:-1], frame(Frame.STDOUT, 1, b"abc")])
-def test_a_guest_that_goes_away_midway(sent: bytes) -> None:
+def test_a_connection_lost_within_a_reply(sent: bytes) -> None:
     def script(agent: Agent) -> None:
         agent.read()
         agent.send(sent)

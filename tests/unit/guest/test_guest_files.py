@@ -113,7 +113,7 @@ def test_an_image_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
 
 
 @NEEDS_QEMU_IMG
-def test_what_fails_half_way_leaves_nothing(machine: Machine, tmp_path: Path) -> None:
+def test_a_failed_build_leaves_nothing(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "lab" / "ssh").mkdir(parents=True)
     (tmp_path / "lab" / "ssh" / "client_key").write_text("no key\n")
     (tmp_path / "lab" / "ssh" / "client_key").chmod(0o600)

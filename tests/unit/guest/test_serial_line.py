@@ -43,7 +43,7 @@ def test_the_kernels_messages_are_taken_out_and_nothing_else(data: st.DataObject
         os.close(ours)
 
 
-def test_what_only_begins_like_a_message_is_not_kept_for_ever() -> None:
+def test_a_partial_message_is_not_kept_for_ever() -> None:
     theirs, ours = os.pipe()
     line = SerialLine(theirs)
     try:

@@ -102,7 +102,7 @@ UNSHARE = ["unshare", "--mount"]
     assert called_programs(source) == {"one", "unshare", "three", "four"}
 
 
-# --- what each list says --------------------------------------------------------------------------
+# --- what each list has ---------------------------------------------------------------------------
 
 
 def test_each_list_has_lines() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a probe believed only when both witnesses say the same, and the right thing?"""
+"""Is a probe accepted only when both sources of evidence agree and are right?"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kind_of(mechanism: Mechanism) -> ProbeKind:
     )
 
 
-def test_the_tables_here_know_every_mechanism() -> None:
+def test_the_test_tables_have_every_mechanism() -> None:
     assert {*SEEN, "pointer", "tracepoint"} == {probe.mechanism for probe in probes().values()}
 
 
@@ -151,7 +151,7 @@ def test_loading_our_module_may_taint(mask: int) -> None:
 
 
 @given(st.integers(0, 18), st.sampled_from([0, OUT_OF_TREE, OUT_OF_TREE | UNSIGNED]))
-def test_any_other_taint_is_no_number(bit: int, ours: int) -> None:
+def test_any_other_taint_fails_the_cell(bit: int, ours: int) -> None:
     mask = 1 << bit | ours
     if 1 << bit in (OUT_OF_TREE, UNSIGNED):
         check_taint(mask)

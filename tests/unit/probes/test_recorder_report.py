@@ -153,13 +153,13 @@ def test_the_example_is_read() -> None:
         ("kprobe_boosted", "kprobe_böösted", "not all ASCII"),
     ],
 )
-def test_what_does_not_agree_with_itself_is_refused(old: str, new: str, reason: str) -> None:
+def test_contradictory_reports_are_refused(old: str, new: str, reason: str) -> None:
     assert old in EXAMPLE
     with pytest.raises(EvidenceError, match=reason):
         parse_report(EXAMPLE.replace(old, new).encode())
 
 
-def test_there_is_an_end_to_what_is_read() -> None:
+def test_the_size_of_a_report_is_bounded() -> None:
     with pytest.raises(EvidenceError, match="bytes"):
         parse_report(b"x" * (1 << 20))
     many = "".join(f"place sched_switch f{n} recorded=0 missed=0\n" for n in range(MOST_PLACES))

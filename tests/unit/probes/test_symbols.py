@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is an object of the kernel as large as up to the next symbol, and none where there is no telling?"""
+"""Is an object of the kernel as large as up to the next symbol, and unknown where there is none?"""
 
 from __future__ import annotations
 

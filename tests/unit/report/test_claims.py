@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a run says of the documents' claims; the formulas are tried on the published figures, where the claims hold."""
+"""Verdicts of a run on the documents' claims; the published figures, which satisfy the claims, test the formulas."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_claims_of_lists_with_recording() -> None:
     assert found["kprobe-based-tracer"].undecided == ["list11", "list13", "list14"]
 
 
-def test_traps_are_told_with_and_without_the_single_step() -> None:
+def test_traps_are_shown_with_and_without_the_single_step() -> None:
     (column,) = outcomes(*noop_list("list5"))["int3-per-hit"].columns
     assert [(one.label, one.text, one.holds) for one in column.measured] == [
         ("kprobe: int3 a hit", "2", False),
@@ -134,12 +134,12 @@ def test_size_has_two_bounds(extra: int, verdict: Verdict) -> None:
     assert outcomes(*cells)["optimised-is-bigger"].verdict is verdict
 
 
-def test_a_size_that_was_not_told_is_not_judged() -> None:
+def test_a_missing_size_is_not_judged() -> None:
     cells = [changed(one, parameters={"probe_bytes_plain": "96"}) for one in mail_table("x86-32")]
     assert outcomes(*cells)["optimised-is-bigger"].verdict is Verdict.UNKNOWN
 
 
-def test_another_mechanism_refutes_a_claim() -> None:
+def test_a_wrong_mechanism_refutes_a_claim() -> None:
     optimised = any_evidence("kprobe-optimized")
     cells = [changed(one, evidence=optimised) if one.probe == "kprobe-detour" else one for one in mail_table("x86-32")]
     outcome = outcomes(*cells)["hit-before-optimisation"]
@@ -147,7 +147,7 @@ def test_another_mechanism_refutes_a_claim() -> None:
     assert outcome.columns[0].measured[0].text == "jump, 0 int3"
 
 
-def test_traps_that_were_not_counted_are_not_judged() -> None:
+def test_uncounted_traps_are_not_judged() -> None:
     cells = [changed(one, evidence={**any_evidence(one.probe), "int3": None}) for one in noop_list("list5")]
     assert outcomes(*cells)["int3-per-hit"].verdict is Verdict.UNKNOWN
 
@@ -160,7 +160,7 @@ def test_a_failed_cell_leaves_a_claim_open() -> None:
     assert outcome.undecided == ["list4", "list5", "list6", "list7"]
 
 
-def test_what_drift_hides_is_no_figure() -> None:
+def test_a_claim_on_an_overhead_below_the_drift_is_undecided() -> None:
     (assessment,) = assess(run(*wall_list()), reports())
     assert assessment.title.endswith("by the wall clock, an indication only")
     light = assessment.outcomes[0]
@@ -174,7 +174,7 @@ def test_clocks_and_documents_are_assessed_apart() -> None:
     assert len({assessment.title for assessment in assessments}) == 3
 
 
-def test_a_run_beside_no_document_says_nothing_of_claims() -> None:
+def test_a_run_without_a_document_has_no_claims() -> None:
     assert assess(run(*(cell(probe) for probe in COUNTS)), reports()) == []
 
 
@@ -188,7 +188,7 @@ def test_one_table_on_two_kernels_has_two_columns() -> None:
     assert [column.name for column in columns] == ["list5 pentium4 lab-i386-up", "list5 pentium4 lab-i386-smp"]
 
 
-def test_the_reason_stands_only_where_a_claim_does_not_hold() -> None:
+def test_only_a_failing_claim_has_a_reason() -> None:
     (assessment,) = assess(run(*noop_list("list5")), reports())
     for statement, outcome in zip(statements(assessment), assessment.outcomes, strict=True):
         explained = outcome.claim.why["instructions"] in statement.remarks

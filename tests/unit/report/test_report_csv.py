@@ -32,7 +32,7 @@ def test_without_cells_there_is_a_header() -> None:
     assert text.startswith("run,experiment,id,table,cpu,smp,")
 
 
-def test_what_a_spreadsheet_would_execute_is_text() -> None:
+def test_formulas_are_escaped_as_text() -> None:
     (row,) = rows(run(failed("kprobe", '=HYPERLINK("http://x";"y")')))
     assert row["reason"] == '\'=HYPERLINK("http://x";"y")'
 

@@ -82,11 +82,11 @@ def test_a_kind_that_the_core_does_not_know_lays_its_cells_out() -> None:
     assert list(charts(record, WITH_LATENCY)) == ["latency", "latency-2"]
 
 
-def test_kinds_stand_in_one_report_in_the_runs_order() -> None:
+def test_kinds_are_reported_in_the_runs_order() -> None:
     text = printed(
         run(*noop_list("list7"), *latencies(), *recorded_build(), *noop_list("list5")), registry=WITH_LATENCY
     )
-    titles = ["List 7 ", "Latencies", "the same again", "List 5 "]
+    titles = ["List 7 ", "Latencies", "A/A boot", "List 5 "]
     places = [text.index(title) for title in titles]
     assert places == sorted(places)
 
@@ -113,7 +113,7 @@ def test_a_benchmark_of_another_version_has_a_plain_table() -> None:
 
 
 @given(st.lists(cells(), max_size=5, unique_by=lambda drawn: drawn.id), st.integers(min_value=1, max_value=200))
-def test_any_cell_has_a_place_in_the_plain_table(drawn: list[CellRecord], width: int) -> None:
+def test_the_plain_table_has_a_row_for_any_cell(drawn: list[CellRecord], width: int) -> None:
     text = io.StringIO()
     print_table(run(*drawn), Console(file=text, width=width), ReportRegistry(()))
     for one in drawn:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Markdown as GitHub renders it: golden files, and that a guest's words stay words."""
+"""Markdown as GitHub renders it: golden files, and that a guest's text stays text."""
 
 from __future__ import annotations
 

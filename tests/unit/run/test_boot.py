@@ -38,7 +38,7 @@ Measure = Callable[[Session, Sequence[Cell[Any]]], Generator[CellRecord, None, N
 
 @dataclass(frozen=True)
 class Scripted(BenchmarkKind):
-    """A kind that measures as a test says."""
+    """A kind that measures what a test sets."""
 
     how: Measure
 
@@ -145,7 +145,7 @@ def test_without_a_guest_every_cell_has_failed(tmp_path: Path) -> None:
     assert not [event for event in events if isinstance(event, CellBegan)]
 
 
-def test_work_of_all_cells_that_fails_is_the_failure_of_all(tmp_path: Path) -> None:
+def test_a_failure_of_the_shared_work_fails_all_cells(tmp_path: Path) -> None:
     def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
         for cell in cells:
             session.begin(cell)
@@ -156,12 +156,12 @@ def test_work_of_all_cells_that_fails_is_the_failure_of_all(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("error", [HostError("no QEMU"), UsageError("another kernel")])
-def test_what_concerns_the_host_or_the_user_ends_the_run(tmp_path: Path, error: LabError) -> None:
+def test_host_and_usage_errors_end_the_run(tmp_path: Path, error: LabError) -> None:
     with pytest.raises(type(error)):
         events_of(tmp_path, failing_at("kprobe", error, []))
 
 
-def test_what_could_not_be_prepared_needs_no_guest(tmp_path: Path) -> None:
+def test_cells_without_preparation_need_no_guest(tmp_path: Path) -> None:
     guests: list[list[str]] = []
     prepared = {NAMES["kprobe"]: unsupported("no CONFIG_KPROBES"), NAMES["jprobe"]: failed(BuildError("line 3"))}
     found = outcomes(events_of(tmp_path, failing_at("", GuestError(""), guests), prepared))

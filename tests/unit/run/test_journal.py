@@ -25,7 +25,7 @@ PLAN = plan(calls_experiment(probes=["none", "kprobe", "djprobe"]))
 NONE, KPROBE, DJPROBE = (cell.id for cell in PLAN.cells)
 
 
-class Heard:
+class RecordingListener:
     """A listener that keeps what it gets."""
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ def entry(store: Store, tmp_path: Path) -> RunEntry:
 
 
 class Book:
-    """A journal, and what was stored and heard."""
+    """A journal, and what it stored and passed to its listener."""
 
     def __init__(self, store: Store, entry: RunEntry) -> None:
-        self.heard = Heard()
+        self.listener = RecordingListener()
         self._store, self._entry = store, entry
-        self._journal = RunJournal(entry, store, self.heard, Provenance(entry.directory), PLAN, kinds())
+        self._journal = RunJournal(entry, store, self.listener, Provenance(entry.directory), PLAN, kinds())
         boot = PLAN.boots[0]
         self._task = BootTask(kinds().named(boot.kind), boot, boot.cells, {}, entry.directory / "boot1")
         self._artifacts = BootArtifacts(None, None, {})  # type: ignore[arg-type]  # no guest is booted here
@@ -87,7 +87,7 @@ def test_a_record_waits_for_what_it_is_compared_with(store: Store, entry: RunEnt
     assert book.stored() == {}
     book.take(outcome("none", NONE, 400.0))
     assert {id_: record.overhead for id_, record in book.stored().items()} == {NONE: 0.0, KPROBE: 600.0}
-    assert book.heard.lines == [f"begins {KPROBE}", f"ends {NONE}", f"ends {KPROBE}"]
+    assert book.listener.lines == [f"begins {KPROBE}", f"ends {NONE}", f"ends {KPROBE}"]
 
 
 def test_a_comparison_that_proves_a_record_wrong_is_a_failed_cell(store: Store, entry: RunEntry) -> None:
@@ -116,4 +116,4 @@ def test_a_run_that_goes_on_compares_with_what_it_has(store: Store, entry: RunEn
 def test_progress_is_passed_on(store: Store, entry: RunEntry) -> None:
     book = Book(store, entry)
     book.take(Progress("booting debian-686 on pentium4"))
-    assert book.heard.lines == ["booting debian-686 on pentium4"]
+    assert book.listener.lines == ["booting debian-686 on pentium4"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""List 15 of the djprobe document: what each probe can do, the document's words above what the guest showed."""
+"""List 15 of the djprobe document: the capabilities of each probe, the document's text above the measured result."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def capability_sheet(panel: Panel) -> Sheet:
         grid=Grid(SHOWN_FOR, list(_blocks({cell.probe: cell for cell in cells}, footnotes)), together=len(SHOWN_FOR)),
         sentences=[
             capability_list().footnote,
-            "yes 1000/1000: of 1000 calls so many were hits in which the handler saw what it must see; "
-            "no 1000/1000: in which it saw that nobody has saved them.",
+            "yes 1000/1000: in 1000 of 1000 calls the handler saw what it must see; "
+            "no 1000/1000: in 1000 of 1000 calls it saw that these registers were not saved.",
             *_places(cells),
             "Published: djprobe-2005, section 7.",
             *_deviations(cells),
@@ -61,7 +61,7 @@ def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[S
 
 
 def _words(row: ListRow) -> Iterator[Row]:
-    """The document's own words, in as many lines as they take."""
+    """The document's text, in as many rows as it has lines."""
     columns = [textwrap.wrap(row.published.get(probe, NOTHING), _WIDTH) for probe in SHOWN_FOR]
     labels = textwrap.wrap(row.title, _WIDTH)
     for label, *words in zip_longest(labels, *columns, fillvalue=""):
@@ -69,7 +69,7 @@ def _words(row: ListRow) -> Iterator[Row]:
 
 
 def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
-    """What the guest showed of a capability, in a word or two."""
+    """The measured result for a capability, in a word or two."""
     if cell is None:
         return NOTHING
     marks = footnotes.marks(cell)
@@ -92,7 +92,7 @@ def _has(cell: CellRecord) -> bool | None:
 
 
 def _deviations(cells: Sequence[CellRecord]) -> list[str]:
-    """The sentence on what differs from the document, or that nothing does."""
+    """The sentence that lists deviations from the document, or states that there are none."""
     wrong = []
     for cell in cells:
         probe, name = capability_names()[cell.probe]
@@ -101,13 +101,13 @@ def _deviations(cells: Sequence[CellRecord]) -> list[str]:
         if has is not None and has != capability.probes[probe].grants:
             wrong.append(f"{probe}: {capability.title}")
     if wrong:
-        return [f"Not as the document says: {', '.join(wrong)}."]
+        return [f"Different from the document: {', '.join(wrong)}."]
     complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(capability_names())
-    return ["All of it is as the document says."] if complete else []
+    return ["All results agree with the document."] if complete else []
 
 
 def _places(cells: Sequence[CellRecord]) -> list[str]:
-    """How much "almost" leaves out: of the probed function, and of a sample of others."""
+    """What the document's "almost" excludes: instructions of the probed function, and of a sample of others."""
     sentences = []
     for cell in cells:
         found = cell.parameters

@@ -77,7 +77,7 @@ def _measured(cell: CellRecord) -> Bar:
 
 
 def _folded(label: str) -> str:
-    """Break a label where its words allow, to the width of a bar."""
+    """Wrap a label to the width of a bar."""
     return "\n".join(textwrap.wrap(label.replace("+", " +"), _LABEL_WIDTH))
 
 

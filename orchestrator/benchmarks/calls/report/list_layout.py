@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A table as the 2005 document sets its lists.
+"""A table in the layout of the 2005 document's lists.
 
 One column per probe with the unprobed kernel first, and a row for each sample, the average and the overhead. The
-published figures stand below ours in the same rows and columns, in their own unit.
+published figures are below the measured ones in the same rows and columns, in their own unit.
 """
 
 from __future__ import annotations

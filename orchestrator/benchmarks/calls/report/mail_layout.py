@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables as the mail of 2009 sets its own: one row per probe, and one published table beside the other.
+"""Tables in the layout of the mail of 2009: one row per probe, and one published table beside the other.
 
-Measured and published overheads stand side by side, and so do their ratios to the optimised kprobe's.
+Measured and published overheads are side by side, and so are their ratios to the optimised kprobe's.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _conditions(half: _Half, footnotes: Footnotes) -> str:
 def _grid(halves: Sequence[_Half], footnotes: Footnotes) -> Grid:
     published = list(dict.fromkeys(column for half in halves for column in half.table.columns))
     others = list(dict.fromkeys(label for half in halves for label in half.cells if label not in published))
-    # The mail sets kprobes and kretprobes apart.
+    # The mail separates kprobes and kretprobes.
     blocks = [list(labels) for _, labels in groupby(published, lambda column: column.partition("+")[0])]
     if others:
         blocks.append(others)

@@ -13,7 +13,7 @@ _TWO_UNITS = "Ratios in two different units are not expected to agree."
 
 
 def benchmark_title(cell: CellRecord) -> str:
-    """Return what the cell runs, in a word: the user's own file or the system call where the experiment names it."""
+    """Return what the cell runs, in a word: the user's file or the system call where the experiment names it."""
     if cell.benchmark == "gtodbench":
         return cell.benchmark
     return str(cell.parameters.get("workload") or cell.parameters.get("call") or cell.benchmark)
@@ -36,7 +36,7 @@ def heading(cell: CellRecord) -> str:
 
 
 def conditions(panel: Panel) -> str:
-    """Return the line with what the panel's cells share."""
+    """Return the line with the conditions that the panel's cells share."""
     first = panel.first
     table = f"{first.table}: " if first.table else ""
     at = first.parameters.get("at")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a marker adds to a function's code, and the annotated disassembly.
+"""The code that a marker adds to a function, and the annotated disassembly.
 
-The marker itself is from the load of its immediate value or flag to the branch on it. The likely path is what runs
-while nothing is connected: from the function's entry to its return, no conditional branch taken. The unlikely path is
-all else that can be reached, wherever the compiler put it.
+The marker's own instructions are those from the load of its immediate value or flag to the branch on it. The likely
+path runs while no probe is connected: from the function's entry to its return, no conditional branch taken. The
+unlikely path is all other reachable code, wherever the compiler put it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ENDS = ("ret", "retq", "retl", "ud2", "int3")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its offset and size in bytes, its text, what it refers to, and where a branch leads.
+    """One instruction: its offset and code, its text, the name it refers to, and a branch's target.
 
-    ``reads`` are the bytes of memory that it reads.
+    ``reads`` is the number of bytes of memory that it reads.
     """
 
     at: int
@@ -54,8 +54,8 @@ class Instruction:
 class Paths:
     """A function's code by path, in bytes, and its listing.
 
-    ``marker`` are the bytes of the marker itself in the likely path, ``flag`` those of memory that it reads; 0 where
-    there is no marker.
+    ``marker`` is the marker's own bytes in the likely path, ``flag`` the bytes of memory that it reads; both are 0
+    without a marker.
     """
 
     likely: int
@@ -66,13 +66,13 @@ class Paths:
 
 
 def paths(found: ObjectFile, name: str) -> Paths:
-    """The paths of a function of the object. Raises EvidenceError for one that is not there or cannot be followed."""
+    """The paths of a function of the object. Raises EvidenceError for one that is missing or cannot be followed."""
     function = found.functions.get(name)
     if function is None:
         raise EvidenceError(f"the object has no function {name}")
     code = {one.at: one for one in _instructions(function, found.arch)}
     likely = _likely(code, name)
-    # Behind the function's return there may be padding, which no path comes to.
+    # Padding may follow the function's return; no path reaches it.
     unlikely = _reachable(code, likely)
     cold = found.functions.get(f"{name}.cold")
     beyond = sum(len(one.code) for one in _instructions(cold, found.arch)) if cold else 0

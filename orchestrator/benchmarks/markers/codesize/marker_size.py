@@ -28,8 +28,8 @@ _MARKED: Mapping[Flavour, tuple[str, bytes]] = {
 class MarkerSize:
     """Bytes that one marker adds, and the marked function's listing; sections of its own by their name.
 
-    ``likely`` is the marker itself, ``unlikely`` what the function has besides more than without a marker. ``flag`` is
-    what the likely path reads of memory, ``data`` what the marker has in .data, ``name`` and ``format`` are its texts.
+    ``likely`` is the marker's own instructions, ``unlikely`` the rest of what the marker adds to the function. ``flag``
+    is the memory that the likely path reads, ``data`` the marker's part of .data, ``name`` and ``format`` its texts.
     """
 
     likely: int
@@ -43,7 +43,7 @@ class MarkerSize:
 
 
 def marker_sizes(found: ObjectFile) -> dict[Flavour, MarkerSize]:
-    """What each flavour adds, in an object of ``marker_sizes.c.j2``. Raises EvidenceError for another."""
+    """Bytes that each flavour adds in an object of ``marker_sizes.c.j2``. Raises EvidenceError for another object."""
     return {flavour: _size(found, *marked) for flavour, marked in _MARKED.items()}
 
 
@@ -82,7 +82,7 @@ def _marker(found: ObjectFile, name: bytes) -> Variable:
 
 
 def _sites(found: ObjectFile, marker: Variable) -> int:
-    """Bytes that list where the marker is: each entry begins with a pointer to its marker."""
+    """Bytes of the marker's entries in the list of sites: each entry begins with a pointer to its marker."""
     heads = {
         place.at: target
         for place, target in found.pointers.items()

@@ -19,7 +19,7 @@ from orchestrator.errors import ConfigError
 
 _LARGEST = 16 << 20
 _LARGEST_VARIABLE = 4096
-"""Bytes of a variable that are looked through for pointers."""
+"""Bytes of a variable that are searched for pointers."""
 _ARCHITECTURES: Mapping[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
 
 
@@ -51,7 +51,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """A relocatable object. ``pointers`` are what relocations put into the sections that hold variables."""
+    """A relocatable object. ``pointers`` are those that relocations put into the sections of variables."""
 
     arch: Arch
     compiler: str
@@ -66,7 +66,7 @@ class ObjectFile:
         return content[place.at :].split(b"\0")[0] if 0 <= place.at < len(content) else b""
 
     def pointed(self, variable: Variable) -> Sequence[Place]:
-        """Where the pointers in a variable lead, in their order."""
+        """The targets of the pointers in a variable, in order."""
         start = variable.place.at
         inside = (
             Place(variable.place.section, at) for at in range(start, start + min(variable.size, _LARGEST_VARIABLE))

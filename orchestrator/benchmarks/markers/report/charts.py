@@ -15,10 +15,10 @@ from orchestrator.report.wording import processors
 from orchestrator.results.contract import CellRecord
 
 _LABEL_WIDTHS = {True: 10, False: 16}
-"""Where labels are folded, with many bars and with few."""
+"""The width at which labels are wrapped, with many bars and with few."""
 _MANY = 5
 _ADDED = ("empty", "memcpy")
-"""Groups whose loops differ by little: the chart has what a marker adds, not what a loop takes."""
+"""Groups whose loops differ by little: the chart shows the cost that a marker adds, not a loop's whole cost."""
 
 
 def marker_charts(panel: Panel) -> dict[str, BarChart]:
@@ -34,7 +34,7 @@ def marker_charts(panel: Panel) -> dict[str, BarChart]:
 
 
 def _costs(panel: Panel, title: str, rows: Mapping[str, MarkerRow]) -> BarChart | None:
-    """What each loop takes."""
+    """The cost of each loop."""
     cells = cells_by_row(panel)
     measured = [_bar(cells[name], cells[name].value) for name in rows]
     published = [_published(row.published) for row in rows.values()]
@@ -42,7 +42,7 @@ def _costs(panel: Panel, title: str, rows: Mapping[str, MarkerRow]) -> BarChart 
 
 
 def _added(panel: Panel, title: str, rows: Mapping[str, MarkerRow]) -> BarChart | None:
-    """What each loop takes more than the one it is compared with."""
+    """The cost of each loop less that of the loop it is compared with."""
     cells = cells_by_row(panel)
     compared = [(name, row, row.minus) for name, row in rows.items() if row.minus]
     measured = [_bar(cells[name], difference(cells, name, minus.row)) for name, _, minus in compared]

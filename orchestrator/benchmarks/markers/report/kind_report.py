@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a run's marked loops are printed: as the document of 2006 orders them."""
+"""The report of marked loops: in the order of the document of 2006."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> str:
 
 
 def difference(cells: Mapping[str, CellRecord], name: str, minus: str) -> float | None:
-    """Return what a row takes more than another; None where one has no number, or they are of different kernels."""
+    """Return a row's cost less another's; None where one has no number, or they are of different kernels."""
     one, other = cells.get(name), cells.get(minus)
     if one is None or other is None or one.value is None or other.value is None or one.kernel != other.kernel:
         return None
@@ -108,6 +108,6 @@ def cells_by_row(panel: Panel) -> dict[str, CellRecord]:
 
 
 def row_name(cell: CellRecord) -> str:
-    """Return the name of a cell's row, as the catalogue has it; of a row that it lacks, the probe's own."""
+    """Return the catalogue's name of a cell's row, or the probe's name where the catalogue lacks the row."""
     row = marker_row(cell.probe)
     return next((name for name, known in marker_benchmarks().rows.items() if known is row), cell.probe)

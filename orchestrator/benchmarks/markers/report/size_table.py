@@ -45,7 +45,7 @@ def listing_lines(found: ObjectFile) -> Iterator[str]:
 
 def _rows(sizes: list[MarkerSize]) -> list[Row]:
     published = list(marker_benchmarks().sizes.values())
-    # The document's flag is all that a marker has in .data; ours is in __marker_data.
+    # In the document the flag is a marker's only part in .data; here it is in __marker_data.
     pairs: list[tuple[str, list[int], list[int | str]]] = [
         (".text, likely path", [one.likely for one in sizes], [one.likely for one in published]),
         (".text, unlikely path", [one.unlikely for one in sizes], [one.unlikely for one in published]),

@@ -25,7 +25,7 @@ def kernels_charts(group: Group) -> dict[str, CurveChart]:
     assert rows is not None
     charts = {
         f"{benchmark}-{name}": CurveChart(
-            f"{row.title.capitalize()} so many kprobes",
+            f"{row.title.capitalize()} kprobes, by their number",
             subtitle,
             [
                 CurvePane("kprobes", _SECONDS, _totals(table, name), logarithmic=True),
@@ -36,7 +36,7 @@ def kernels_charts(group: Group) -> dict[str, CurveChart]:
         if row.curve
     }
     charts[f"{benchmark}-hit"] = CurveChart(
-        "What a hit costs among so many kprobes",
+        "Cost of a hit, by the number of kprobes",
         subtitle,
         [
             CurvePane("kprobes", f"instructions, {title}", _each(table, name))

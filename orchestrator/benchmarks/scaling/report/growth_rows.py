@@ -11,7 +11,7 @@ from orchestrator.results.growth import Growth
 
 
 def growth_rows(label: str, found: Sequence[Growth | None]) -> list[Row]:
-    """Return the exponents of columns, and below them their intervals; nothing where no column has one."""
+    """Return the exponents of columns, and below them their intervals; no rows where no column has one."""
     if not any(found):
         return []
     exponents = [f"{one.exponent:.3f}" if one else NOTHING for one in found]

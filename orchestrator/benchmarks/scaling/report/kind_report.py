@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a run's benchmarks of many probes are printed: kernels side by side, numbers of probes below each other."""
+"""The report of benchmarks of many probes: a column for each kernel, a row for each number of probes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ScalingReport:
         return by_kernel(cells)
 
     def joins(self, panel: Panel, group: Group) -> bool:
-        """Whether the table has room for the panel: a cell has its place by kernel, row and number of probes."""
+        """Whether no cell of the group has the place (kernel, row, number of probes) of a cell of the panel."""
         taken = {place_of(cell) for other in group for cell in other.cells}
         return _shared(panel) == _shared(group[0]) and not any(place_of(cell) in taken for cell in panel.cells)
 
@@ -58,7 +58,7 @@ def _is_model(panel: Panel) -> bool:
 
 
 def _shared(panel: Panel) -> tuple[object, ...]:
-    """What the numbers of probes in one table have in common; kernels stand side by side, except the model's."""
+    """What the numbers of probes in one table have in common; the kernel too for the model, which has one a table."""
     first = panel.first
     kernel = panel.kernel if _is_model(panel) else None
     return first.benchmark, first.cpu, first.smp, first.clock, first.parameters.get("seed"), kernel

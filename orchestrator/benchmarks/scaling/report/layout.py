@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Thousands of kprobes in a kernel: a column for each kernel, so that the hash's size and the cache stand apart."""
+"""Thousands of kprobes in a kernel: a column for each kernel, which separates the hash's size from the cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from orchestrator.results.growth import growth
 _EVENTS = "kpcache-events"
 _MAIL = "jump-optimization-2009/x86-32"
 _PROVED = {"kpcache": "hit", _EVENTS: "enable"}
-"""The row whose proof is shown: one piece of work has one proof."""
+"""The row whose proof is printed: all rows of one size have the same proof."""
 _HITS = ("hit-alone", "hit-first", "hit")
 PER_SECOND = 1e9
 """Instructions in a second of the guest's time on the exact clock (machine.yaml: shift=0)."""
@@ -112,7 +112,7 @@ def _hits(table: ScalingCells, footnotes: Footnotes) -> Iterator[Row]:
 
 
 def _effects(table: ScalingCells) -> Iterator[Row]:
-    """The effect of the hash's size, and of the cache with the same size: two comparisons, never one."""
+    """The effect of the hash's size, and separately of the cache with an equal size."""
     plain = [kernel for kernel in table.kernels if not table.cache(kernel)]
     for size in table.sizes:
         larger = [
@@ -187,7 +187,7 @@ def _difference(table: ScalingCells, kernel: str, other: str, size: int) -> str:
 
 
 def _shown(cell: CellRecord | None, footnotes: Footnotes) -> str:
-    """A hit's overhead is exact; all else is an average, printed to a tenth."""
+    """The exact overhead of a hit; for other rows an average, printed to a tenth."""
     if cell is None:
         return NOTHING
     if cell.value is None:

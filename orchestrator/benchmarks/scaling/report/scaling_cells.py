@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cells of a benchmark of many probes, by the places that tables and curves ask for."""
+"""The cells of a benchmark of many probes, by kernel, row and number of probes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ScalingCells:
         cell = self.cell(kernel, row, size)
         if cell is None:
             return None
-        # In the middle of a step: the next one has done more already.
+        # A step's mean cost belongs to the middle of the step, not to its end.
         found = growth([(number + 0.5, sample) for number, sample in enumerate(cell.samples)])
         if found is None:
             return None
@@ -101,12 +101,12 @@ class ScalingCells:
 
 
 def row_of(cell: CellRecord) -> str:
-    """The name of a cell's row, as the catalogue has it; BASELINE of the one without a probe."""
+    """The catalogue's name of a cell's row; BASELINE for the cell without a probe."""
     return cell.probe.partition(".")[2] or BASELINE
 
 
 def place_of(cell: CellRecord) -> tuple[str, str, int]:
-    """Where a cell stands in its table, which has room for one: kernel, row, number of probes."""
+    """A cell's unique place in its table: kernel, row, number of probes."""
     return cell.kernel, row_of(cell), size_of(cell)
 
 

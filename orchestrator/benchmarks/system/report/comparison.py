@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How the cells of a whole-system workload compare with their baselines and with what was published."""
+"""How the cells of a whole-system workload compare with their baselines and with published figures."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ EVENTS = "events_a_run"
 
 
 def row_title(panel: Panel, cell: CellRecord) -> str:
-    """Return the title of a cell's row: its kernel, its probe, or that it repeats the baseline."""
+    """Return the title of a cell's row: its kernel, its probe, or the A/A boot."""
     aa_boot = cell.parameters.get("again")
     if aa_boot:
-        return "the same again" if aa_boot == 1 else f"the same again ({aa_boot})"
+        return "A/A boot" if aa_boot == 1 else f"A/A boot {aa_boot}"
     if cell.probe == BASELINE:
         return cell.kernel
     return cell.probe if cell.kernel == panel.kernel else f"{cell.probe}, {cell.kernel}"
 
 
 def cold_percent(panel: Panel, cell: CellRecord) -> float | None:
-    """Return by how many per cent a cell's cold run took longer than the baseline's."""
+    """Return the difference of a cell's cold run to the baseline's, in per cent."""
     cold, base = parameter(cell, "cold"), parameter(panel.first, "cold")
     return None if cold is None or not base else 100 * (cold - base) / base
 
@@ -72,7 +72,7 @@ def published_table(cells: Sequence[CellRecord]) -> PublishedSystem | None:
 
 
 def published_row(table: PublishedSystem | None, cell: CellRecord) -> PublishedWork | None:
-    """Return what was published for a cell; None for a repeated baseline."""
+    """Return the published row of a cell; None for an A/A boot."""
     if table is None or cell.parameters.get("again"):
         return None
     return table.row(cell.kernel, cell.probe)

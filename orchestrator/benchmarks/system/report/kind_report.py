@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a run's whole-system workloads are printed: kernels and probes below each other, beside one baseline."""
+"""The report of whole-system workloads: a row for each kernel and probe, compared with one baseline."""
 
 from __future__ import annotations
 

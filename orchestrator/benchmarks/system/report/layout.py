@@ -32,10 +32,10 @@ from orchestrator.results.contract import CellRecord
 
 _MILLION = 1e6
 _PER_SECOND = 1e9
-"""Of both clocks' units: the exact clock's second has a thousand million instructions."""
+"""Units in a second, on both clocks: the exact clock counts a thousand million instructions a second."""
 _DIGEST = 16
 _FEWEST_TICKS = 30
-"""Of a run: with fewer samples, user and sys are not printed."""
+"""Ticks in a run below which user and sys, which are sampled at ticks, are not printed."""
 _ROUND_TRIP = {"rtt_min_ns": "us min", "rtt_avg_ns": "us avg", "rtt_max_ns": "us max"}
 """Columns of the round-trip time by their parameters, which are in ns; ping rounds to microseconds."""
 

@@ -93,7 +93,7 @@ def test_the_subtitle_names_the_kernel_of_a_probe_on_another_one() -> None:
     assert "1 CPU, lab-i386-smp (kretprobe: lab-i386-smp-preempt), handler noop" in panes.subtitle
 
 
-def test_what_has_no_number_is_named_in_its_place() -> None:
+def test_a_cell_without_a_number_shows_its_status() -> None:
     (panes,) = bar_charts(
         run(*noop_list("list5")[:2], failed("jprobe", "no", table="list5", kernel="lab-i386-up"))
     ).values()
@@ -101,7 +101,7 @@ def test_what_has_no_number_is_named_in_its_place() -> None:
     assert [(bar.value, bar.text) for bar in shown] == [(640.0, "640"), (None, "failed")]
 
 
-def test_wall_clock_bars_have_intervals_and_say_what_they_are() -> None:
+def test_wall_clock_bars_have_intervals_and_a_caveat() -> None:
     (panes,) = bar_charts(run(*wall_list())).values()
     axis, (measured,) = panes.panes[0]
     assert axis == "measured, nsec (an indication only)"
@@ -113,5 +113,5 @@ def test_a_table_without_probes_has_no_chart() -> None:
     assert bar_charts(run(cell("none"))) == {}
 
 
-def test_yes_and_no_are_no_bars() -> None:
+def test_capabilities_have_no_chart() -> None:
     assert bar_charts(RUNS["capabilities"]) == {}

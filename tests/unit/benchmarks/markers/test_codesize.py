@@ -66,7 +66,7 @@ def test_a_frame_of_the_function_is_none_of_the_marker(tmp_path: Path) -> None:
     assert (sizes["optimized"].likely, sizes["generic"].likely) == (6, 15)
 
 
-def test_the_listing_says_what_is_what(marked: ObjectFile) -> None:
+def test_the_listing_is_annotated(marked: ObjectFile) -> None:
     sizes = marker_sizes(marked)
     optimized, generic = ("\n".join(sizes[flavour].listing) for flavour in ("optimized", "generic"))
     assert "b0 00                            movb $0, %al <-- immediate value" in optimized
@@ -117,7 +117,7 @@ def test_an_object_without_markers_is_refused(tmp_path: Path, there: str, instea
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"text" * 100, Path("/bin/true").read_bytes()])
-def test_what_is_no_object_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_other_files_than_objects_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.ko").write_bytes(content)
     with pytest.raises(ConfigError, match="is no"):
         read_object(tmp_path / "x.ko")

@@ -25,7 +25,7 @@ def test_bars_are_per_cent_of_the_baseline() -> None:
     (chart,) = bar_charts(RUNS["whole_system_recorded"]).values()
     (left, (added,)), (right, (published,)) = chart.panes
     assert (left, right) == ("added to a run, per cent", "published, per cent")
-    assert chart.labels[0] == "the same again"
+    assert chart.labels[0] == "A/A boot"
     assert [bar.text for bar in added.bars] == ["+0.018", "+0.383", "+0.511", "+5.111", "+0.013\nno verdict", "failed"]
     assert [bar.value is None for bar in published.bars] == [True, True, False, False, True, False]
 
