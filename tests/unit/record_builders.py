@@ -16,7 +16,7 @@ from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.statistics import mean, median
 
 RUN_ID = "20261121-014502-quickstart-1f3a"
-SEALED = Path(__file__).with_name("unattended")
+UNATTENDED = Path(__file__).with_name("unattended")
 LIST5 = "djprobe-2005/list5"
 ENTRY_BYTES = "8b44240453"
 COUNTS = {"none": 409.0, "kprobe": 1036.0, "jprobe": 1689.0, "djprobe": 462.0}
@@ -113,7 +113,7 @@ def capabilities(*names: str, refused: bool = True) -> list[CellRecord]:
 
 def many_probes() -> list[CellRecord]:
     """Read what a run with up to 5000 kprobes, and with the model of their cache, came to."""
-    return list(RunRecord.model_validate_json((SEALED / "kpcache_run.json").read_bytes()).cells)
+    return list(RunRecord.model_validate_json((UNATTENDED / "kpcache_run.json").read_bytes()).cells)
 
 
 def whole_system(kernel: str, probe: str = "none", /, *, real: float, base: float, **changes: Any) -> CellRecord:

@@ -19,10 +19,10 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import parse_steps
 
-SEALED = Path(__file__).with_name("unattended")
-DRIVER = (SEALED / "kpcache_driver.txt").read_text()
-EVENTS = (SEALED / "kpcache_events.txt").read_text()
-MODEL = (SEALED / "kpcache_model.txt").read_text()
+UNATTENDED = Path(__file__).parents[2] / "unattended"
+DRIVER = (UNATTENDED / "kpcache_driver.txt").read_text()
+EVENTS = (UNATTENDED / "kpcache_events.txt").read_text()
+MODEL = (UNATTENDED / "kpcache_model.txt").read_text()
 
 
 def test_a_thousand_kprobes_have_their_figures() -> None:

@@ -37,7 +37,7 @@ COMMANDS = [
     "cache show",
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
-QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
 @pytest.fixture(autouse=True)
