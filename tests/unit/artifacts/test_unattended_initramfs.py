@@ -18,11 +18,11 @@ def test_the_work_comes_behind_the_initramfs(tmp_path: Path) -> None:
     initramfs.write_bytes(FIRST)
     (tmp_path / "sites").write_bytes(b"\1\2\3")
     entries = [
-        Entry.folder("unattended"),
-        Entry.file("unattended/work.sh", (unattended_scripts() / "kpcache_model.sh").read_bytes()),
-        Entry.file("unattended/steps.sh", (unattended_scripts() / "steps.sh").read_bytes()),
-        Entry.file("unattended/settings", b"probes=5\nseed=7\n"),
-        Entry.file("unattended/sites", b"\1\2\3"),
+        Entry.folder("sealed"),
+        Entry.file("sealed/work.sh", (unattended_scripts() / "kpcache_model.sh").read_bytes()),
+        Entry.file("sealed/steps.sh", (unattended_scripts() / "steps.sh").read_bytes()),
+        Entry.file("sealed/settings", b"probes=5\nseed=7\n"),
+        Entry.file("sealed/sites", b"\1\2\3"),
     ]
     expected = FIRST + archive(entries)
     settings = {"probes": 5, "seed": 7}
@@ -38,7 +38,7 @@ def test_a_setting_is_a_value_whatever_is_in_it(tmp_path: Path) -> None:
     values: dict[str, int | str] = {"report": "/sys/a b", "stop": "$(touch broken); 'x'\n", "module": "", "warm": 3}
     whole = io.BytesIO()
     write_work(whole, initramfs, "command", values, {})
-    text = whole.getvalue().partition(b"unattended/settings\0")[2].lstrip(b"\0").partition(b"070701")[0].rstrip(b"\0")
+    text = whole.getvalue().partition(b"sealed/settings\0")[2].lstrip(b"\0").partition(b"070701")[0].rstrip(b"\0")
     (tmp_path / "settings").write_bytes(text)
     printed = 'printf "%s\\0" "$report" "$stop" "$module" "$warm"'
     argv = ["sh", "-c", f". ./settings; {printed}"]
