@@ -27,7 +27,7 @@ _MORE = {
     "probes": "... and any module of your own, by its path; see capabilities, markers and kpcache as well",
     "benchmarks": "... see scopes and events for whole systems",
 }
-_ALIASES = {"capabilities": "capabilities"}
+_ALIASES = {"abilities": "capabilities"}
 
 
 @expected_failures

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from itertools import product
 
+from example_kind.benchmark import BENCHMARK, EMPTY
 from example_kind.measurement import measure_reading
 from example_kind.table import ReadingTable
-from example_kind.task import BENCHMARK, EMPTY, ReadingCell, ReadingTask
+from example_kind.task import ReadingCell, ReadingTask
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -31,7 +32,7 @@ _NEEDED = {"/proc/kallsyms": "CONFIG_KALLSYMS", "/proc/modules": "CONFIG_MODULES
 class ReadingKind(BenchmarkKind):
     """Readings, one file a cell."""
 
-    name = "reading"
+    name = BENCHMARK
     table = ReadingTable
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:

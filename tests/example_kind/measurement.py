@@ -16,7 +16,7 @@ from orchestrator.run.postconditions import check_clocksource, read_taint
 from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
 from orchestrator.run.record import identity, valid_result
 
-_OUTPUT = "/tmp/reading"
+_OUTPUT = "/reading"
 _REAL = re.compile(r"run real=([0-9]{1,16}) ")
 """Of the line that ``images/guest/macrobench.c`` prints: nanoseconds, which are instructions on the exact clock."""
 

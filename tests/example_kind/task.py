@@ -7,10 +7,6 @@ from dataclasses import dataclass
 
 from orchestrator.experiment.cell import Cell
 
-BENCHMARK = "reading"
-EMPTY = "/dev/null"
-"""The file that all others are compared with: it costs the program that reads, and nothing to read."""
-
 
 @dataclass(frozen=True)
 class ReadingTask:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_kind.benchmark import BENCHMARK
 from example_kind.kind import KIND, ReadingKind
 from example_kind.registry import kinds, reports
-from example_kind.task import BENCHMARK, ReadingCell
+from example_kind.task import ReadingCell
 from host_toolchain import HOST_TOOLCHAIN
 from record_builders import noop_list, run
 from report_text import printed

@@ -103,7 +103,7 @@ def listed_lists() -> list[str]:
 
 
 def test_a_former_name_of_a_list_is_understood() -> None:
-    assert listed("capabilities") == listed("capabilities")
+    assert listed("abilities") == listed("capabilities")
 
 
 def test_an_unknown_list_is_answered_with_the_nearest() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from example_kind.task import BENCHMARK
+from example_kind.benchmark import BENCHMARK
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.evidence import Proof, ProofList
 from orchestrator.report.figures import NOTHING, figure, unit_name
