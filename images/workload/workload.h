@@ -6,7 +6,7 @@
 
 #include "runtime.h"
 
-// One call: what is timed, and what enters the probe point as often as the experiment's key `hits` sets (once by default).
+// One call: what is timed, and what enters the probe point as often as the key `hits` sets (once by default).
 // It must do the same each time; the exact clock refuses samples that differ.
 void workload(void);
 
