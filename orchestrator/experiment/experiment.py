@@ -12,8 +12,8 @@ import yaml
 from pydantic import BeforeValidator
 
 from orchestrator.experiment.file import fields
-from orchestrator.experiment.file.aliases import TABLES
 from orchestrator.experiment.file.fields import Strict
+from orchestrator.experiment.file.table_source import TABLES
 from orchestrator.experiment.kind import TableKind
 from orchestrator.experiment.table import Table
 

@@ -41,6 +41,8 @@ class TableKind(ABC):
     table: ClassVar[type[Table]]
     aliases: ClassVar[Mapping[str, str]] = NOTHING
     """Former names of keys of ``benchmark``, each with the current name."""
+    former_key: ClassVar[str | None] = None
+    """What ``benchmark`` was called in tables of this kind."""
     paths: ClassVar[Collection[str]] = ()
     """Keys of ``benchmark`` that are paths of users' files."""
 
@@ -88,9 +90,14 @@ class KindRegistry(Generic[KindT]):
     def __iter__(self) -> Iterator[KindT]:
         return iter(self._kinds)
 
-    def of_benchmark(self, name: object) -> KindT:
-        """The kind of the benchmark with this name; the first kind for an unknown name."""
-        return self._by_benchmark.get(name, self._kinds[0]) if isinstance(name, str) else self._kinds[0]
+    @property
+    def first(self) -> KindT:
+        """The kind that stands for tables that name no known benchmark."""
+        return self._kinds[0]
+
+    def of_benchmark(self, name: object) -> KindT | None:
+        """The kind of the benchmark with this name; None where there is none such."""
+        return self._by_benchmark.get(name) if isinstance(name, str) else None
 
     def named(self, name: str) -> KindT:
         """The kind with this name. Raises KeyError."""

@@ -107,5 +107,5 @@ def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachi
     try:
         return DescribedMachine.model_validate(described, context=Surroundings(qemu_cpu_names))
     except ValidationError as error:
-        problems = problems_of(error, lambda path: [])
+        problems = problems_of(error, lambda path: "unknown key")
         raise UsageError("; ".join(f"{problem.path[0]}: {problem.sentence}" for problem in problems)) from None

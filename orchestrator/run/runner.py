@@ -15,7 +15,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file.loading import load_resolved
 from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.guest.emulator import qemu_cpu_names
@@ -156,6 +156,6 @@ def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry
 def _begun_with(entry: RunEntry, kinds: KindRegistry[BenchmarkKind]) -> str | None:
     """The digest of the run's own experiment as it is spelled today; None where it cannot be read."""
     try:
-        return load_experiment(entry.directory / _EXPERIMENT_FILE, kinds, (), qemu_cpu_names).digest()
+        return load_resolved(entry.directory / _EXPERIMENT_FILE, kinds, qemu_cpu_names).digest()
     except ConfigError:
         return None

@@ -28,6 +28,7 @@ class SystemKind(BenchmarkKind):
 
     name = "system"
     table = SystemTable
+    former_key = "macro"
     aliases = {"again": "aa_boots"}  # noqa: RUF012 - never changed
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:

@@ -1,118 +1,66 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The defaults that an experiment's tables take from the keys beside ``tables``, and the place of their problems."""
+"""Which defaults beside ``tables`` no table takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.experiment.file.aliases import BENCHMARK, TABLES
+from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem
 from orchestrator.experiment.file.source import Data, KeyPath
-from orchestrator.experiment.kind import KindRegistry, TableKind
+from orchestrator.experiment.file.table_source import BENCHMARK, TABLES, TableReader, TableSource
+from orchestrator.experiment.kind import benchmark_keys
 
 _OF_NO_TABLE = "changes nothing: no table here is of a kind of benchmark that has such a key"
 
 
-@dataclass(frozen=True)
-class Defaults:
-    """The keys of a table that are beside ``tables``, as far as tables of their kind of benchmark have them.
-
-    A table's own value replaces a default; only mappings (``benchmark``, ``kernel_for``) are merged, key by key, and a
-    ``benchmark`` only with one of its own kind.
-    """
-
-    data: Mapping[str, Data]
-    kinds: KindRegistry[TableKind]
-
-    @staticmethod
-    def of(data: Mapping[str, Data], kinds: KindRegistry[TableKind]) -> Defaults:
-        """The defaults in a file with this content."""
-        keys = set(kinds.table_keys)
-        return Defaults({key: value for key, value in data.items() if key in keys}, kinds)
-
-    def merged(self, table: Data) -> Data:
-        """A table with the defaults that it takes."""
-        return _merged(dict(self.for_table(table)), table)
-
-    def kind_of(self, table: Data) -> TableKind:
-        """The kind of a table's benchmark: by its own name, or by the default's."""
-        own = _benchmark_name(table)
-        return self.kinds.of_benchmark(_benchmark_name(self.data) if own is None else own)
-
-    def for_table(self, table: Data) -> Mapping[str, Data]:
-        """The defaults that a table can take."""
-        if not isinstance(table, dict) or BENCHMARK not in table:
-            return self.data
-        kind = self.kind_of(table)
-        other = self.kinds.of_benchmark(_benchmark_name(self.data)) is not kind
-        return {
-            key: value
-            for key, value in self.data.items()
-            if key in kind.table.model_fields and not (other and key == BENCHMARK)
-        }
-
-
-def idle_overrides(data: dict[str, Data], defaults: Defaults, origins: Origins) -> list[Problem]:
+def idle_overrides(defaults: Mapping[str, Data], tables: Sequence[TableSource], origins: Origins) -> list[Problem]:
     """Return a problem for each default that was set on the command line and that no table takes."""
-    tables = data[TABLES]
-    if not isinstance(tables, dict) or not tables:
-        return []
+    used = {path for table in tables for path in table.used}
     first: dict[str, KeyPath] = {}
-    taken: set[str] = set()  # one override may set several values; it is idle only when all of them are idle
-    for path in _leaves(dict(defaults.data), ()):
+    taken: set[str] = set()  # one override may set several values; it is idle only when all of them are
+    for path in _leaves(dict(defaults), ()):
         if origins.overridden(path):
             place = origins.where(path)
             first.setdefault(place, path)
-            possible = (table for table in tables.values() if path[0] in defaults.for_table(table))
-            if any(_takes(table, path) for table in possible):
+            if any(path[:end] in used for end in range(len(path) + 1)):
                 taken.add(place)
+    return [Problem(path, _idle(path, tables)) for place, path in first.items() if place not in taken]
+
+
+def unknown_benchmark_keys(
+    defaults: Mapping[str, Data], tables: Sequence[TableSource], reader: TableReader
+) -> list[Problem]:
+    """Return a problem for each key of a default ``benchmark`` that no table here has."""
+    used = {path for table in tables for path in table.used}  # what a table takes, it also checks
+    keys = {key: None for table in tables for key in benchmark_keys(table.kind.table)}
+    former = {key for table in tables for key in table.kind.aliases}
+    mappings = {spelling: defaults.get(spelling) for spelling in (BENCHMARK, *sorted(reader.former_keys()))}
     return [
-        Problem(path, _idle(path, next(iter(tables))) if _known(path, tables, defaults) else _OF_NO_TABLE)
-        for place, path in first.items()
-        if place not in taken
+        Problem((spelling, key), f"unknown key; {choices_sentence(key, list(keys))}")
+        for spelling, content in mappings.items()
+        if isinstance(content, dict)
+        for key in content
+        if key not in keys and key not in former and (spelling, key) not in used
     ]
 
 
-def at_its_own_place(problem: Problem, data: Data) -> Problem:
-    """Return a table's problem with a default at the default's own place, where all tables share it."""
-    other = None if problem.other is None else _default_path(problem.other, data)
-    return Problem(_default_path(problem.path, data), problem.sentence, other)
-
-
-def _benchmark_name(holder: object) -> Data:
-    benchmark = holder.get(BENCHMARK) if isinstance(holder, Mapping) else None
-    return benchmark.get("name") if isinstance(benchmark, dict) else None
-
-
-def _merged(defaults: Data, own: Data) -> Data:
-    if not isinstance(defaults, dict) or not isinstance(own, dict):
-        return own
-    both = {key: _merged(value, own[key]) if key in own else value for key, value in defaults.items()}
-    return {**both, **{key: value for key, value in own.items() if key not in both}}
-
-
-def _known(path: KeyPath, tables: Mapping[str, Data], defaults: Defaults) -> bool:
-    """Whether any table could have the default at ``path``."""
-    return any(path[0] in defaults.for_table(table) for table in tables.values())
-
-
-def _idle(path: KeyPath, table: str) -> str:
+def _idle(path: KeyPath, tables: Sequence[TableSource]) -> str:
+    if not any(_could_take(table, path) for table in tables):
+        return _OF_NO_TABLE
     key = ".".join(str(step) for step in path if isinstance(step, str))
-    return f"changes nothing, because every table has its own; set each table's, as in {TABLES}.{table}.{key}=..."
+    example = f"{TABLES}.{tables[0].name}.{key}=..."
+    return f"changes nothing, because every table has its own; set each table's, as in {example}"
 
 
-def _takes(table: Data, path: KeyPath) -> bool:
-    """Whether a table has no value of its own in the place of the default at ``path``."""
-    own = table
-    for step in path:
-        if not isinstance(own, dict):
-            return False
-        if step not in own:
-            return True
-        own = own[str(step)]
-    return False
+def _could_take(table: TableSource, path: KeyPath) -> bool:
+    """Whether a table of this kind can have the value."""
+    key, *inner = path
+    if key in (BENCHMARK, table.kind.former_key):
+        known = {*benchmark_keys(table.kind.table), *table.kind.aliases}
+        return not inner or inner[0] in known
+    return key in table.kind.table.model_fields
 
 
 def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
@@ -124,21 +72,3 @@ def _leaves(data: Data, path: KeyPath) -> Iterator[KeyPath]:
             yield from _leaves(item, (*path, index))
     else:
         yield path
-
-
-def _default_path(path: KeyPath, data: Data) -> KeyPath:
-    if len(path) < 3 or path[0] != TABLES:
-        return path
-    return path[2:] if not _holds(data, path) and _holds(data, path[2:]) else path
-
-
-def _holds(data: Data, path: KeyPath) -> bool:
-    inside = data
-    for step in path:
-        if isinstance(inside, dict) and step in inside:
-            inside = inside[str(step)]
-        elif isinstance(inside, list) and isinstance(step, int) and step < len(inside):
-            inside = inside[step]
-        else:
-            return False
-    return True

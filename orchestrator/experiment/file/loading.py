@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
+from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.file import fields
-from orchestrator.experiment.file.aliases import BENCHMARK, TABLES, current_steps, with_current_names
-from orchestrator.experiment.file.defaults import Defaults, at_its_own_place, idle_overrides
+from orchestrator.experiment.file.defaults import idle_overrides, unknown_benchmark_keys
 from orchestrator.experiment.file.fields import QemuCpuNames, Strict, Surroundings
 from orchestrator.experiment.file.overrides import Origins, apply_overrides
-from orchestrator.experiment.file.problems import UNKNOWN_KEY, Problem, config_error, problems_of, shown
-from orchestrator.experiment.file.source import Data, KeyPath, read_source
+from orchestrator.experiment.file.problems import Problem, config_error, problems_of, shown
+from orchestrator.experiment.file.source import Data, KeyPath, Source, read_source
+from orchestrator.experiment.file.table_source import BENCHMARK, TABLES, TableReader, TableSource
 from orchestrator.experiment.file.user_paths import make_absolute
 from orchestrator.experiment.kind import KindRegistry, TableKind, benchmark_keys
 from orchestrator.experiment.machine import Machine
@@ -36,105 +36,136 @@ def load_experiment(
 ) -> Experiment:
     """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
 
-    ``qemu_cpu_names`` is called for QEMU's own CPU models only when the catalogue lacks the one named.
-    Raises ConfigError, which lists all problems: place, key, what was found, what is allowed.
+    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named.
+    Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
+    """
+    return _load(path, read_source(path), kinds, overrides, qemu_cpu_names)
+
+
+def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
+    """Load the resolved experiment of a run, which an earlier version may have written.
+
+    That wrote every default out, in a ``benchmark`` those of other kinds too. Raises ConfigError.
     """
     source = read_source(path)
+    _drop_defaults_of_other_kinds(source.data, kinds)
+    return _load(path, source, kinds, (), qemu_cpu_names)
+
+
+def _load(
+    path: Path,
+    source: Source,
+    kinds: KindRegistry[TableKind],
+    overrides: Sequence[str],
+    qemu_cpu_names: QemuCpuNames | None,
+) -> Experiment:
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
-    twice = with_current_names(source.data, origins, kinds)
-    data = apply_overrides(source.data, overrides, origins, partial(current_steps, kinds=kinds))
-    twice += with_current_names(data, origins, kinds)
+    data = apply_overrides(source.data, overrides, origins)
     make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths})
     context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
-    checked = twice or _Loader(kinds, context).load(data, origins)
+    checked = _Loader(kinds, context, origins).load(data)
     if isinstance(checked, Experiment):
         return checked
-    raise config_error(list(dict.fromkeys(at_its_own_place(one, data) for one in checked)), origins, str(path))
+    raise config_error(list(dict.fromkeys(checked)), origins, str(path))
 
 
 @dataclass(frozen=True)
 class _Loader:
     kinds: KindRegistry[TableKind]
     context: Surroundings
+    origins: Origins
 
-    def load(self, data: Data, origins: Origins) -> Experiment | list[Problem]:
-        """The experiment, or all its problems."""
+    def load(self, data: Data) -> Experiment | list[Problem]:
+        """The experiment, or all that is wrong with it."""
         if not isinstance(data, dict):
             return [Problem((), f"found {shown(data)}; expected a mapping")]
+        reader = TableReader(self.kinds, self.origins)
         heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}
         rest = {key: value for key, value in data.items() if key not in Heading.model_fields}
+        problems: list[Problem] = []
         if TABLES not in data:
-            heading, problems = self._checked(Heading, heading_data, (), {})
-            named, more = self._table(None, rest, ())
-            problems += more
+            sources = [reader.one(rest)]
         else:
-            defaults = Defaults.of(rest, self.kinds)
-            idle = idle_overrides(data, defaults, origins)
+            tables = data[TABLES]
+            if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_TABLES:
+                found = f"{len(tables)} tables" if isinstance(tables, dict) else shown(tables)
+                sentence = f"found {found}; expected a mapping of 1 to {MAX_TABLES} tables by name"
+                return [Problem((TABLES,), sentence)]
+            known = reader.default_keys()
+            heading_data |= {key: value for key, value in rest.items() if key not in known and key != TABLES}
+            defaults = {key: value for key, value in rest.items() if key in known}
+            sources = reader.several(tables, defaults)
+            idle = idle_overrides(defaults, sources, self.origins)
             if idle:
                 return idle
-            strange = {key: value for key, value in rest.items() if key not in defaults.data and key != TABLES}
-            every_key = [*Heading.model_fields, *self.kinds.table_keys, TABLES]
-            heading, problems = self._checked(Heading, {**heading_data, **strange}, (), {"": every_key})
-            named, more = self._tables(data[TABLES], defaults)
-            problems += more
-        if problems or heading is None:
-            return problems
-        return Experiment(heading, named)
+            problems += [problem for name in tables for problem in _name_problems(name)]
+            problems += unknown_benchmark_keys(defaults, sources, reader)
+        every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
+        heading, of_heading = self._checked(Heading, heading_data, lambda path: _unknown(path, every_key))
+        named = [self._table(source, problems) for source in sources]
+        if heading is None or problems:
+            return [*of_heading, *problems]
+        return Experiment(heading, [table for table in named if table is not None])
 
-    def _tables(self, tables: Data, defaults: Defaults) -> tuple[list[NamedTable], list[Problem]]:
-        if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_TABLES:
-            found = f"{len(tables)} tables" if isinstance(tables, dict) else shown(tables)
-            return [], [Problem((TABLES,), f"found {found}; expected a mapping of 1 to {MAX_TABLES} tables by name")]
-        named: list[NamedTable] = []
-        problems: list[Problem] = []
-        for name, own in tables.items():
-            path = (TABLES, name)
-            problems += _name_problems(name, path)
-            more_tables, more = self._table(name, defaults.merged(own), path)
-            named += more_tables
-            problems += more
-        return named, problems
+    def _table(self, source: TableSource, problems: list[Problem]) -> NamedTable | None:
+        """The table; what is wrong with it is added to ``problems``."""
+        table, found = self._checked(source.kind.table, source.data, lambda path: self._unknown_in(source, path))
+        problems += source.problems
+        for problem in found:
+            other = None if problem.other is None else source.place(problem.other)
+            problems.append(Problem(source.place(problem.path), problem.sentence, other))
+        return None if table is None else NamedTable(source.name, source.kind, table)
 
-    def _table(self, name: str | None, data: Data, path: KeyPath) -> tuple[list[NamedTable], list[Problem]]:
-        benchmark = data.get(BENCHMARK) if isinstance(data, dict) else None
-        kind = self.kinds.of_benchmark(benchmark.get("name") if isinstance(benchmark, dict) else None)
-        beside = (*Heading.model_fields, *kind.table.model_fields, TABLES)
-        keys = {
-            "": tuple(kind.table.model_fields) if path else beside,
-            "machines": tuple(Machine.model_fields),
-            BENCHMARK: tuple(benchmark_keys(kind.table)),
-        }
-        table, problems = self._checked(kind.table, data, path, keys)
-        problems = [self._of_another_kind(problem, benchmark, (*path, BENCHMARK)) for problem in problems]
-        return ([] if table is None else [NamedTable(name, kind, table)]), problems
-
-    def _of_another_kind(self, problem: Problem, benchmark: Data, path: KeyPath) -> Problem:
-        """The problem; for a key of another kind's benchmark, with the sentence that this benchmark lacks it."""
-        name = benchmark.get("name") if isinstance(benchmark, dict) else None
-        known = {key for kind in self.kinds for key in benchmark_keys(kind.table)}
-        strange = problem.path[:-1] == path and problem.sentence.startswith(UNKNOWN_KEY)
-        if not (strange and isinstance(name, str) and name in self.kinds.benchmarks and problem.path[-1] in known):
-            return problem
-        return Problem(problem.path, f"benchmark '{name}' has no such key; leave it out")
+    def _unknown_in(self, source: TableSource, path: KeyPath) -> str:
+        """What to say of a key that a table of this kind has not."""
+        keys = source.kind.table.model_fields
+        if path[0] == BENCHMARK and len(path) > 1:
+            name = _benchmark_name(source.data)
+            if self.kinds.of_benchmark(name) and any(path[1] in benchmark_keys(kind.table) for kind in self.kinds):
+                return f"benchmark '{name}' has no such key; leave it out"
+            return _unknown(path, tuple(benchmark_keys(source.kind.table)))
+        if path[0] == "machines" and len(path) > 1:
+            return _unknown(path, tuple(Machine.model_fields))
+        return _unknown(path, tuple(keys) if source.name is not None else (*Heading.model_fields, *keys, TABLES))
 
     def _checked(
-        self, model: type[StrictT], data: Data, path: KeyPath, keys: Mapping[str, Sequence[str]]
+        self, model: type[StrictT], data: Data, unknown: Callable[[KeyPath], str]
     ) -> tuple[StrictT | None, list[Problem]]:
-        """A part of the file as a model, or its problems; ``keys`` are those allowed there and below."""
-
-        def keys_at(inside: KeyPath) -> Sequence[str]:
-            steps = [step for step in inside[len(path) :] if isinstance(step, str)]
-            return keys.get(steps[0] if steps else "", keys[""])
-
+        """A part of the file as a model, or what is wrong with it."""
         try:
             return model.model_validate(data, context=self.context), []
         except ValidationError as error:
-            return None, problems_of(error, keys_at, lambda inside: (*path, *inside))
+            return None, problems_of(error, unknown)
 
 
-def _name_problems(name: str, path: KeyPath) -> list[Problem]:
+def _unknown(path: KeyPath, allowed: Sequence[str]) -> str:
+    return f"unknown key; {choices_sentence(str(path[-1]), allowed)}"
+
+
+def _benchmark_name(table: Data) -> Data:
+    benchmark = table.get(BENCHMARK) if isinstance(table, dict) else None
+    return benchmark.get("name") if isinstance(benchmark, dict) else None
+
+
+def _name_problems(name: str) -> list[Problem]:
     try:
         fields.name(name)
     except ValueError as error:
-        return [Problem(path, str(error))]
+        return [Problem((TABLES, name), str(error))]
     return []
+
+
+def _drop_defaults_of_other_kinds(data: Data, kinds: KindRegistry[TableKind]) -> None:
+    tables = data.get(TABLES) if isinstance(data, dict) else None
+    for table in [data, *(tables.values() if isinstance(tables, dict) else ())]:
+        benchmark = table.get(BENCHMARK) if isinstance(table, dict) else None
+        kind = kinds.of_benchmark(benchmark.get("name")) if isinstance(benchmark, dict) else None
+        if kind is None or not isinstance(benchmark, dict):
+            continue
+        own = benchmark_keys(kind.table)
+        for other in kinds:
+            for key, field in benchmark_keys(other.table).items():
+                default = list(field.default) if isinstance(field.default, tuple) else field.default
+                same = type(benchmark.get(key)) is type(default) and benchmark.get(key) == default
+                if key in benchmark and key not in own and same:
+                    del benchmark[key]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.source import MAX_BYTES, MAX_DEPTH, Data, KeyPath, parse
@@ -26,17 +26,6 @@ class Origins:
         self._places = {key: value for key, value in self._places.items() if key[: len(path)] != path}
         self._places[path] = place
 
-    def copy(self, path: KeyPath, new: KeyPath) -> None:
-        """Give ``new`` and all below it the origins of ``path`` and all below it."""
-        length = len(path)
-        below = {(*new, *key[length:]): place for key, place in self._places.items() if key[:length] == path}
-        self._places |= below or {new: self.where(path)}
-
-    def move(self, path: KeyPath, new: KeyPath) -> None:
-        """Move the origins of ``path`` and all below it to ``new``."""
-        self.copy(path, new)
-        self._places = {key: place for key, place in self._places.items() if key[: len(path)] != path}
-
     def where(self, path: KeyPath) -> str:
         """Return the origin of ``path``, or of the nearest mapping or list that contains it."""
         return next((self._places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self._places), "")
@@ -46,29 +35,25 @@ class Origins:
         return self.where(path) in self._overridden
 
 
-def apply_overrides(
-    data: Data, overrides: Sequence[str], origins: Origins, current: Callable[[Sequence[str]], list[str]] = list
-) -> Data:
+def apply_overrides(data: Data, overrides: Sequence[str], origins: Origins) -> Data:
     """Apply each ``KEY=VALUE`` in turn and return the changed data; ``data`` and ``origins`` are changed in place.
 
-    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. Missing mappings on the path
-    are created. ``current`` returns a path in the current spelling. Raises ConfigError that begins with the ``--set``
-    text.
+    KEY is a dotted path, with numbers for list items (``machines.0.cpu``); VALUE is YAML. A mapping on the way
+    that is missing is made. Raises ConfigError that begins with the ``--set`` text.
     """
     for text in overrides:
-        data = _apply(data, text, origins, current)
+        data = _apply(data, text, origins)
     return data
 
 
-def _apply(data: Data, text: str, origins: Origins, current: Callable[[Sequence[str]], list[str]]) -> Data:
+def _apply(data: Data, text: str, origins: Origins) -> Data:
     place = "--set " + _shown(text)
-    steps, value_text = _split(text, place)
+    (*inner, last), value_text = _split(text, place)
     value = parse(value_text, lambda _: place).data
     if data is None:
         data = {}
     holder: Data = data
     path: KeyPath = ()
-    *inner, last = current(steps)
     for step in inner:
         path, inside = _step_into(holder, step, path, place)
         if inside is None and isinstance(holder, dict):

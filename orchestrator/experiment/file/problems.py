@@ -9,16 +9,11 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import KeyPath
 
-UNKNOWN_KEY = "unknown key"
 _SHOWN = 20
-
-_KeysAt = Callable[[KeyPath], Sequence[str]]
-_InFile = Callable[[KeyPath], KeyPath]
 
 
 @dataclass(frozen=True)
@@ -59,20 +54,13 @@ def shown(value: object) -> str:
     return quoted if len(quoted) <= 80 else quoted[:77] + "..."
 
 
-def problems_of(
-    error: ValidationError,
-    keys_at: _KeysAt,
-    in_file: _InFile = lambda path: path,
-) -> list[Problem]:
-    """Return a pydantic error as problems. ``keys_at`` returns the keys allowed in the mapping at a path.
-
-    ``in_file`` converts a path of pydantic's to the path in the file.
-    """
-    return [problem for details in error.errors(include_url=False) for problem in _problems(details, keys_at, in_file)]
+def problems_of(error: ValidationError, unknown: Callable[[KeyPath], str]) -> list[Problem]:
+    """Return a pydantic error as problems. ``unknown`` is what to say of a key that the model has not, by its path."""
+    return [problem for details in error.errors(include_url=False) for problem in _problems(details, unknown)]
 
 
-def _problems(details: ErrorDetails, keys_at: _KeysAt, in_file: _InFile) -> list[Problem]:
-    path = in_file(details["loc"])
+def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[Problem]:
+    path = details["loc"]
     if path[-1:] == ("[key]",):  # pydantic's mark for a wrong key of a mapping, not a wrong value
         path = path[:-1]
     kind = details["type"]
@@ -83,7 +71,7 @@ def _problems(details: ErrorDetails, keys_at: _KeysAt, in_file: _InFile) -> list
     if kind == "missing":
         return [Problem(path, "missing; this key is required")]
     if kind == "extra_forbidden":
-        return [Problem(path, f"{UNKNOWN_KEY}; {choices_sentence(str(path[-1]), keys_at(path[:-1]))}")]
+        return [Problem(path, unknown(path))]
     expected = "expected a mapping" if kind == "model_type" else details["msg"]
     return [Problem(path, f"found {shown(details['input'])}; {expected}")]
 

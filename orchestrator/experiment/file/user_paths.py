@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.experiment.file.aliases import BENCHMARK, tables_in
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import Data, KeyPath
+from orchestrator.experiment.file.table_source import BENCHMARK, TABLES
 
 
 def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str]) -> None:
@@ -19,7 +19,7 @@ def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: C
     always; ``folder`` is the experiment file's.
     """
     paths = _Paths(origins, folder)
-    for path, table in tables_in(data):
+    for path, table in _tables_in(data):
         for key in ("kernels", "probes"):
             names = table.get(key)
             if isinstance(names, list):
@@ -52,3 +52,13 @@ class _Paths:
     def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
         """Keys and values that are names or paths."""
         return {str(self.of_name(key, (*path, key))): self.of_name(value, (*path, key)) for key, value in names.items()}
+
+
+def _tables_in(data: Data) -> Iterator[tuple[KeyPath, dict[str, Data]]]:
+    """The mappings that are a table or the defaults of tables, with their paths."""
+    if not isinstance(data, dict):
+        return
+    yield (), data
+    tables = data.get(TABLES)
+    if isinstance(tables, dict):
+        yield from (((TABLES, name), table) for name, table in tables.items() if isinstance(table, dict))

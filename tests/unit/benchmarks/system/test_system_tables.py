@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from loaded_tables import only_table
+from loaded_tables import only_table, tables_of
 
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.benchmarks.system.table import SystemTable
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment
-from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.file.loading import load_experiment, load_resolved
 from orchestrator.experiment.plan import Plan, plan
 from orchestrator.experiment.selection import select
 
@@ -186,8 +186,10 @@ def test_the_former_spelling_is_an_alias(load: Loader) -> None:
     assert load(FORMER) == today
     assert load(FORMER).digest() == today.digest()
     assert load(FORMER, "macro.again=3") == load(RECORDED, "benchmark.aa_boots=3") != today
-    assert load(RECORDED, "macro={name: ping-flood, again: 3}") == load(
-        RECORDED, "benchmark={name: ping-flood, aa_boots: 3}"
+    assert (
+        load(RECORDED, "macro.packets=7")
+        == load(RECORDED, "benchmark.packets=7")
+        == load(FORMER, "benchmark.packets=7")
     )
 
 
@@ -200,8 +202,8 @@ def test_of_both_spellings_one_is_refused(load: Loader) -> None:
 
 
 def test_a_problem_of_a_former_key_is_at_its_line(load: Loader) -> None:
-    assert ":6: benchmark.aa_boots: found 99" in complaint(load, FORMER.replace("again: 2", "again: 99"))
-    assert "--set macro.again=99: benchmark.aa_boots: found 99" in complaint(load, FORMER, "macro.again=99")
+    assert ":6: macro.again: found 99" in complaint(load, FORMER.replace("again: 2", "again: 99"))
+    assert "--set macro.again=99: macro.again: found 99" in complaint(load, FORMER, "macro.again=99")
 
 
 def test_former_defaults_of_both_kinds_reach_their_own_tables(load: Loader) -> None:
@@ -220,3 +222,63 @@ tables:
     assert calls.benchmark.calls == 100
     assert isinstance(system, SystemTable)
     assert (system.benchmark.name, system.benchmark.packets, system.benchmark.repeats) == ("ping-flood", 500, 2)
+
+
+HEAD = "name: x\nkernels: [lab-i386-smp-preempt]\nmachines: [{cpu: pentium4, memory: 1G}]\n"
+
+
+def repeats(experiment: Experiment) -> list[int | None]:
+    return [getattr(named.table.benchmark, "repeats", None) for named in experiment.tables]
+
+
+def test_a_default_reaches_every_table_whose_kind_has_it(load: Loader) -> None:
+    tables = "tables:\n  a: {probes: [none, marker.int3], benchmark: {name: markers}}\n"
+    both = tables + "  b: {probes: [none, kprobe], benchmark: {name: gtodbench}}\n"
+    assert repeats(load(HEAD + "benchmark: {repeats: 7}\n" + both)) == [7, 7]
+    inherited = tables + "  b: {probes: [none, kprobe]}\n"
+    assert repeats(load(HEAD + "benchmark: {name: gtodbench, repeats: 7}\n" + inherited)) == [7, 7]
+    assert repeats(load(HEAD + both, "benchmark.repeats=7")) == [7, 7]
+
+
+WORKLOADS = "tables:\n  a: {macro: {name: kernel-build}}\n  b: {macro: {name: ping-flood}}\n"
+
+
+@pytest.mark.parametrize("tables", [WORKLOADS, WORKLOADS.replace("macro", "benchmark")])
+def test_a_default_in_the_former_spelling_reaches_both_spellings(load: Loader, tables: str) -> None:
+    found = load(HEAD + "macro: {repeats: 7, again: 2}\n" + tables)
+    assert repeats(found) == [7, 7]
+    assert [only_kind.benchmark.aa_boots for only_kind in tables_of(found, SystemTable).values()] == [2, 2]
+    assert load(HEAD + tables, "macro.repeats=7", "macro.again=2") == found
+
+
+def test_an_override_in_the_former_spelling_changes_no_other_kind(load: Loader) -> None:
+    tables = "tables:\n  a: {probes: [kprobe]}\n  b: {macro: {again: 2}}\n"
+    defaults = "benchmark: {name: gtodbench, calls: 100}\nmacro: {name: kernel-build}\n"
+    assert repeats(load(HEAD + defaults + tables, "macro.repeats=5")) == [4, 5]
+    calls = "probes: [none]\ntables:\n  a: {benchmark: {name: gtodbench}}\n  b: {macro: {again: 2}}\n"
+    found = load(HEAD + "macro: {name: kernel-build}\n" + calls, "benchmark.calls=7")
+    assert isinstance(found.tables[0].table, CallsTable)
+    assert found.tables[0].table.benchmark.calls == 7
+
+
+@pytest.mark.parametrize("default", ["benchmark: {frob: 5}", "benchmark: {calls: 5}", "macro: {again: 2}"])
+def test_a_default_that_no_table_can_have_is_unknown(load: Loader, default: str) -> None:
+    tables = "tables:\n  a: {probes: [none, marker.int3], benchmark: {name: markers}}\n"
+    assert ": unknown key; allowed: name, repeats" in complaint(load, f"{HEAD}{default}\n{tables}")
+
+
+@pytest.mark.parametrize("benchmark", ["aa_boots: 1", "packets: null", "again: 1", "aa_boots: true"])
+def test_a_key_of_another_kind_is_refused_whatever_its_value(load: Loader, benchmark: str) -> None:
+    text = f"{HEAD}probes: [kprobe]\nbenchmark: {{name: gtodbench, {benchmark}}}\n"
+    assert f"benchmark.{benchmark.partition(':')[0]}: " in complaint(load, text)
+
+
+def test_the_resolved_experiment_of_an_earlier_version_loads_as_today_s(tmp_path: Path, load: Loader) -> None:
+    today = load(HEAD + "probes: [none, marker.int3]\nbenchmark: {name: markers, repeats: 2}\n")
+    plain = yaml.safe_load(today.resolved_yaml())
+    plain["benchmark"] |= {"calls": 5000, "entry": "auto", "call": None, "arguments": [], "file": None, "hits": 1}
+    plain["benchmark"] |= {"sizes": None, "seed": 2014}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(plain))
+    assert load_resolved(tmp_path / "experiment.yaml", kinds(), None) == today
+    with pytest.raises(ConfigError):
+        load_experiment(tmp_path / "experiment.yaml", kinds())
