@@ -53,7 +53,7 @@ static void load_modules(const char *list)
 
 // Work that came with the initramfs, done before the host is heard: no input of the host's can change its course.
 // What it prints is in /sealed/output, and how it ended in /sealed/status, as a decimal wait status.
-static void do_unattended_work(char **environment)
+static void do_sealed_work(char **environment)
 {
 	static char *const shell[] = {"/bin/sh", "/sealed/work.sh", NULL};
 	static const int create = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
@@ -98,7 +98,7 @@ int program(int argc, char **argv, char **environment)
 		complain("cannot start ", image[0], sys3(SYS_execve, image[0], image, environment));
 		return 1;
 	}
-	do_unattended_work(environment);
+	do_sealed_work(environment);
 	complain("cannot start ", agent[0], sys3(SYS_execve, agent[0], agent, environment));
 	return 1;
 }

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from orchestrator.artifacts.guest_disks import GuestDisks, unsupported_reason
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -75,9 +75,14 @@ class Table(Strict):
         """Conflicts between values that are each valid alone."""
         yield from machine_conflicts(self.machines, self.kernels, self.clock)
 
+    def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
+        """What is wrong with rows of other benchmarks among the probes; ``rows`` are all benchmarks by their rows."""
+        del rows
+        yield from ()
+
     @model_validator(mode="after")
-    def _check_combinations(self) -> Self:
-        problems = list(self.conflicts())
+    def _check_combinations(self, info: ValidationInfo) -> Self:
+        problems = [*self.conflicts(), *self.foreign_rows(fields.surroundings(info).rows)]
         if problems:
             raise conflict(problems)
         return self

@@ -27,12 +27,13 @@ class BootArtifacts:
 
     @property
     def keys(self) -> dict[str, str]:
-        """What names the exact content of everything: kernel, initramfs, image, and modules by cell."""
+        """What names the exact content of everything: kernel, initramfs, image, and by cell modules and the rest."""
         keys = {"kernel": self.kernel.key, "initramfs": self.machine.initramfs.parent.name}
         if self.machine.root is not None:
             keys["image"] = self.machine.root.key
         for cell, prepared in self.cells.items():
             keys |= {f"{cell}: {module.name}": module.key for module in prepared.modules}
+            keys |= {f"{cell}: {name}": key for name, key in prepared.keys.items()}
         return keys
 
 

@@ -19,20 +19,23 @@ from orchestrator.errors import HostError, LabError, UnsupportedError, UsageErro
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
-from orchestrator.results.contract import Status
+from orchestrator.results.contract import CellRecord, Status
 from orchestrator.run.artifacts import BootArtifacts, prepare
+from orchestrator.run.comparison import compared
 from orchestrator.run.events import CellBegan, Event, Outcome, Progress
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Ready, Refused
 from orchestrator.run.record import without_number
+
+EVENTS_FOLDER = "events"
 
 
 @dataclass(frozen=True)
 class BootTask:
     """A boot to do: those of its cells that have no outcome yet, with artifacts of these ``keys``.
 
-    Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``events``, a folder, what
-    recording handlers wrote is kept there as CSV.
+    Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``keep_events`` what recording
+    handlers wrote is kept there as CSV.
     """
 
     kind: BenchmarkKind
@@ -40,7 +43,7 @@ class BootTask:
     cells: tuple[Cell[Any], ...]
     keys: Mapping[str, str]
     directory: Path
-    events: Path | None = None
+    keep_events: bool = False
 
 
 def _unwatched(guest: Guest) -> None:
@@ -60,6 +63,8 @@ class Session:
     emit: Callable[[Event], None]
     watch: Callable[[Guest], None] = _unwatched
     begun: list[str] = field(default_factory=list)
+    records: dict[str, CellRecord] = field(default_factory=dict)
+    """Of the cells measured in this boot so far, by id."""
 
     def __post_init__(self) -> None:
         self.context = replace(self.context, say=self.report)
@@ -78,6 +83,12 @@ class Session:
         prepared = self.artifacts.cells[cell.id]
         assert isinstance(prepared, Ready)
         return prepared
+
+    def events_file(self, cell: Cell[Any]) -> Path | None:
+        """Where a recording cell's events go, if they are kept; an id may hold slashes, and nothing else special."""
+        if not self.task.keep_events:
+            return None
+        return self.task.directory / EVENTS_FOLDER / f"{cell.id.replace('/', '.')}.csv"
 
     def guest_name(self) -> str:
         """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""
@@ -123,18 +134,32 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
     ended: set[str] = set()
     try:
         with closing(session.task.kind.measure(session, cells)) as records:
-            for record in records:
-                ended.add(record.id)
-                session.emit(Outcome(record))
-                if record.status == "failed":
+            for measured in records:
+                outcome = _compared_in_boot(session, measured)
+                ended.add(measured.id)
+                session.emit(outcome)
+                if outcome.record.status == "failed":
                     break
     except LabError as error:
         status = status_of(error)
         concerned = [cell for cell in cells if cell.id in session.begun and cell.id not in ended]
-        for cell in concerned or [cell for cell in cells if cell.id not in ended]:
+        if not concerned:
+            # What cannot be supported is a cell's work; a guest that does not boot has failed.
+            concerned, status = [cell for cell in cells if cell.id not in ended], "failed"
+        for cell in concerned:
             ended.add(cell.id)
             session.emit(Outcome(without_number(cell, status, str(error))))
     return ended
+
+
+def _compared_in_boot(session: Session, record: CellRecord) -> Outcome:
+    """The outcome of a cell, compared where all that it is compared with have been measured in this boot."""
+    session.records[record.id] = record
+    cell = next(cell for cell in session.task.cells if cell.id == record.id)
+    if not all(other in session.records for other in cell.compared_with):
+        return Outcome(record)
+    session.records[record.id] = compared(session.task.kind, cell, record, session.records)
+    return Outcome(session.records[record.id], is_compared=True)
 
 
 def status_of(error: LabError) -> Status:

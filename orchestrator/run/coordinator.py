@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Coordinator thread: owns the store, provenance and progress display, and stops all boots on the first error.
 
-Boots run in threads of their own. Each hands the coordinator one piece of work at a time and waits until it is done, so
-an outcome is stored before that boot's next cell begins.
+Boots run in threads of their own. Each hands the coordinator one piece of work at a time and waits until it is done. An
+outcome is stored before that boot's next cell begins, or as soon as the cells of other boots that it is compared with
+have theirs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """The run ends: said to a worker that asks for something. Not an error, and not to be caught as one."""
+    """The run ends: raised in a worker that asks for something. Not an error, and not to be caught as one."""
 
 
 class Coordinator:
@@ -122,7 +123,7 @@ class Coordinator:
             future.cancel()
         for guest in guests:
             guest.abort()
-        # Whoever still asks is told; a worker ends when its guest has.
+        # A worker that asks for something gets Stopped, and ends when its guest has.
         while not all(future.done() for future in futures):
             try:
                 work = self._work.get(timeout=0.1)

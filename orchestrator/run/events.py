@@ -34,9 +34,10 @@ class GuestBooted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A cell has a record."""
+    """A cell has a record; ``is_compared`` where all that it is compared with were of the same boot."""
 
     record: CellRecord
+    is_compared: bool = False
 
 
 Event = Progress | CellBegan | GuestBooted | Outcome

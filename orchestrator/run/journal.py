@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.errors import EvidenceError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import Plan
@@ -15,11 +14,11 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import BootTask
+from orchestrator.run.comparison import compared
 from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance
-from orchestrator.run.record import without_number
 
 
 class RunJournal:
@@ -55,8 +54,11 @@ class RunJournal:
             case GuestBooted():
                 with storage_faults(self.entry.directory):
                     self._provenance.boot(event, task.directory.name, artifacts)
-            case Outcome(record):
-                self._waiting[record.id] = record
+            case Outcome(record, is_compared):
+                if is_compared:
+                    self._end(record)
+                else:
+                    self._waiting[record.id] = record
                 self._store_complete()
 
     def _store_complete(self) -> None:
@@ -65,23 +67,13 @@ class RunJournal:
         while complete:
             for record in complete:
                 del self._waiting[record.id]
-                self._end(self._compared(record))
+                self._end(compared(self._kinds[record.id], self._cells[record.id], record, self._outcomes))
             complete = [record for record in self._waiting.values() if not self._missing(record)]
 
     def _missing(self, record: CellRecord) -> bool:
         # With --only or --resume, the plan may lack a cell that the run has.
         others = self._cells[record.id].compared_with
         return any(other in self._cells and other not in self._outcomes for other in others)
-
-    def _compared(self, record: CellRecord) -> CellRecord:
-        if record.status != "ok":
-            return record
-        cell = self._cells[record.id]
-        found = [self._outcomes[other] for other in cell.compared_with if other in self._outcomes]
-        try:
-            return self._kinds[cell.id].compare(cell, record, [other for other in found if other.status == "ok"])
-        except EvidenceError as error:
-            return without_number(cell, "failed", str(error))
 
     def _end(self, record: CellRecord) -> None:
         self._store.record(self.entry.id, record)

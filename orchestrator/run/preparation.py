@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -26,6 +26,8 @@ class Ready(Generic[SetupT]):
     setup: SetupT
     modules: tuple[Module, ...] = ()
     notes: tuple[str, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What names the exact content of anything else that the cell needs, by a name of its own."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Refused:
     status: Status
     reason: str
     modules: tuple[Module, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 Prepared = Ready[SetupT] | Refused

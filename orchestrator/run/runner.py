@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs a plan: its boots side by side or one after the other, each cell's outcome stored before the next begins."""
+"""Runs a plan: its boots side by side or one after the other, each outcome stored when it is complete."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.boot import BootTask, Session, run_boot
+from orchestrator.run.boot import EVENTS_FOLDER, BootTask, Session, run_boot
 from orchestrator.run.coordinator import Coordinator
 from orchestrator.run.events import Event
 from orchestrator.run.journal import RunJournal
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
-from orchestrator.steps import LOG_NAME, step, step_log, step_source
+from orchestrator.steps import LOG_NAME, step, step_echo, step_log, step_source
 
-EVENTS_FOLDER = "events"
 _EXPERIMENT_FILE = "experiment.yaml"
 
 
@@ -56,7 +55,9 @@ class Runner:
         What cannot be fetched is known before the run begins: nothing is recorded then.
         """
         facts = host_facts(self.context)
-        artifacts = self._prepare(plan.boots)
+        steps: list[str] = []
+        with step_echo(steps.append):
+            artifacts = self._prepare(plan.boots)
         entry = self.store.begin_run(
             experiment.name,
             [cell.id for cell in plan.cells],
@@ -68,6 +69,7 @@ class Runner:
             prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
             with storage_faults(entry.directory):
                 (entry.directory / _EXPERIMENT_FILE).write_text(experiment.resolved_yaml())
+                (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in ("# before the run", *steps)))
         except BaseException:
             self.store.forget_run(entry.id)
             raise
@@ -130,7 +132,7 @@ class Runner:
             cells=cells,
             keys=artifacts.keys,
             directory=entry.directory / folder,
-            events=entry.directory / EVENTS_FOLDER if self.keep_events else None,
+            keep_events=self.keep_events,
         )
 
     def _do(self, coordinator: Coordinator, journal: RunJournal, task: BootTask, artifacts: BootArtifacts) -> None:
@@ -139,8 +141,22 @@ class Runner:
         def emit(event: Event) -> None:
             coordinator.do(lambda: journal.take(event, task, artifacts))
 
-        with step_source(task.directory.name), step(f"boot {task.boot.kernel} on {task.boot.cpu}"):
-            run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
+        try:
+            with step_source(task.directory.name), step(f"boot {task.boot.kernel} on {task.boot.cpu}"):
+                run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
+        finally:
+            _collect_events(task.directory, journal.entry.directory)
+
+
+def _collect_events(boot: Path, run: Path) -> None:
+    """Move what a boot's recording handlers wrote to the run's own folder."""
+    files = list((boot / EVENTS_FOLDER).glob("*.csv"))
+    with storage_faults(run):
+        for file in files:
+            (run / EVENTS_FOLDER).mkdir(exist_ok=True)
+            file.replace(run / EVENTS_FOLDER / file.name)
+        if files:
+            (boot / EVENTS_FOLDER).rmdir()
 
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:

@@ -75,7 +75,7 @@ def files_below(directory: Path) -> set[str]:
 def test_a_task_survives_pickling(task: BootTask) -> None:
     copied = pickle.loads(pickle.dumps(task))
     assert (copied.boot, copied.cells, copied.keys) == (task.boot, task.cells, task.keys)
-    assert (copied.directory, copied.events) == (task.directory, task.events)
+    assert (copied.directory, copied.keep_events) == (task.directory, task.keep_events)
     assert [(cell.parameters, cell.published) for cell in copied.cells] == [
         (cell.parameters, cell.published) for cell in task.cells
     ]

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.benchmarks.system.workloads import system_workloads
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("cat", "chmod", "env", "flock", "grep", "id", "mkdir", "readlink", "rm", "sh", "sha256sum", "sleep", "tail")
 CONSTRAINTS = "orchestrator-needs-nothing==1\n"
@@ -219,7 +221,7 @@ def test_what_only_some_commands_need_is_asked_of_them_alone(bare: Checkout, com
         assert "missing on this host: no-such-base\n" in bare.lab(*other.split()).stderr
 
 
-SYSTEM_WORKLOADS = ["kernel-build", "ping-flood", "command"]
+SYSTEM_WORKLOADS = list(system_workloads().benchmarks)
 
 
 @pytest.mark.parametrize("name", SYSTEM_WORKLOADS)
@@ -235,6 +237,8 @@ SYSTEM_WORKLOADS = ["kernel-build", "ping-flood", "command"]
         "name: x\nbenchmark:\r\n  name: NAME\r\n",
         "name: x\nmacro: {name: NAME}\n",
         "name: x\nmacro:\n  name: NAME\n",
+        "name: x\nbenchmark: {name : NAME}\n",
+        "name: x\nbenchmark: {name: &work NAME}\n",
     ],
 )
 def test_a_whole_system_workload_needs_an_image(ready: Checkout, tmp_path: Path, name: str, experiment: str) -> None:

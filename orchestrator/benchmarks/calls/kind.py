@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -19,7 +18,7 @@ from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.experiment.kind import BenchmarkEntry, Listing
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.attended import attended
-from orchestrator.run.boot import BootTask, Session
+from orchestrator.run.boot import Session
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Prepared
 from orchestrator.run.ready_guest import ReadyGuest
@@ -43,7 +42,7 @@ class CallsKind(BenchmarkKind):
 
     def lists(self) -> Mapping[str, Listing]:
         """The capabilities by List 15."""
-        return {"capabilities": Listing(("name", "capability", "granted"), _capabilities)}
+        return {"capabilities": Listing(("name", "ability", "granted"), _capabilities)}
 
     def cells(self, name: str | None, table: CallsTable) -> Generator[CallCell, None, None]:
         """Each machine's and kernel's cells by point and handler, the baseline first."""
@@ -63,7 +62,7 @@ class CallsKind(BenchmarkKind):
         """Measure cell after cell in one guest."""
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
-            return measure_call(ready, cell, session.setup(cell), _events_file(session.task, cell))
+            return measure_call(ready, cell, session.setup(cell), session.events_file(cell))
 
         return attended(session, cells, measured)
 
@@ -77,11 +76,6 @@ class CallsKind(BenchmarkKind):
             return changed(record, notes=(*record.notes, lacking))
         overhead = exact_overhead(record.value, baseline)
         return changed(record, overhead=overhead, interval=(overhead, overhead))
-
-
-def _events_file(task: BootTask, cell: CallCell) -> Path | None:
-    """The file of a recording cell's events. Slashes are the only characters of an id that a file name cannot have."""
-    return None if task.events is None else task.events / f"{cell.id.replace('/', '.')}.csv"
 
 
 def _capabilities() -> Sequence[Sequence[object]]:

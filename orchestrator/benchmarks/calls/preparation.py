@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -71,8 +72,15 @@ def prepare_calls(
                 CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module),
                 modules=() if module is None else (module,),
                 notes=(*setup.notes, *compiler_note(kernel, module)),
+                keys=_workload_key(cell, program),
             )
     return prepared
+
+
+def _workload_key(cell: CallCell, program: Path | None) -> dict[str, str]:
+    """The digest of a user's program, as it was given or compiled."""
+    file = cell.task.file if program is None else program
+    return {} if file is None else {"workload": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
 
 
 def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
@@ -12,9 +12,6 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_vali
 from orchestrator.benchmarks.calls import fields
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
-from orchestrator.benchmarks.calls.capabilities import capability_names
-from orchestrator.catalog.probes import probes
-from orchestrator.catalog.user_probe import is_path
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.file.fields import one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict
@@ -112,11 +109,13 @@ class CallsTable(ProbedTable):
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
             who = "a program" if self.benchmark.is_program else "clock 'wall'"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
-        for index, probe in enumerate(self.probes):
-            if not (is_path(probe) or probe in probes() or probe in capability_names()):
-                other = "markers" if probe.startswith("marker.") else probe.partition(".")[0]
-                sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{other}'"
-                yield Problem(("probes", index), sentence, other=("benchmark", "name"))
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the kernel functions to probe")
         yield from super().conflicts()
+
+    def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
+        """What is wrong with rows of other kinds of benchmark among the probes."""
+        for index, probe in enumerate(self.probes):
+            if probe in rows and rows[probe] not in benchmarks():
+                sentence = f"found '{probe}'; with benchmark '{self.benchmark.name}': it is a row of '{rows[probe]}'"
+                yield Problem(("probes", index), sentence, other=("benchmark", "name"))

@@ -18,7 +18,7 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
     if reason is not None:
         return unsupported(reason)
     try:
-        fetch_work(context, kernel, cell.task)
+        keys = fetch_work(context, kernel, cell.task)
     except UnsupportedError as error:
         return unsupported(str(error))
     source = recording.module_source(kernel, cell)
@@ -27,4 +27,4 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
     if isinstance(module, Refused):
         return module
     notes = (*smp_note(kernel, cell.smp), *compiler_note(kernel, module))
-    return Ready(recording.beside(cell, module), () if module is None else (module,), notes)
+    return Ready(recording.beside(cell, module), () if module is None else (module,), notes, keys)

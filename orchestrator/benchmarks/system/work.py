@@ -118,12 +118,16 @@ def system_work(
     )
 
 
-def fetch_work(context: BuildContext, kernel: Kernel, task: SystemTask) -> None:
-    """Fetch and build what a task needs without starting a guest; raises the errors of ``system_work``."""
+def fetch_work(context: BuildContext, kernel: Kernel, task: SystemTask) -> dict[str, str]:
+    """Fetch and build what a task needs without starting a guest; return the keys of image and source.
+
+    Raises the errors of ``system_work``.
+    """
     _check_kernel(kernel)
-    _image(context, kernel, task)
+    keys = {"image": _image(context, kernel, task).key}
     if task.name == "kernel-build":
-        build_source(context)
+        keys["source"] = build_source(context).key
+    return keys
 
 
 def _settings(beside: Beside | None) -> dict[str, int | str]:

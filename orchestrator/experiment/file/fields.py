@@ -57,7 +57,8 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-def _surroundings(info: ValidationInfo) -> Surroundings:
+def surroundings(info: ValidationInfo) -> Surroundings:
+    """The context of a validation; an empty one where it has none."""
     return info.context if isinstance(info.context, Surroundings) else Surroundings()
 
 
@@ -122,7 +123,7 @@ def cpu(value: object, info: ValidationInfo) -> object:
         raise mismatch(value, "expected a CPU's name; put one that is a number in quotes")
     if value in cpus():
         return value
-    ask_qemu = _surroundings(info).qemu_cpu_names
+    ask_qemu = surroundings(info).qemu_cpu_names
     qemu_names = ask_qemu() if ask_qemu else ()
     if value in qemu_names and _QEMU_CPU.fullmatch(value):
         return value
@@ -169,7 +170,7 @@ def image(value: object) -> object:
 
 def benchmark(value: object, info: ValidationInfo) -> object:
     """A benchmark's name."""
-    known = _surroundings(info).benchmarks
+    known = surroundings(info).benchmarks
     if not isinstance(value, str) or (known and value not in known):
         raise mismatch(value, choices_sentence(str(value), known))
     return value
@@ -177,7 +178,7 @@ def benchmark(value: object, info: ValidationInfo) -> object:
 
 def probe(value: object, info: ValidationInfo) -> object:
     """A probe, a benchmark's own row, or the path (with a slash in it) of a user's module; paths become absolute."""
-    rows = _surroundings(info).rows
+    rows = surroundings(info).rows
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name")
     if not user_probe.is_path(value):

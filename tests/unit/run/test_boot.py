@@ -41,6 +41,7 @@ class Scripted(BenchmarkKind):
     """A kind that measures what a test sets."""
 
     how: Measure
+    proved_wrong: tuple[str, ...] = ()
 
     name = "scripted"
     table = Table
@@ -62,13 +63,23 @@ class Scripted(BenchmarkKind):
     def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
         return self.how(session, cells)
 
+    def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
+        if cell.row in self.proved_wrong:
+            raise EvidenceError("it was not hit")
+        return record
 
-def events_of(folder: Path, how: Measure, prepared: Mapping[str, Prepared[Any]] | None = None) -> list[Event]:
+
+def events_of(
+    folder: Path,
+    how: Measure,
+    prepared: Mapping[str, Prepared[Any]] | None = None,
+    proved_wrong: tuple[str, ...] = (),
+) -> list[Event]:
     """What a boot of four cells emits."""
     events: list[Event] = []
     setups = {cell.id: Ready(None) for cell in BOOT.cells} | dict(prepared or {})
     artifacts = BootArtifacts(None, None, setups)  # type: ignore[arg-type]  # a scripted kind boots no machine
-    task = BootTask(Scripted(how), BOOT, BOOT.cells, {}, folder / "boot1")
+    task = BootTask(Scripted(how, proved_wrong), BOOT, BOOT.cells, {}, folder / "boot1")
     run_boot(Session(task, artifacts, BuildContext(Cache(folder / "cache")), events.append))
     return events
 
@@ -178,3 +189,38 @@ def test_a_task_survives_pickling(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(task))
     assert again.cells == task.cells
     assert (again.kind.name, again.boot, again.keys) == (task.kind.name, task.boot, task.keys)
+
+
+def test_a_comparison_that_proves_a_record_wrong_costs_the_guest_too(tmp_path: Path) -> None:
+    guests: list[list[str]] = []
+    how = failing_at("", GuestError(""), guests)
+    found = outcomes(events_of(tmp_path, how, proved_wrong=("kprobe", "djprobe")))
+    assert [status for _, status, _ in found] == ["ok", "failed", "ok", "failed"]
+    assert found[1][2] == "it was not hit"
+    assert guests == [PROBES, ["jprobe", "djprobe"]]
+
+
+def test_records_of_one_boot_are_compared_in_it(tmp_path: Path) -> None:
+    events = events_of(tmp_path, failing_at("", GuestError(""), []))
+    assert {event.is_compared for event in events if isinstance(event, Outcome)} == {True}
+
+
+def test_a_guest_that_cannot_be_had_has_failed_whatever_the_error(tmp_path: Path) -> None:
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        raise UnsupportedError("no such CPU")
+        yield
+
+    assert {status for _, status, _ in outcomes(events_of(tmp_path, measure))} == {"failed"}
+
+
+def test_events_are_kept_in_the_boot_s_own_folder(tmp_path: Path) -> None:
+    files: list[Path | None] = []
+
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        for cell in cells:
+            session.begin(cell)
+            files.append(session.events_file(cell))
+            yield record_of(cell)
+
+    events_of(tmp_path, measure)
+    assert files == [None] * 4
