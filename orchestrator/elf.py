@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a damaged ELF file can do to whoever reads it."""
+"""The errors that reading a damaged ELF file can raise."""
 
 from __future__ import annotations
 

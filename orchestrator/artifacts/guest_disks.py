@@ -62,7 +62,7 @@ def image_arch(name: str) -> Arch | None:
 
 
 def unsupported_reason(wanted: GuestDisks, spec: KernelSpec) -> str | None:
-    """Why a guest of this kernel cannot have what is wanted, as far as names tell. Raises ConfigError."""
+    """Why a guest of this kernel cannot have what is wanted, as far as names show. Raises ConfigError."""
     if wanted.image is None:
         if wanted.channel != "framed":
             return f"channel '{wanted.channel}' needs an image: without one there is nothing to log in to"
@@ -71,7 +71,7 @@ def unsupported_reason(wanted: GuestDisks, spec: KernelSpec) -> str | None:
     if arch is not None and arch != spec.arch:
         return f"image '{wanted.image}' is for {arch}, and kernel '{spec.name}' is for {spec.arch}"
     if is_user_disk(wanted.image) and wanted.channel == "ssh":
-        return "a disk of your own has keys of its own, so its sshd cannot be told from another: take framed or serial"
+        return "a disk of your own has keys of its own, so its sshd cannot be identified: take framed or serial"
     return None
 
 

@@ -29,7 +29,7 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(error.exit_status) from None
         except BrokenPipeError:
-            # Whoever read our output has had enough; typer ends the program quietly.
+            # The reader of our output has closed it; typer ends the program quietly.
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""
@@ -44,7 +44,7 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def stop_on_signals() -> None:
-    """Let SIGTERM and SIGHUP unwind the program like Ctrl-C does, so that guests end and the store is told."""
+    """Let SIGTERM and SIGHUP unwind the program like Ctrl-C does, so that guests end and the store is closed."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)

@@ -75,7 +75,7 @@ def outcome(record: CellRecord) -> str:
 
 @contextmanager
 def listener(stream: TextIO) -> Iterator[_Lines | _Live]:
-    """Whoever watches a run: live where the stream is a terminal that can move its cursor."""
+    """A run's progress display: live where the stream is a terminal that can move its cursor."""
     console = Console(file=stream)
     if not console.is_terminal or console.is_dumb_terminal:
         yield _Lines(stream)

@@ -67,7 +67,7 @@ def run(
     from orchestrator.results.store import Store
     from orchestrator.run.runner import Runner
 
-    # What is wrong with any of the files is said before the first one runs.
+    # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     _check_names(configs, experiments)
     plans = [select(plan(experiment), only or []) for experiment in experiments]

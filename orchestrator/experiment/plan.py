@@ -61,12 +61,13 @@ def plan(experiment: Experiment) -> Plan:
             f"experiment '{experiment.name}' has more than {MAX_CELLS} cells, baselines included",
             hint="split it into several files",
         )
-    boots: dict[tuple[object, ...], list[Cell[Any]]] = {}
+    boots: dict[tuple[object, ...], tuple[str, list[Cell[Any]]]] = {}
     for kind, cell in found:
-        boots.setdefault((kind.name, *_machine(cell), kind.boot_key(cell)), []).append(cell)
+        key = (kind.name, *_machine(cell), kind.boot_key(cell))
+        boots.setdefault(key, (kind.name, []))[1].append(cell)
     planned = Plan(
         experiment.name,
-        tuple(Boot(str(kind), *_machine(cells[0]), tuple(cells)) for (kind, *_), cells in boots.items()),
+        tuple(Boot(kind_name, *_machine(cells[0]), tuple(cells)) for kind_name, cells in boots.values()),
     )
     ids = {cell.id for cell in planned.cells}
     if len(ids) != len(planned.cells):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a run tells whoever watches it."""
+"""What a progress display is called with during a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.results.contract import CellRecord
 
 
 class ProgressListener(Protocol):
-    """Hears of a run's progress; a terminal, a log, or nobody. Must not raise."""
+    """A run's progress display: a terminal, a log, or none. Its methods must not raise."""
 
     def begin(self, run: str, plan: Plan, done: int) -> None:
         """A run begins, or goes on with ``done`` of its cells finished."""

@@ -81,10 +81,10 @@ def check_topology(guest: Guest, smp: int) -> None:
         return
     siblings = [guest.get(f"{_CPUS}/cpu{number}/topology/thread_siblings_list").strip() for number in range(smp)]
     if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
-        said = [
+        found = [
             f"cpu{number}: siblings {pair.decode('ascii', errors='replace')}" for number, pair in enumerate(siblings)
         ]
-        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=said)
+        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=found)
 
 
 def _wait_for_clocksource(guest: Guest) -> None:

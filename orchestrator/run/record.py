@@ -21,7 +21,7 @@ def without_number(cell: Cell[Any], status: Status, reason: str) -> CellRecord:
 
 
 def identity(cell: Cell[Any]) -> dict[str, Any]:
-    """The fields that tell a cell from all others, but for its parameters."""
+    """The fields that identify a cell, without its parameters."""
     return {
         "id": cell.id,
         "table": cell.table,

@@ -27,21 +27,21 @@ class Step:
         """A whole number that the step came to. Raises EvidenceError where it has none of that name."""
         text = self.values.get(name, "")
         if not re.fullmatch(r"-?\d{1,18}", text):
-            raise EvidenceError(f"step '{self}' tells no number {name}")
+            raise EvidenceError(f"step '{self}' has no number {name}")
         return int(text)
 
     def positive(self, name: str) -> int:
         """A number above zero, to divide by."""
         number = self.number(name)
         if number <= 0:
-            raise EvidenceError(f"step '{self}' tells {name}={number}")
+            raise EvidenceError(f"step '{self}' has {name}={number}")
         return number
 
     def hexadecimal(self, name: str) -> str:
         """Bytes or an address, as hexadecimal digits."""
         text = self.values.get(name, "")
         if not re.fullmatch(r"[0-9a-f]{1,20}", text):
-            raise EvidenceError(f"step '{self}' tells no {name}")
+            raise EvidenceError(f"step '{self}' has no {name}")
         return text
 
     def __str__(self) -> str:
@@ -54,8 +54,8 @@ def parse_steps(text: str) -> list[Step]:
     for line in text.splitlines():
         match = _STEP.fullmatch(line)
         if match is None or len(steps) == _MOST_STEPS:
-            said = text.splitlines()[max(0, len(steps) - _QUOTED) : len(steps) + _QUOTED]
-            raise EvidenceError(f"the work in the guest did not go as planned: {line[:200]!r}", detail=said)
+            near = text.splitlines()[max(0, len(steps) - _QUOTED) : len(steps) + _QUOTED]
+            raise EvidenceError(f"the work in the guest did not go as planned: {line[:200]!r}", detail=near)
         values = dict(pair.split("=", 1) for pair in match[3].split())
         steps.append(Step(match[1], tuple(match[2].split()), values))
     return steps
