@@ -14,8 +14,8 @@ from orchestrator.results.store import Store
 
 pytestmark = pytest.mark.qemu
 
-# A cell takes a second or more, so that the one after the last that is waited for is still under way on a busy host.
-ARGUMENTS = ("run", QUICKSTART, "--set", "benchmark.repeats=100", "--set", "benchmark.calls=3000")
+# A cell takes some seconds, so that the one after the last that is waited for is still under way on a busy host.
+ARGUMENTS = ("run", QUICKSTART, "--set", "benchmark.repeats=100", "--set", "benchmark.calls=8000")
 
 
 def stopped_after(command: CommandLine, cells: int, number: signal.Signals, *options: str) -> tuple[int, list[str]]:

@@ -17,7 +17,7 @@ import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
-from orchestrator.artifacts.unattended import OUTPUT, STATUS
+from orchestrator.artifacts.unattended import FOLDER, OUTPUT, STATUS
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cpio import Entry, archive
@@ -40,7 +40,9 @@ def guest_with(context: BuildContext, folder: Path, work: str, name: str = "gues
     built = ready_kernel(context, kernel("lab-i386-up"))
     machine = machine_for(context, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
     image = folder / f"{name}.initramfs"
-    unattended = archive([Entry.folder("unattended"), Entry.file("unattended/work.sh", work.encode())])
+    unattended = archive(
+        [Entry.folder(FOLDER.removeprefix("/")), Entry.file(f"{FOLDER}/work.sh".removeprefix("/"), work.encode())]
+    )
     image.write_bytes(machine.initramfs.read_bytes() + unattended)
     return Guest(dataclasses.replace(machine, initramfs=image), folder, name)
 
