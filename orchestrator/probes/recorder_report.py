@@ -17,6 +17,8 @@ MOST_SITES = 256
 MOST_CPUS = 1024
 
 _LONGEST = 128 << 10
+_WRAP = 1 << 32
+"""Where an i386 kernel's counts begin again."""
 _NAME = r"[A-Za-z_][A-Za-z0-9_.]{0,127}"
 _COUNT = r"0|[1-9][0-9]{0,19}"
 _BYTES = r"(?:[0-9a-f]{2}){1,5}"
@@ -89,6 +91,11 @@ class RecorderReport:
         """Hits whose handler was left out, of all events."""
         return sum(count.missed for count in self.events)
 
+    @property
+    def hits(self) -> int:
+        """All hits: those that were recorded, and those whose handler was left out."""
+        return sum(count.recorded for count in self.events) + self.missed
+
 
 def parse_report(content: bytes) -> RecorderReport:
     """The report in what the module shows. Raises EvidenceError for anything but a whole one that agrees with itself.
@@ -103,8 +110,11 @@ def parse_report(content: bytes) -> RecorderReport:
     if recording != (head[3] == "-"):
         lines.refuse("it is restored while it records, or neither when it does not")
     cpus, slots, event_size, written, overwritten = map(int, lines.take(_RINGS))
-    if not (0 < cpus <= MOST_CPUS and slots and event_size and overwritten <= written):
+    if not (0 < cpus <= MOST_CPUS and slots and event_size):
         lines.refuse("its rings cannot be such")
+    # Between all events in one CPU's ring and the same number in each.
+    if not max(0, written - cpus * slots) <= overwritten <= max(0, written - slots):
+        lines.refuse(f"{overwritten} of {written} events cannot have been overwritten in {cpus} rings of {slots}")
     events = [EventCount(name, int(a), int(b)) for name, a, b in lines.while_they_match(_EVENT, MOST_EVENTS)]
     places = [PlaceCount(e, s, int(a), int(b)) for e, s, a, b in lines.while_they_match(_PLACE, MOST_PLACES)]
     sites = [
@@ -119,7 +129,7 @@ def parse_report(content: bytes) -> RecorderReport:
         _check_sums(lines, events, places)
         if (head[3] == "yes") != all(site.live == site.original for site in sites):
             lines.refuse("what it says of its sites is not what it shows")
-    return RecorderReport(
+    report = RecorderReport(
         mechanism=head[1].replace("_", "-"),
         recording=recording,
         restored=None if recording else head[3] == "yes",
@@ -132,6 +142,22 @@ def parse_report(content: bytes) -> RecorderReport:
         places=tuple(places),
         sites=tuple(sites),
     )
+    _check_written(report)
+    return report
+
+
+def _check_written(report: RecorderReport) -> None:
+    """Compare the places' own counters with the heads of the rings, which count independently.
+
+    A hit is counted before its slot is reserved, and the report reads the rings first: while it records, the places
+    may be ahead, and never behind.
+    """
+    recorded = sum(event.recorded for event in report.events)
+    ahead = (recorded - report.written) % _WRAP
+    if ahead if not report.recording else ahead >= _WRAP // 2:
+        raise EvidenceError(
+            f"{report.written} events were written to the recorder's rings, and its places counted {recorded} hits"
+        )
 
 
 def _check_names(

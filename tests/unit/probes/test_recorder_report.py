@@ -30,7 +30,6 @@ end events=2 places=2 sites=2
 """
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,20}", fullmatch=True)
-counts = st.integers(0, 2**64 - 1)
 
 
 @st.composite
@@ -57,16 +56,18 @@ def reports(draw: st.DrawFn) -> RecorderReport:
                 draw(st.binary(min_size=size, max_size=size)),
             )
             sites.append(Site(symbol, draw(st.integers(0, 2**64 - 1)), original, live))
-    written = draw(counts)
+    cpus, slots = draw(st.integers(1, 1024)), draw(st.integers(1, 2**31))
+    recorded = sum(event.recorded for event in events)
+    written = draw(st.integers(max(0, recorded - 10**6), recorded)) if recording else recorded
     return RecorderReport(
         mechanism=draw(st.sampled_from(["marker", "djprobe", "kprobe", "kprobe-boosted", "jprobe"])),
         recording=recording,
         restored=None if recording else all(site.live == site.original for site in sites),
-        cpus=draw(st.integers(1, 1024)),
-        slots=draw(st.integers(1, 2**31)),
+        cpus=cpus,
+        slots=slots,
         event_size=draw(st.integers(1, 4096)),
         written=written,
-        overwritten=draw(st.integers(0, written)),
+        overwritten=draw(st.integers(max(0, written - cpus * slots), max(0, written - slots))),
         events=events,
         places=places,
         sites=tuple(sites),
@@ -141,7 +142,8 @@ def test_the_example_is_read() -> None:
         ("live=5589e583ec", "live=cc89e583ec", "not what it shows"),
         ("live=5589e583ec", "live=5589e583", "not as many as they were"),
         ("event syscall_entry recorded=1003", "event syscall_entry recorded=1004", "do not add up"),
-        ("overwritten=7", "overwritten=5000", "its rings cannot be such"),
+        ("overwritten=7", "overwritten=28", "28 of 4123 events cannot have been overwritten in 2 rings of 4096"),
+        ("slots=4096", "slots=2048", "7 of 4123 events cannot have been overwritten in 2 rings of 2048"),
         ("slots=4096", "slots=0", "its rings cannot be such"),
         ("written=4123", "written=04123", "a line of another kind"),
         ("written=4123", "written=99999999999999999999999", "a line of another kind"),
@@ -157,6 +159,31 @@ def test_contradictory_reports_are_refused(old: str, new: str, reason: str) -> N
     assert old in EXAMPLE
     with pytest.raises(EvidenceError, match=reason):
         parse_report(EXAMPLE.replace(old, new).encode())
+
+
+@pytest.mark.parametrize("written", [4122, 4124, 4096, 8219])
+def test_hits_that_the_rings_do_not_have_are_noticed(written: int) -> None:
+    """The rings count what was written, independently of the places."""
+    overwritten = max(0, written - 4096)
+    rings = f"written={written} overwritten={overwritten}"
+    with pytest.raises(
+        EvidenceError, match=f"^{written} events were written .* rings, and its places counted 4123 hits"
+    ):
+        parse_report(EXAMPLE.replace("written=4123 overwritten=7", rings).encode())
+
+
+def test_while_it_records_the_places_may_be_ahead_of_the_rings_only() -> None:
+    at_work = EXAMPLE.replace("stopped restored=yes", "recording restored=-")
+    assert parse_report(at_work.replace("written=4123", "written=4103").encode()).recording
+    with pytest.raises(EvidenceError, match=r"^4124 events were written .* counted 4123 hits"):
+        parse_report(at_work.replace("written=4123", "written=4124").encode())
+
+
+def test_counts_of_32_bits_begin_again() -> None:
+    wrapped = EXAMPLE.replace("syscall_entry recorded=1003", f"syscall_entry recorded={2**32 - 1}")
+    wrapped = wrapped.replace("__ia32_sys_read recorded=1003", f"__ia32_sys_read recorded={2**32 - 1}")
+    report = parse_report(wrapped.replace("written=4123 overwritten=7", "written=3119 overwritten=0").encode())
+    assert (report.written, report.hits) == (3119, 2**32 + 3120)
 
 
 def test_the_size_of_a_report_is_bounded() -> None:
