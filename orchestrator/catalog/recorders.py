@@ -17,7 +17,7 @@ class RecorderKind(Fact):
     """A kind of recorder: its name in the recording module, the mechanism of its hits, and the evidence of that.
 
     ``live`` is the first bytes (in hex) of each place while it records, ``optimisation`` the value of
-    ``debug.kprobes-optimization``.
+    ``debug.kprobes-optimization``, ``missed`` the largest share of hits whose handler may be left out.
     """
 
     name: str
@@ -25,6 +25,7 @@ class RecorderKind(Fact):
     mechanism: Mechanism
     live: str
     optimisation: bool
+    missed: float
 
 
 @lru_cache(maxsize=1)

@@ -86,10 +86,12 @@ def beside(cell: SystemCell, module: Module | None) -> Beside | None:
 def read_recorded(guest: Guest, kind: RecorderKind, warm: int) -> Recorded:
     """The recorder's reports of all runs, of which ``warm`` were warm, from a guest that has finished its work.
 
-    Raises EvidenceError where the recorder was not of this kind, or did not restore the kernel's code.
+    Raises EvidenceError where the recorder was not of this kind, left handlers out, or did not restore the kernel's
+    code.
     """
     during, after = parse_report(guest.get(REPORT)), parse_report(guest.get(REPORT_AFTER))
     check_armed(kind, during)
+    check_missed(kind, after)
     if after.recording or not after.restored:
         wrong = [f"{site.symbol} at {site.address:#x}" for site in after.sites if site.live != site.original]
         raise EvidenceError("the kernel's original bytes are not back after recording", detail=wrong[:10])
@@ -116,6 +118,16 @@ def check_armed(kind: RecorderKind, report: RecorderReport) -> None:
     ]
     if wrong:
         raise EvidenceError(f"places were not armed as {kind.mechanism} ({kind.live}) while it recorded", detail=wrong)
+
+
+def check_missed(kind: RecorderKind, report: RecorderReport) -> None:
+    """Raise EvidenceError where handlers were left out, more than this kind of recorder cannot help."""
+    if report.missed > kind.missed * report.hits:
+        missed = {event.event: event.missed for event in report.events if event.missed}
+        raise EvidenceError(
+            f"the kernel skipped the recorder's handler at {report.missed} of {report.hits} hits",
+            detail=[f"{event}: {count}" for event, count in missed.items()],
+        )
 
 
 def _in_a_run(kind: RecorderKind, guest: Guest, start: str, end: str) -> int:
