@@ -55,6 +55,16 @@ class EventKind(IntEnum):
         return cls.SYSCALL if family in ("hook", "tracepoint") else cls[family.upper()]
 
 
+_INTERRUPTIBLE = frozenset({EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE})
+"""What handlers record with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt hits
+meanwhile; and no interrupt makes a system call."""
+_CONTEXTS = 4
+"""A task, a softirq, an interrupt and an NMI: each can interrupt the handler of the one before."""
+_INTERRUPTED = 100
+"""One in so many events, and one more, may have been interrupted between its slot and its TSC: those are a few
+instructions of the hundreds that a hit and a call take."""
+
+
 @dataclass(frozen=True)
 class Event:
     """One hit. ``args`` are described in ``kmods/lib/ring.h``, by kind; ``pid`` is the thread's number."""
@@ -177,7 +187,7 @@ def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePo
         if event.event is not expected:
             raise _wrong(event, f"an event is of the kind {event.event.name}, not {expected.name}")
     for ring in events.rings:
-        _check_order(ring)
+        check_order(ring)
     found = [event for event in events if event.pid in called.pids]
     if expected is EventKind.SYSCALL:
         found = [event for event in found if event.args[0] == called.number]
@@ -190,10 +200,39 @@ def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePo
     return len(found)
 
 
-def _check_order(ring: Ring) -> None:
-    for before, after in pairwise(ring.events):
-        if before.tsc >= after.tsc:
-            raise _wrong(after, f"an event follows one of TSC {before.tsc} on its CPU: they are out of order")
+def check_order(ring: Ring) -> None:
+    """Raise EvidenceError unless a CPU's events can have been written in this order.
+
+    A handler reserves a slot, then reads the TSC (record_event() of ``kmods/lib/ring.h``). TSCs rise from slot to slot,
+    but where an interrupt comes in between and its handlers record as well: theirs have later slots and lower TSCs.
+    They are complete when the interrupted handler goes on, and preemption is off. So they follow it without a gap, are
+    of the same task, and are nested no deeper than contexts are. An event of a lower TSC than a complete one is wrong.
+    """
+    open_events: list[Event] = []
+    complete: Event | None = None
+    interrupted = set[int]()
+    for event in ring.events:
+        while open_events and open_events[-1].tsc < event.tsc:
+            complete = open_events.pop()
+        outer = open_events[-1] if open_events else None
+        if complete is not None and event.tsc <= complete.tsc:
+            raise _out_of_order(event, complete)
+        if outer is not None:
+            nested = event.event in _INTERRUPTIBLE and event.pid == outer.pid and event.tsc < outer.tsc
+            if not nested or len(open_events) >= _CONTEXTS:
+                raise _out_of_order(event, outer)
+            interrupted.add(outer.tsc)
+        open_events.append(event)
+    if len(interrupted) > 1 + len(ring.events) // _INTERRUPTED:
+        raise EvidenceError(
+            f"{len(interrupted)} of {len(ring.events)} events on CPU {ring.events[0].cpu} have a higher TSC than the "
+            "next: they are out of order",
+            hint="an interrupt may come between an event's slot and its TSC, but not so often",
+        )
+
+
+def _out_of_order(event: Event, before: Event) -> EvidenceError:
+    return _wrong(event, f"an event follows one of TSC {before.tsc} on its CPU: they are out of order")
 
 
 def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, text: range) -> None:

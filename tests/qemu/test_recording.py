@@ -13,12 +13,13 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.called import Called
-from orchestrator.probes.events import EventKind, check_events, read_events
+from orchestrator.probes.events import Event, EventKind, check_events, check_order, read_events
 from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -46,12 +47,16 @@ def probing(
     ready: ReadyGuest, kernel: Kernel, modules: ModuleMaker, kind: str, entry: Entry = "auto"
 ) -> Iterator[Attachment]:
     """The probe at gettimeofday's entry."""
-    symbol, offset = benchmarks()["gtodbench"].symbols[kernel.spec.arch][entry], kernel.spec.entry_offset
+    symbol, offset = place_on(kernel, entry)
     point = find_entry(ready.guest, ready.symbols, symbol, offset)
     module = modules.probe(probes()[kind].template or "", symbol, offset)
     with attached(ready.guest, probes()[kind], module, point) as attachment:
         attachment.wait_until_armed()
         yield attachment
+
+
+def place_on(kernel: Kernel, entry: Entry = "auto") -> tuple[str, int]:
+    return benchmarks()["gtodbench"].symbols[kernel.spec.arch][entry], kernel.spec.entry_offset
 
 
 def call(ready: ReadyGuest, calls: int, entry: Entry = "auto") -> Called:
@@ -158,6 +163,48 @@ def test_events_that_are_not_these_calls_are_found_out(
             check_events(right, kind, wrong, point, symbols)
     with pytest.raises(EvidenceError, match=r"^argument 0 of an event is "):
         check_events(right, kind, first, dataclasses.replace(point, address=point.address + 1), symbols)
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+def test_hits_in_interrupts_may_come_before_the_hit_that_they_interrupt(
+    ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker
+) -> None:
+    """A timer hits the probe at every tick, in whatever the tick interrupts; here a handler is slow to read the TSC."""
+    kind, (symbol, offset) = probes()["djprobe"], place_on(guest_kernel)
+    point = find_entry(ready.guest, ready.symbols, symbol, offset)
+    timer = modules.rogue("timer_hit")
+    ready.guest.put(timer.file, "/tmp/timer_hit.ko")
+    with attached(ready.guest, kind, modules.built(slow_to_read_the_tsc(symbol, offset)), point) as attachment:
+        attachment.wait_until_armed()
+        ready.guest.succeed(["insmod", "/tmp/timer_hit.ko", f"called={ready.symbols.address(symbol):#x}"])
+        attachment.handle("record")
+        called = call(ready, CALLS)
+        attachment.handle("noop")
+        ready.guest.succeed(["rmmod", timer.name])
+        events = read_events(ready.guest, attachment.module_name)
+    (ring,) = events.rings
+    nested = [after for before, after in pairwise(ring.events) if after.tsc < before.tsc]
+    assert 0 < len(nested) < CALLS // 100
+    # They are of the task that they interrupt.
+    assert {event.pid for event in nested} == called.pids
+    others = dataclasses.replace(called, pids=frozenset())
+    assert check_events(events, kind, others, point, ready.symbols) == 0
+    # In a handler that runs with interrupts off there are none.
+    with pytest.raises(EvidenceError, match="they are out of order"):
+        check_order(dataclasses.replace(ring, events=tuple(map(as_kprobe, ring.events))))
+
+
+def slow_to_read_the_tsc(symbol: str, offset: int) -> ModuleSource:
+    """A djprobe that takes thousands of instructions between an event's slot and its TSC."""
+    source = render("djprobe", {"symbol": symbol, "offset": offset})
+    reads = "\tslot->tsc = rdtsc();\n"
+    assert source.files["ring.h"].count(reads) == 1
+    slow = "\tfor (unsigned int turn = 0; turn < 10000; turn++)\n\t\tcpu_relax();\n"
+    return ModuleSource(source.name, {**source.files, "ring.h": source.files["ring.h"].replace(reads, slow + reads)})
+
+
+def as_kprobe(event: Event) -> Event:
+    return dataclasses.replace(event, event=EventKind.KPROBE)
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")

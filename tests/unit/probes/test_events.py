@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from orchestrator.probes.events import (
     Events,
     Ring,
     check_events,
+    check_order,
     parse_ring,
     write_csv,
 )
@@ -189,12 +190,122 @@ def test_events_that_were_overwritten_are_noticed(event: EventKind) -> None:
         checked(overwritten, event)
 
 
+WITH_INTERRUPTS_ON = [EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE]
+OUT_OF_ORDER = r"^an event follows one of TSC \d+ on its CPU: they are out of order"
+
+
 @pytest.mark.parametrize("event", FIRST)
 @pytest.mark.parametrize("tsc", [100, 99, 0])
 def test_events_out_of_order_are_noticed(event: EventKind, tsc: int) -> None:
     events = changed(recorded(event), 0, 1, lambda found: dataclasses.replace(found, tsc=tsc))
+    if event in WITH_INTERRUPTS_ON and tsc < 100:
+        assert checked(events, event) == 3
+        events = changed(events, 0, 1, lambda found: dataclasses.replace(found, pid=29))
     with pytest.raises(EvidenceError, match=r"^an event follows one of TSC 100 on its CPU: they are out of order"):
         checked(events, event)
+
+
+Handler = list["Handler"]
+"""A handler that records, and what interrupts it between its slot and its TSC, one after the other."""
+
+HANDLERS: st.SearchStrategy[Handler] = st.recursive(
+    st.just([]), lambda inner: st.lists(inner, min_size=1, max_size=3), max_leaves=4
+)
+
+
+def contexts(handler: Handler) -> int:
+    return 1 + max(map(contexts, handler), default=0)
+
+
+def interrupted(handler: Handler) -> int:
+    return bool(handler) + sum(map(interrupted, handler))
+
+
+@dataclasses.dataclass
+class Recording:
+    """A CPU that records: a handler takes a slot, and reads the TSC when what interrupted it has done so."""
+
+    tscs: list[int] = dataclasses.field(default_factory=list)
+    clock: int = 0
+
+    def record(self, handler: Handler) -> None:
+        slot = len(self.tscs)
+        self.tscs.append(0)
+        for inner in handler:
+            self.record(inner)
+        self.clock += 1
+        self.tscs[slot] = self.clock
+
+
+def tscs_of(handlers: Sequence[Handler]) -> list[int]:
+    """What these handlers leave behind, one after the other, between enough others for so many interruptions."""
+    cpu = Recording()
+    for handler in [*handlers, *[[]] * (100 * sum(map(interrupted, handlers)))]:
+        cpu.record(handler)
+    return cpu.tscs
+
+
+def ring_of(tscs: Sequence[int], event: EventKind = EventKind.DJPROBE, pids: Mapping[int, int] | None = None) -> Ring:
+    made = [Event(0, tsc, event, (pids or {}).get(slot, 28), (0,) * 6) for slot, tsc in enumerate(tscs)]
+    return Ring(tuple(made), len(made), 4)
+
+
+@given(st.lists(HANDLERS.filter(lambda handler: contexts(handler) <= 4), max_size=4))
+def test_what_interrupts_a_handler_may_have_an_earlier_time(handlers: list[Handler]) -> None:
+    tscs = tscs_of(handlers)
+    for event in WITH_INTERRUPTS_ON:
+        check_order(ring_of(tscs, event))
+    for event in set(FIRST) - set(WITH_INTERRUPTS_ON):
+        if tscs != sorted(tscs):
+            with pytest.raises(EvidenceError, match=OUT_OF_ORDER):
+                check_order(ring_of(tscs, event))
+
+
+@given(st.lists(HANDLERS, min_size=1, max_size=4), st.data())
+def test_an_interrupt_has_the_task_that_it_interrupts(handlers: list[Handler], data: st.DataObject) -> None:
+    tscs = tscs_of([[[]], *handlers])
+    later = [slot for slot in range(1, len(tscs)) if tscs[slot] < tscs[slot - 1]]
+    with pytest.raises(EvidenceError, match=OUT_OF_ORDER):
+        check_order(ring_of(tscs, pids={data.draw(st.sampled_from(later)): 29}))
+
+
+@given(st.integers(4, 300), st.data())
+def test_two_events_that_changed_places_are_noticed(size: int, data: st.DataObject) -> None:
+    """Unless they are so close that an interrupt may have come between them."""
+    one = data.draw(st.integers(0, size - 4))
+    other = data.draw(st.integers(one + 3, size - 1))
+    tscs = list(range(size))
+    tscs[one], tscs[other] = tscs[other], tscs[one]
+    with pytest.raises(EvidenceError, match=OUT_OF_ORDER):
+        check_order(ring_of(tscs))
+
+
+@given(st.integers(2, 300), st.data())
+def test_a_time_that_comes_twice_is_noticed(size: int, data: st.DataObject) -> None:
+    tscs = list(range(size))
+    one = data.draw(st.integers(0, size - 2))
+    tscs[data.draw(st.integers(one + 1, size - 1))] = tscs[one]
+    with pytest.raises(EvidenceError, match=OUT_OF_ORDER):
+        check_order(ring_of(tscs))
+
+
+def test_handlers_are_nested_no_deeper_than_contexts_are() -> None:
+    deepest: Handler = [[[[]]]]
+    check_order(ring_of(tscs_of([deepest])))
+    with pytest.raises(EvidenceError, match=OUT_OF_ORDER):
+        check_order(ring_of(tscs_of([[deepest]])))
+
+
+@pytest.mark.parametrize("size", [4, 100, 400])
+def test_not_every_event_can_have_been_interrupted(size: int) -> None:
+    for pairs in range(2 + size // 100):
+        tscs = list(range(size))
+        for number in range(pairs):
+            tscs[2 * number], tscs[2 * number + 1] = 2 * number + 1, 2 * number
+        if pairs <= 1 + size // 100:
+            check_order(ring_of(tscs))
+    with pytest.raises(EvidenceError, match=f"^{pairs + 1} of {size} events on CPU 0 have a higher TSC than the next"):
+        check_order(ring_of([*tscs[: 2 * pairs], 2 * pairs + 1, 2 * pairs, *range(2 * pairs + 2, size)]))
 
 
 @pytest.mark.parametrize("event", FIRST)
