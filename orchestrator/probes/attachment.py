@@ -80,10 +80,14 @@ class Attachment:
 
     def hits(self) -> int:
         """Hits since ``count`` was chosen. Raises EvidenceError when the kernel had to let any pass."""
+        self.check_missed()
+        return self._hits() - self._before
+
+    def check_missed(self) -> None:
+        """Raise EvidenceError when the kernel skipped the handler at any hit since the module was loaded."""
         missed = self._number("missed") if self._has("missed") else 0
         if missed:
             raise EvidenceError(f"the kernel skipped the handler {missed} times")
-        return self._hits() - self._before
 
     def others(self) -> int | None:
         """Hits by others than the one caller; None where the module does not count them."""

@@ -105,6 +105,7 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
     int3 = None if traps is None else traps[INT3]
     if not recording:
         return Counted(attachment.hits(), attachment.others(), int3)
+    attachment.check_missed()
     written = read_events(ready.guest, attachment.module_name)
     if events is not None:
         events.parent.mkdir(exist_ok=True)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a recording pass believed only where the kernel left out no handler, traps or not?"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls.proof import Counted, count_hits
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.called import Called
+from orchestrator.probes.events import EventKind
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+
+SYMBOLS = Symbols(b"c1000000 T _stext\nc1484720 T _etext\nc108c7a0 T __ia32_sys_gettimeofday\n")
+POINT = ProbePoint("__ia32_sys_gettimeofday", 0, 0xC108C7A0, bytes(16))
+CALLED = Called("sysenter", 3, frozenset({28}), number=78, arguments=(0,) * 6, result=0)
+
+
+class RecordedGuest:
+    """A guest whose probe has recorded the calls, and missed some hits."""
+
+    def __init__(self, missed: int) -> None:
+        events = [
+            struct.pack("<QII6Q", 100 + number, EventKind.KPROBE, 28, POINT.address, 7, 8, 0xC1002400, 0, 0)
+            for number in range(CALLED.calls)
+        ]
+        head = struct.pack("<8sIIIHHQ", b"labring", 1, 0, 4, 64, 4, len(events))
+        self._files = {
+            "/sys/devices/system/cpu/possible": b"0\n",
+            "/sys/kernel/debug/lab_kprobe/cpu0": head + b"".join(events) + bytes(64),
+            "/sys/module/lab_kprobe/parameters/missed": f"{missed}\n".encode(),
+        }
+
+    def get(self, path: str) -> bytes:
+        return self._files[path]
+
+    def put(self, data: bytes, path: str) -> None:
+        assert path.startswith("/sys/module/lab_kprobe/parameters/"), data
+
+
+def counted(missed: int) -> Counted:
+    """What a recording pass comes to under KVM, where no traps are counted."""
+    guest = cast(Guest, RecordedGuest(missed))
+    artifacts = SimpleNamespace(machine=SimpleNamespace(timing="kvm"))
+    work = SimpleNamespace(
+        ready=SimpleNamespace(guest=guest, symbols=SYMBOLS, artifacts=artifacts),
+        cell=SimpleNamespace(handler="record"),
+        workload=SimpleNamespace(exact=False, counted=CALLED.calls, hits=1, call=lambda *_, **__: CALLED),
+        kind=probes()["kprobe"],
+        deadline=SimpleNamespace(left=lambda: 1.0),
+    )
+    module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
+    return count_hits(cast(Any, work), Attachment(guest, probes()["kprobe"], module, POINT), None)
+
+
+def test_a_recording_of_every_hit_is_believed() -> None:
+    assert counted(0) == Counted(3, 0, None)
+
+
+def test_a_handler_that_was_left_out_fails_a_recording() -> None:
+    with pytest.raises(EvidenceError, match=r"^the kernel skipped the handler 2 times$"):
+        counted(2)
