@@ -7,15 +7,18 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.evidence import Observation, check_armed, check_untouched, observe
+from orchestrator.probes.evidence import Observation, check_armed, check_called, check_untouched, observe
 from orchestrator.probes.loading import load
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
-from orchestrator.probes.symbols import LoadedModule
+from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.probes.tracer import called_by_tracer
 
 _OPTIMISER_LIMIT = 10.0
 """Host seconds until a jump must be in place, or gone: the kernel's optimiser works in the background, ticks later."""
@@ -135,8 +138,12 @@ class Attachment:
         return dict(zip(names, map(int, found.groups()), strict=True))
 
     def observe(self) -> Observation:
-        """Read both sources of evidence at the probe point."""
-        return _observe(self._guest, self._kind, self._module, self.point)
+        """Read both sources of evidence at the probe point, and follow the function tracer's call."""
+        seen = _observe(self._guest, self._kind, self._module, self.point)
+        if self._kind.mechanism != "ftrace" or seen.traced is None or seen.jump_target is None:
+            return seen
+        target = self.point.address + seen.jump_target
+        return replace(seen, called=called_by_tracer(self._guest, self._symbols, seen.traced, target))
 
     def wait_until_armed(self) -> Observation:
         """Wait until both sources agree on the mechanism. Raises EvidenceError with what they show instead."""
@@ -152,6 +159,8 @@ class Attachment:
             raise EvidenceError(f"the module's probe is at {self.parameter('address')}, not at {self.point.name}")
         if self._kind.mechanism == "pointer":
             self._check_pointer(seen)
+        if self._kind.mechanism == "ftrace":
+            check_called(self._kind, self.point, seen, self.module_name, "after loading")
         return seen
 
     def detour(self, seen: Observation) -> str | None:
@@ -174,6 +183,10 @@ class Attachment:
                 f"the jump at {self.point.name} leads to {target:#x}, not into the detour at {start:#x}"
             )
         return f"{start:#x}-{start + size:#x}"
+
+    @cached_property
+    def _symbols(self) -> Symbols:
+        return Symbols.of(self._guest)
 
     def _check_pointer(self, seen: Observation) -> None:
         memory = LoadedModule.of(self._guest, self._module.name)

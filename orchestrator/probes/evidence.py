@@ -15,9 +15,9 @@ from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.tracer import ALL_USERS, KPROBES_HANDLER, TRACED_FUNCTIONS, Traced, find_traced
 
 KPROBES_LIST = "/sys/kernel/debug/kprobes/list"
-TRACED_FUNCTIONS = "/sys/kernel/debug/tracing/enabled_functions"
 OUT_OF_TREE = 1 << 12
 UNSIGNED = 1 << 13
 """The kernel's taint bits for modules that are not part of it and not signed (Documentation/admin-guide)."""
@@ -49,10 +49,17 @@ _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
 
 @dataclass(frozen=True)
 class Observation:
-    """What is at a probe point just now: its bytes, and how the kernel lists it (None: not at all)."""
+    """What is at a probe point just now: its bytes, and how the kernel lists it (None: not at all).
+
+    ``probes`` is the number of kprobes that the kernel lists there, ``traced`` the function in the tracer's list, and
+    ``called`` the function that the tracer calls for it, where that has been followed.
+    """
 
     live: bytes
     flags: str | None
+    probes: int = 1
+    traced: Traced | None = None
+    called: str | None = None
 
     @property
     def jump_target(self) -> int | None:
@@ -69,17 +76,22 @@ class Observation:
 
 def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observation:
     """Read both sources at a probe point. A hook and a tracepoint are in no list of the kernel's."""
-    flags = None
-    if site in ("function", "kprobe"):
-        listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
-        # "c1107745  k  __ia32_sys_gettimeofday+0x5    [FTRACE]"; addresses are in full for root.
-        entry = re.search(rf"^0*{point.address:x} +[krj] +\S+((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
-        flags = re.sub(r"\s+", "", entry[1]) if entry else None
-    elif site == "ftrace":
-        listing = guest.get(TRACED_FUNCTIONS).decode("ascii", errors="replace")
-        # A line: "__ia32_sys_gettimeofday (1)           	tramp: 0xd0874000 (ftrace_func+0x0/0x10 [lab_ftrace])"
-        flags = "[TRACED]" if re.search(rf"^{re.escape(point.symbol)} \([1-9]", listing, re.MULTILINE) else None
-    return Observation(guest.read_memory(point.address, len(point.original)), flags)
+    live = guest.read_memory(point.address, len(point.original))
+    if site == "ftrace":
+        traced = _traced(guest, point)
+        return Observation(live, "[TRACED]" if traced else None, traced=traced)
+    if site not in ("function", "kprobe"):
+        return Observation(live, None)
+    listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
+    # "c1107745  k  __ia32_sys_gettimeofday+0x5    [FTRACE]"; addresses are in full for root. Each kprobe has a line.
+    entries = re.findall(rf"^0*{point.address:x} +[krj] +\S+((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
+    flags = re.sub(r"\s+", "", entries[0]) if entries else None
+    return Observation(live, flags, len(entries), _traced(guest, point) if flags == "[FTRACE]" else None)
+
+
+def _traced(guest: Guest, point: ProbePoint) -> Traced | None:
+    listing = guest.get(TRACED_FUNCTIONS).decode("ascii", errors="replace")
+    return find_traced(listing, {point.symbol, *point.aliases})
 
 
 def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str) -> None:
@@ -98,6 +110,12 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
             f"{when}, {point.name} is not armed by {look.described}: its bytes are {seen.live[:6].hex(' ')} "
             f"and the kernel lists it {f'as {flags}' if flags else 'without a flag'}; that is {_described(kind, seen)}"
         )
+    # Some capabilities are shown by several probes at one place.
+    if kind.site == "kprobe" and seen.probes != 1 and kind.capability is None:
+        raise EvidenceError(f"{when}, the kernel lists {seen.probes} kprobes at {point.name}, not one")
+    if kind.mechanism == "ftrace" and (seen.traced is None or seen.traced.users != 1):
+        users = seen.traced.users if seen.traced else 0
+        raise EvidenceError(f"{when}, the function tracer has {users} users of {point.symbol}, not one")
     if kind.mechanism in ("int3", "detour") and seen.live[1:] != point.original[1:]:
         raise EvidenceError(f"{when}, more than the first byte changed at {point.name}: {seen.live.hex(' ')}")
 
@@ -120,6 +138,35 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
         raise EvidenceError(
             f"{when}, {point.name} changed from {before.live[:6].hex(' ')} ({_described(kind, before)}) "
             f"to {after.live[:6].hex(' ')} ({_described(kind, after)})"
+        )
+    if before.probes != after.probes:
+        raise EvidenceError(f"{when}, the kprobes at {point.name} became {after.probes}, from {before.probes}")
+    if _users(before) != _users(after):
+        raise EvidenceError(
+            f"{when}, the function tracer's users of {point.symbol} became {_users(after)}, from {_users(before)}"
+        )
+    if before.called != after.called:
+        raise EvidenceError(
+            f"{when}, the function tracer came to call {after.called} at {point.symbol}, and no longer {before.called}"
+        )
+
+
+def check_called(kind: ProbeKind, point: ProbePoint, seen: Observation, module: str, when: str) -> None:
+    """Raise EvidenceError unless the tracer calls kprobes' handler, or of a tracer's own probe the ``module``'s.
+
+    Where the users have no trampolines of their own (on i386), it calls all of them for a module's handler: then this
+    must be the only traced function.
+    """
+    assert seen.traced is not None
+    if kind.site == "ftrace":
+        right = str(seen.called).endswith(f" [{module}]") or (seen.called == ALL_USERS and seen.traced.functions == 1)
+        expected = f"a handler of {module} alone"
+    else:
+        right, expected = seen.called == KPROBES_HANDLER, KPROBES_HANDLER
+    if not right:
+        raise EvidenceError(
+            f"{when}, the function tracer calls {seen.called} at {point.symbol}, not {expected}",
+            hint="" if seen.traced.functions == 1 else f"it traces {seen.traced.functions} functions",
         )
 
 
@@ -156,6 +203,10 @@ def check_taint(mask: int) -> None:
     """Raise EvidenceError for any taint but that of loading our own module."""
     if mask & ~(OUT_OF_TREE | UNSIGNED):
         raise EvidenceError(f"the guest's kernel is tainted ({mask}), by more than a module of our own")
+
+
+def _users(seen: Observation) -> int:
+    return seen.traced.users if seen.traced else 0
 
 
 def _described(kind: ProbeKind, seen: Observation) -> str:

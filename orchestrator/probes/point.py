@@ -22,6 +22,7 @@ _BRANCH_BYTES = 5
 class ProbePoint:
     """A probe point and its original bytes.
 
+    ``aliases`` are all names of the function: the kernel lists getpid's as ``__do_sys_getpid``.
     ``is_entry``: nothing of the function has run before it. ``is_called_directly``: it is in the function that a
     workload's calls enter first, with the arguments that they passed.
     """
@@ -32,6 +33,7 @@ class ProbePoint:
     original: bytes
     is_entry: bool = True
     is_called_directly: bool = True
+    aliases: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -67,7 +69,8 @@ def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
         raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
     is_entry = offset in entry_places(guest.read_memory(start, SHOWN_BYTES))
     original = guest.read_memory(start + offset, SHOWN_BYTES)
-    return ProbePoint(symbol, offset, start + offset, original, is_entry=is_entry)
+    aliases = symbols.names(start)
+    return ProbePoint(symbol, offset, start + offset, original, is_entry=is_entry, aliases=aliases)
 
 
 def find_hook(guest: Guest, address: int) -> ProbePoint:

@@ -41,6 +41,11 @@ class Symbols:
             )
         return int(found[0], 16)
 
+    def names(self, address: int) -> frozenset[str]:
+        """All names of the kernel's own function at an address; the kernel's lists show one of them."""
+        found = re.findall(rb"^0*%x [tTwW] (\S+)$" % address, self._listing, re.M)
+        return frozenset(name.decode("ascii", errors="replace") for name in found)
+
     def size(self, symbol: str) -> int:
         """Bytes from a function's beginning to the next symbol, padding included. Raises as ``address`` does."""
         start = self.address(symbol)

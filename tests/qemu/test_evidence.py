@@ -17,7 +17,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
@@ -35,7 +35,8 @@ CALLS = gettimeofday("i386")
 OPTIMISER_LIMIT = 20.0
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-KPROBE_EVENTS = "/sys/kernel/tracing/kprobe_events"
+TRACING = "/sys/kernel/tracing"
+KPROBE_EVENTS = f"{TRACING}/kprobe_events"
 
 
 @pytest.fixture
@@ -43,11 +44,12 @@ def point(ready: ReadyGuest) -> ProbePoint:
     return find_entry(ready.guest, ready.symbols, PROBED, OFFSET)
 
 
-def kprobe_cell() -> CallCell:
+def kprobe_cell(probe: str = "kprobe", handler: Handler = "noop") -> CallCell:
     boot = boot_of_calls(
         kernels=["debian-686"],
         machines=[{"cpu": "pentium4"}],
-        probes=["kprobe"],
+        probes=[probe],
+        handlers=[handler],
         benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2},
     )
     return boot.cells[-1]
@@ -69,6 +71,18 @@ def someone_elses_probe(guest: Guest, place: str) -> Iterator[None]:
     finally:
         guest.put(b"0", switch)
         guest.put(b"", KPROBE_EVENTS)
+
+
+@contextmanager
+def traced_function(guest: Guest, function: str) -> Iterator[None]:
+    """A function that the kernel's own function tracer traces."""
+    guest.put(function.encode(), f"{TRACING}/set_ftrace_filter")
+    guest.put(b"function", f"{TRACING}/current_tracer")
+    try:
+        yield
+    finally:
+        guest.put(b"nop", f"{TRACING}/current_tracer")
+        guest.put(b"", f"{TRACING}/set_ftrace_filter")
 
 
 # --- a kprobe that is not single-stepped ----------------------------------------------------------
@@ -182,6 +196,66 @@ def test_bytes_that_do_not_come_back_are_found_out(ready: ReadyGuest, modules: M
     ):
         probing.__exit__(None, None, None)
     check_untouched(point, observe(ready.guest, point), "now")
+
+
+@pytest.mark.parametrize(("probe", "offset", "handler"), [("kprobe", OFFSET, "noop"), ("kprobe-ftrace", 0, "record")])
+def test_a_hit_whose_handler_is_left_out_fails_its_cell(
+    ready: ReadyGuest, modules: ModuleMaker, probe: str, offset: int, handler: Handler
+) -> None:
+    """Another kprobe's handler hits the probe, whenever the program writes: the kernel leaves the handler out."""
+    rogue, called = modules.rogue("nested_hit"), ready.symbols.address(PROBED)
+    ready.guest.put(rogue.file, "/tmp/nested_hit.ko")
+    place = ["symbol=__ia32_sys_write", f"offset={OFFSET}"]
+    ready.guest.succeed(["insmod", "/tmp/nested_hit.ko", *place, f"called={called:#x}"])
+    try:
+        prepared = Ready(CallSetup(PROBED, offset, CALLS, modules.probe("kprobe", PROBED, offset)))
+        with pytest.raises(EvidenceError, match=r"^the kernel skipped the handler \d+ times$"):
+            measure_call(ready, kprobe_cell(probe, handler), prepared)
+    finally:
+        ready.guest.succeed(["rmmod", rogue.name])
+
+
+# --- a place that others use as well ---------------------------------------------------------------
+
+
+def test_a_second_kprobe_at_the_place_is_found_out(ready: ReadyGuest, modules: ModuleMaker, point: ProbePoint) -> None:
+    """The kernel lists both, and the bytes are those of one."""
+    with attached(ready.guest, probes()["kprobe"], modules.probe("kprobe", PROBED, OFFSET), point) as attachment:
+        alone = attachment.wait_until_armed()
+        with someone_elses_probe(ready.guest, point.name):
+            with pytest.raises(EvidenceError, match=rf"lists 2 kprobes at {re.escape(point.name)}, not one$"):
+                attachment.wait_until_armed()
+            with pytest.raises(EvidenceError, match=r"the kprobes at .* became 2, from 1$"):
+                check_same(probes()["kprobe"], alone, attachment.observe(), point, "meanwhile")
+        assert attachment.wait_until_armed() == alone
+
+
+@pytest.mark.parametrize("kind", ["kprobe-ftrace", "kretprobe-ftrace", "ftrace"])
+def test_another_user_of_the_tracer_is_found_out(ready: ReadyGuest, modules: ModuleMaker, kind: str) -> None:
+    function = find_entry(ready.guest, ready.symbols, PROBED, 0)
+    module = modules.probe(probes()[kind].template or "", PROBED, 0)
+    with attached(ready.guest, probes()[kind], module, function) as attachment:
+        alone = attachment.wait_until_armed()
+        with traced_function(ready.guest, PROBED):
+            with pytest.raises(EvidenceError, match=f"^after loading, the function tracer has 2 users of {PROBED}"):
+                attachment.wait_until_armed()
+            with pytest.raises(EvidenceError, match=f"tracer's users of {PROBED} became 2, from 1$"):
+                check_same(probes()[kind], alone, attachment.observe(), function, "meanwhile")
+        # On i386 all users share one trampoline, and two of them are called through the whole list.
+        with (
+            traced_function(ready.guest, UNCALLED),
+            pytest.raises(EvidenceError, match=r"^after loading, the function tracer calls ftrace_ops_list_func at "),
+        ):
+            attachment.wait_until_armed()
+        assert attachment.wait_until_armed() == alone
+
+
+def test_a_function_is_traced_under_any_of_its_names(ready: ReadyGuest, modules: ModuleMaker) -> None:
+    """The tracer lists getpid's function as __do_sys_getpid."""
+    function = find_entry(ready.guest, ready.symbols, "__ia32_sys_getpid", 0)
+    module = modules.probe("ftrace", "__ia32_sys_getpid", 0)
+    with attached(ready.guest, probes()["ftrace"], module, function) as attachment:
+        assert attachment.wait_until_armed().called == "ftrace_ops_list_func"
 
 
 # --- what a module refuses ------------------------------------------------------------------------

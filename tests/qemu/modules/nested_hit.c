@@ -11,6 +11,8 @@
 
 static char symbol[64];
 module_param_string(symbol, symbol, sizeof(symbol), 0444);
+static unsigned int offset;
+module_param(offset, uint, 0444);
 /* The address of the other function, which takes the user's registers. */
 static unsigned long called;
 module_param(called, ulong, 0444);
@@ -39,6 +41,7 @@ static struct kprobe kp = {
 
 static int __init nested_hit_init(void)
 {
+	kp.offset = offset;
 	return register_kprobe(&kp);
 }
 

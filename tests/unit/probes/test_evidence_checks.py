@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ from orchestrator.probes.evidence import (
     check_untouched,
 )
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.tracer import Traced
 
 ORIGINAL = bytes.fromhex("8b442404 53 89c3 85d2 7416 8b10 31c0 90")
 POINT = ProbePoint("f", 5, 0xC1107745, ORIGINAL)
@@ -26,7 +29,7 @@ POINT = ProbePoint("f", 5, 0xC1107745, ORIGINAL)
 UNTOUCHED = Observation(ORIGINAL, None)
 INT3 = Observation(b"\xcc" + ORIGINAL[1:], "")
 JUMP = Observation(bytes.fromhex("e9b6887a0c") + ORIGINAL[5:], "[OPTIMIZED]")
-FTRACE = Observation(bytes.fromhex("e8b6887a0c") + ORIGINAL[5:], "[FTRACE]")
+FTRACE = Observation(bytes.fromhex("e8b6887a0c") + ORIGINAL[5:], "[FTRACE]", traced=Traced(1, 1))
 DJPROBE = Observation(bytes.fromhex("e9b6887a0c") + ORIGINAL[5:], "")
 DETOUR = Observation(INT3.live, "[OPTIMIZED]")
 SEEN: dict[Mechanism, Observation] = {
@@ -86,7 +89,7 @@ def test_a_tracepoint_is_armed_by_a_jump_that_the_kernel_knows_of(jump: str) -> 
 
 def test_the_tracer_may_make_its_call_anew() -> None:
     kind = probes()["ftrace"]
-    one, other = (Observation(bytes.fromhex(f"e8{n:02x}00000090"), "[TRACED]") for n in (1, 2))
+    one, other = (Observation(bytes.fromhex(f"e8{n:02x}00000090"), "[TRACED]", traced=Traced(1, 1)) for n in (1, 2))
     check_armed(kind, BRANCH_POINT, one, "now")
     check_same(kind, one, other, BRANCH_POINT, "now")
     with pytest.raises(EvidenceError, match="changed from e8"):
@@ -134,7 +137,7 @@ def test_bytes_and_list_must_both_be_as_before() -> None:
 @pytest.mark.parametrize("after", list(SEEN.values()))
 def test_a_probe_stays_as_it_was(before: Observation, after: Observation) -> None:
     if before is after:
-        check_same(probes()["kprobe"], before, Observation(before.live, before.flags), POINT, "during the timing")
+        check_same(probes()["kprobe"], before, replace(before), POINT, "during the timing")
         return
     with pytest.raises(EvidenceError, match=r"during the timing, f\+0x5 changed from"):
         check_same(probes()["kprobe"], before, after, POINT, "during the timing")
@@ -143,6 +146,16 @@ def test_a_probe_stays_as_it_was(before: Observation, after: Observation) -> Non
 def test_a_probe_optimised_in_between_is_named() -> None:
     with pytest.raises(EvidenceError, match=r"cc 44 .* \(int3\) to e9 .* \(the kernel's jump optimisation\)"):
         check_same(probes()["kprobe"], INT3, JUMP, POINT, "after timing")
+
+
+@pytest.mark.parametrize("mechanism", ["int3", "jump", "detour", "ftrace", "jmp"])
+def test_a_second_kprobe_at_the_place_is_no_proof(mechanism: Mechanism) -> None:
+    """The kernel lists each with a line of its own, and the place looks the same."""
+    two = replace(SEEN[mechanism], probes=2)
+    with pytest.raises(EvidenceError, match=r"^now, the kernel lists 2 kprobes at f\+0x5, not one"):
+        check_armed(kind_of(mechanism), POINT, two, "now")
+    with pytest.raises(EvidenceError, match=r"^now, the kprobes at f\+0x5 became 2, from 1"):
+        check_same(kind_of(mechanism), SEEN[mechanism], two, POINT, "now")
 
 
 @pytest.mark.parametrize("mask", [0, OUT_OF_TREE, UNSIGNED, OUT_OF_TREE | UNSIGNED])

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What does the function tracer call at a function? Its own list and the code that it has patched must agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+
+TRACED_FUNCTIONS = "/sys/kernel/debug/tracing/enabled_functions"
+KPROBES_HANDLER = "kprobe_ftrace_handler"
+"""What the tracer calls for a kprobe."""
+ALL_USERS = "ftrace_ops_list_func"
+"""The tracer's function that calls all of its users, for each traced function."""
+
+CALL_BYTES = 5
+_ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_call"}
+"""The tracer's entries that all users share, and the place of the call in each."""
+_LINE = re.compile(r"^(\S{1,200})( \[\w{1,60}\])? \((\d{1,6})\)(.{0,1000})", re.MULTILINE)
+_FUNCTION = r"\S{1,200}?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w{1,60}\])?"
+_TRAMPOLINE = re.compile(rf"tramp: 0x([0-9a-f]{{1,16}}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function as the tracer lists it: its users, and how many functions are traced in all.
+
+    A user may have a trampoline of its own (on x86_64): its address, and the functions that it is for and that it calls
+    (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them.
+    """
+
+    users: int
+    functions: int
+    trampoline: int | None = None
+    callees: frozenset[str] = frozenset()
+
+
+def find_traced(listing: str, names: Collection[str]) -> Traced | None:
+    """A function of the kernel itself, by its names, in the tracer's list of functions; None where it is not traced.
+
+    A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" where registers are saved, and
+    the trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
+    """
+    lines = _LINE.findall(listing)
+    mine = [(int(users), rest) for name, module, users, rest in lines if name in names and not module]
+    if not mine:
+        return None
+    users = sum(count for count, _ in mine)
+    trampolines = [found for _, rest in mine for found in _TRAMPOLINE.findall(rest)]
+    if len(trampolines) != 1:
+        return Traced(users, len(lines))
+    ((address, *functions),) = trampolines
+    return Traced(users, len(lines), int(address, 16), frozenset(map(_without_offset, filter(None, functions))))
+
+
+def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int) -> str:
+    """The function that a traced function's call leads to, by way of ``target``; a module's with its name behind it.
+
+    Raises EvidenceError when the call leads elsewhere than into the tracer's trampoline.
+    """
+    if traced.trampoline is not None:
+        if target != traced.trampoline:
+            raise EvidenceError(f"the call leads to {target:#x}, and its trampoline is at {traced.trampoline:#x}")
+        return " by way of ".join(sorted(traced.callees))
+    for entry, place in _ENTRIES.items():
+        if target == symbols.address(entry):
+            return _called_at(guest, symbols, symbols.address(place))
+    raise EvidenceError(f"the call leads to {target:#x}, which is no entry of the function tracer")
+
+
+def _called_at(guest: Guest, symbols: Symbols, address: int) -> str:
+    code = guest.read_memory(address, CALL_BYTES)
+    target = address + CALL_BYTES + int.from_bytes(code[1:], "little", signed=True)
+    names = symbols.names(target)
+    if code[0] != 0xE8 or not names:
+        raise EvidenceError(f"the function tracer's own call at {address:#x} is {code.hex(' ')}, and leads nowhere")
+    return next((name for name in (KPROBES_HANDLER, ALL_USERS) if name in names), min(names))
+
+
+def _without_offset(function: str) -> str:
+    name, _, rest = function.partition("+")
+    _, bracket, module = rest.partition(" [")
+    return name + bracket + module

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is it found out whom the function tracer calls at a function, from its list and the code that it has patched?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import pytest
+
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tracer import Traced, called_by_tracer, find_traced
+
+NAME = "__x64_sys_gettimeofday"
+KPROBES = frozenset({"kprobe_ftrace_handler"})
+# Lines as Debian's kernels 6.1 print them.
+LISTS = {
+    f"{NAME} (1) R    \n": Traced(1, 1),
+    f"{NAME} (2) R    \t ->arch_ftrace_ops_list_func+0x0/0x1d0\n": Traced(2, 1),
+    f"{NAME} (1) R    \ttramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) "
+    "->kprobe_ftrace_handler+0x0/0x1b0\n": Traced(1, 1, 0xFFFFFFFFC020E000, KPROBES),
+    "getname (1)      \n"
+    f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (ftrace_func+0x0/0x10 [lab_ftrace]) "
+    "->ftrace_func+0x0/0x10 [lab_ftrace]\n": Traced(1, 2, 0xFFFFFFFFC0210000, frozenset({"ftrace_func [lab_ftrace]"})),
+    f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (f+0x0/0x10 [m]) ->ftrace_ops_assist_func+0x0/0xf0\n": Traced(
+        1, 1, 0xFFFFFFFFC0210000, frozenset({"f [m]", "ftrace_ops_assist_func"})
+    ),
+}
+
+
+@pytest.mark.parametrize("listing", LISTS)
+def test_a_function_is_found_in_the_tracer_s_list(listing: str) -> None:
+    assert find_traced(listing, {NAME, "__ia32_sys_gettimeofday"}) == LISTS[listing]
+
+
+@pytest.mark.parametrize(
+    "listing", ["", "getname (1)      \n", f"{NAME} [mine] (1)      \n", f"{NAME}\n", f"x{NAME} (1)\n"]
+)
+def test_other_functions_are_not_taken_for_it(listing: str) -> None:
+    assert find_traced(listing, {NAME}) is None
+
+
+def test_a_function_is_listed_under_one_of_its_names() -> None:
+    symbols = Symbols(b"c108b120 T __ia32_sys_getpid\nc108b120 t __do_sys_getpid\nc108b120 t module_function\t[mine]\n")
+    assert symbols.names(0xC108B120) == {"__ia32_sys_getpid", "__do_sys_getpid"}
+    assert symbols.names(0x108B120) == symbols.names(0xC108B121) == frozenset()
+    assert find_traced("__do_sys_getpid (1) R    \n", symbols.names(0xC108B120)) == Traced(1, 1)
+
+
+SYMBOLS = Symbols(
+    b"c10596e4 T ftrace_caller\nc105970b T ftrace_call\nc1059728 T ftrace_regs_caller\nc1059761 T ftrace_regs_call\n"
+    b"c105b900 T kprobe_ftrace_handler\nc115b230 T arch_ftrace_ops_list_func\nc115b230 T ftrace_ops_list_func\n"
+    b"c115c000 t other\n"
+)
+
+
+@dataclass
+class PatchedGuest:
+    """A guest in whose kernel the tracer's shared entries call these functions."""
+
+    calls: dict[int, int]
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        assert size == 5
+        return b"\xe8" + (self.calls[address] - address - 5).to_bytes(4, "little", signed=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "called"),
+    [(0xC1059728, "kprobe_ftrace_handler"), (0xC10596E4, "ftrace_ops_list_func"), (0xC105B900, None)],
+)
+def test_a_call_is_followed_through_the_shared_entries(target: int, called: str | None) -> None:
+    guest = cast(Guest, PatchedGuest({0xC1059761: 0xC105B900, 0xC105970B: 0xC115B230}))
+    if called is not None:
+        assert called_by_tracer(guest, SYMBOLS, Traced(1, 1), target) == called
+        return
+    with pytest.raises(EvidenceError, match=r"^the call leads to 0xc105b900, which is no entry of the function tracer"):
+        called_by_tracer(guest, SYMBOLS, Traced(1, 1), target)
+
+
+def test_a_shared_entry_that_leads_nowhere_is_noticed() -> None:
+    guest = cast(Guest, PatchedGuest({0xC1059761: 0xC105B901, 0xC105970B: 0xC115C000}))
+    with pytest.raises(EvidenceError, match=r"^the function tracer's own call at 0xc1059761 is e8 .* leads nowhere"):
+        called_by_tracer(guest, SYMBOLS, Traced(1, 1), 0xC1059728)
+    assert called_by_tracer(guest, SYMBOLS, Traced(1, 1), 0xC10596E4) == "other"
+
+
+def test_a_call_must_lead_to_the_listed_trampoline() -> None:
+    traced = Traced(1, 1, 0xFFFFFFFFC020E000, KPROBES)
+    guest = cast(Guest, PatchedGuest({}))
+    assert called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFC020E000) == "kprobe_ftrace_handler"
+    with pytest.raises(EvidenceError, match=r"^the call leads to 0xffffffffc020f000, and its trampoline is at 0x"):
+        called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFC020F000)
+
+
+POINT = ProbePoint(NAME, 0, 0xFFFFFFFF81150DF0, bytes.fromhex("0f1f440000") + bytes(11))
+LIVE = bytes.fromhex("e8b6887a0c") + bytes(11)
+ONE_KPROBE = Observation(LIVE, "[FTRACE]", 1, Traced(1, 1), "kprobe_ftrace_handler")
+ONE_HANDLER = Observation(LIVE, "[TRACED]", 1, Traced(1, 1), "ftrace_func [lab_ftrace]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen"), [("kprobe-ftrace", ONE_KPROBE), ("kretprobe-ftrace", ONE_KPROBE), ("ftrace", ONE_HANDLER)]
+)
+def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
+    check_armed(probes()[kind], POINT, seen, "now")
+    two = replace(seen, traced=Traced(2, 1))
+    with pytest.raises(EvidenceError, match=f"^now, the function tracer has 2 users of {NAME}, not one"):
+        check_armed(probes()[kind], POINT, two, "now")
+    with pytest.raises(EvidenceError, match=f"^now, the function tracer's users of {NAME} became 2, from 1"):
+        check_same(probes()[kind], seen, two, POINT, "now")
+    with pytest.raises(EvidenceError, match=f"^now, the function tracer came to call other at {NAME}, and no longer "):
+        check_same(probes()[kind], seen, replace(seen, called="other"), POINT, "now")
+
+
+@pytest.mark.parametrize(
+    ("kind", "called", "functions", "right"),
+    [
+        ("kprobe-ftrace", "kprobe_ftrace_handler", 2, True),
+        ("kprobe-ftrace", "ftrace_ops_list_func", 1, False),
+        ("kprobe-ftrace", "ftrace_func [lab_ftrace]", 1, False),
+        ("ftrace", "ftrace_count [lab_ftrace]", 2, True),
+        ("ftrace", "ftrace_func [other]", 1, False),
+        ("ftrace", "ftrace_func [lab_ftrace] by way of ftrace_ops_assist_func", 1, False),
+        ("ftrace", "ftrace_ops_list_func", 1, True),
+        ("ftrace", "ftrace_ops_list_func", 2, False),
+        ("ftrace", "function_trace_call", 1, False),
+    ],
+)
+def test_the_tracer_must_call_the_probe_s_handler(kind: str, called: str, functions: int, right: bool) -> None:
+    seen = replace(ONE_KPROBE, called=called, traced=Traced(1, functions))
+    if right:
+        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now")
+        return
+    with pytest.raises(EvidenceError, match=r"^now, the function tracer calls "):
+        check_called(probes()[kind], POINT, seen, "lab_ftrace", "now")
