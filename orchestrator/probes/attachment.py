@@ -14,7 +14,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.evidence import Observation, check_armed, check_called, check_untouched, observe
+from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
 from orchestrator.probes.loading import load
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import LoadedModule, Symbols
@@ -27,6 +27,9 @@ _OPTIMISER_TURN = "0.3"
 
 _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _CHECK_INTERVAL = 0.02
+
+_WITH_STEP = ("kprobe", "kretprobe", "jprobe")
+"""The templates whose modules report how the kernel goes on after their handler."""
 
 _PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
 _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
@@ -161,6 +164,8 @@ class Attachment:
             self._check_pointer(seen)
         if self._kind.mechanism == "ftrace":
             check_called(self._kind, self.point, seen, self.module_name, "after loading")
+        if self._kind.template in _WITH_STEP:
+            check_step(self._kind, self.parameter("step"))
         return seen
 
     def detour(self, seen: Observation) -> str | None:

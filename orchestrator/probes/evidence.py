@@ -170,6 +170,20 @@ def check_called(kind: ProbeKind, point: ProbePoint, seen: Observation, module: 
         )
 
 
+def check_step(kind: ProbeKind, step: str) -> None:
+    """Raise EvidenceError unless the kernel goes on after the handler as the kind of probe says.
+
+    ``step`` is what the module reads of the kernel: whether the probed instruction is single-stepped, boosted or
+    emulated. A boosted kprobe looks like a single-stepped one in every other way where traps are not counted (KVM).
+    """
+    expected = {1: "boosted", 2: "single-stepped", 3: "single-stepped"}.get(kind.int3_per_hit or 0)
+    if kind.mechanism == "int3" and step != expected:
+        raise EvidenceError(
+            f"the probed instruction is {step[:40]}, and for {kind.name} it must be {expected}",
+            hint="kprobes emulate a call or a jump: probe another instruction" if step == "emulated" else "",
+        )
+
+
 def check_traps(kind: ProbeKind, hits: int, others: int, int3: int) -> None:
     """Raise EvidenceError unless every hit took the breakpoint traps that its mechanism takes.
 

@@ -22,7 +22,7 @@ from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import check_armed, check_same, check_taint, check_untouched, observe
-from orchestrator.probes.point import ProbePoint, find_entry
+from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -213,6 +213,29 @@ def test_a_hit_whose_handler_is_left_out_fails_its_cell(
             measure_call(ready, kprobe_cell(probe, handler), prepared)
     finally:
         ready.guest.succeed(["rmmod", rogue.name])
+
+
+def test_a_kprobe_that_the_kernel_emulates_is_not_single_stepped(ready: ReadyGuest, modules: ModuleMaker) -> None:
+    """Where traps are not counted, nothing but the kernel's own word tells them apart."""
+    symbol, offset = call_instruction(ready)
+    place = find_place(ready.guest, ready.symbols, symbol, offset)
+    with (
+        pytest.raises(EvidenceError, match=r"^the probed instruction is emulated, and for kprobe it must be single-st"),
+        attached(ready.guest, probes()["kprobe"], modules.probe("kprobe", symbol, offset), place) as attachment,
+    ):
+        attachment.wait_until_armed()
+
+
+def call_instruction(ready: ReadyGuest) -> tuple[str, int]:
+    """A function and where it calls another."""
+    for symbol in ("__ia32_sys_gettimeofday", "__ia32_sys_close", "__ia32_sys_getuid", "__ia32_sys_newuname"):
+        start = ready.symbols.address(symbol)
+        code = ready.guest.read_memory(start, 128)
+        for offset in (number for number in range(OFFSET, 100) if code[number] == 0xE8):
+            target = start + offset + 5 + int.from_bytes(code[offset + 1 : offset + 5], "little", signed=True)
+            if ready.symbols.names(target):
+                return symbol, offset
+    pytest.fail("none of these functions calls another")
 
 
 # --- a place that others use as well ---------------------------------------------------------------

@@ -17,6 +17,7 @@ from orchestrator.probes.evidence import (
     Observation,
     check_armed,
     check_same,
+    check_step,
     check_taint,
     check_untouched,
 )
@@ -156,6 +157,31 @@ def test_a_second_kprobe_at_the_place_is_no_proof(mechanism: Mechanism) -> None:
         check_armed(kind_of(mechanism), POINT, two, "now")
     with pytest.raises(EvidenceError, match=r"^now, the kprobes at f\+0x5 became 2, from 1"):
         check_same(kind_of(mechanism), SEEN[mechanism], two, POINT, "now")
+
+
+@pytest.mark.parametrize(
+    ("kind", "right"),
+    [
+        ("kprobe", "single-stepped"),
+        ("kprobe-boosted", "boosted"),
+        ("kprobe-fallback", "single-stepped"),
+        ("kretprobe", "single-stepped"),
+        ("kretprobe-boosted", "boosted"),
+        ("jprobe", "single-stepped"),
+    ],
+)
+def test_the_kernel_goes_on_as_the_kind_says(kind: str, right: str) -> None:
+    for step in ("single-stepped", "boosted", "emulated", ""):
+        if step == right:
+            check_step(probes()[kind], step)
+            continue
+        with pytest.raises(EvidenceError, match=f"^the probed instruction is {step}, and for {kind} it must"):
+            check_step(probes()[kind], step)
+
+
+@pytest.mark.parametrize("kind", ["kprobe-optimized", "kprobe-detour", "kprobe-ftrace", "kretprobe-optimized"])
+def test_a_probe_that_does_not_step_may_do_so_in_any_way(kind: str) -> None:
+    check_step(probes()[kind], "boosted")
 
 
 @pytest.mark.parametrize("mask", [0, OUT_OF_TREE, UNSIGNED, OUT_OF_TREE | UNSIGNED])
