@@ -11,8 +11,9 @@ from experiment_boot import artifacts_of, boot_of, prepared_for
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.module_source import ModuleSource, render
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.markers.loops import MarkerLoops
+from orchestrator.benchmarks.markers.loops import COUNTED_ROUNDS, MarkerLoops
 from orchestrator.benchmarks.markers.measurement import measure_marker
 from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, marker_row
 from orchestrator.benchmarks.markers.task import MarkerCell
@@ -142,6 +143,68 @@ def test_wrong_arguments_of_a_probe_are_detected(ready: ReadyGuest, context: Bui
         with pytest.raises(EvidenceError, match="1000 times with other arguments than were passed"):
             measure_marker(ready, cell, module, ())
     assert "lab_markers" not in ready.guest.get("/proc/modules").decode()
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+def test_another_probe_than_the_row_s_is_found_out(
+    ready: ReadyGuest, context: BuildContext, modules: ModuleMaker
+) -> None:
+    """A module that connects another function than the empty probe to be timed, and the right one to be counted."""
+    boot = loops_on("lab-i386-up")
+    ready = prepared_for(ready, context, boot)
+    cell = next(cell for cell in boot.cells if cell.row == "marker.varargs-preemptible")
+    right = render("markers", {})
+    main = right.files["lab_markers_main.c"]
+    connects = "FORMAT, probe->function);"
+    assert main.count(connects) == main.count("static int arm(") == 1
+    main = main.replace("static int arm(", "static void stranger(const char *format, ...)\n{\n}\n\nstatic int arm(")
+    main = main.replace(connects, 'FORMAT, strstr(probe->name, "_empty") ? stranger : probe->function);')
+    module = modules.built(ModuleSource(right.name, {**right.files, "lab_markers_main.c": main}))
+    with pytest.raises(
+        EvidenceError, match=r"^before the rounds, the marker of \w+ calls [0-9a-f]+, not varargs_empty"
+    ):
+        measure_marker(ready, cell, module, ())
+    assert "lab_markers" not in ready.guest.get("/proc/modules").decode()
+
+
+@pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
+@pytest.mark.parametrize(
+    ("loop", "timed", "counting"),
+    [
+        ("varargs", "varargs_empty", "varargs_count"),
+        ("static_key", "key_empty", "key_count"),
+        ("tracepoint", "trace_empty", "trace_count"),
+        ("int3", "int3_empty", "int3_count"),
+    ],
+)
+def test_a_probe_is_exchanged_in_its_connection(
+    ready: ReadyGuest, modules: ModuleMaker, loop: str, timed: str, counting: str
+) -> None:
+    module = modules.rendered("markers", {})
+    load(ready.guest, module.name, module.file)
+    loops = MarkerLoops(ready.guest, module.name)
+    try:
+        assert loops.probe() == "-"
+        with pytest.raises(GuestError):
+            loops.exchange(counting)
+        loops.connect(loop, timed)
+        assert loops.probe() == timed
+        assert loops.count(loop) == (0, 0)
+        for _ in range(2):
+            loops.exchange(counting)
+            assert loops.probe() == counting
+            assert loops.count(loop) == (COUNTED_ROUNDS, 0)
+            loops.exchange(timed)
+            assert loops.probe() == timed
+            assert loops.count(loop) == (0, 0)
+        with pytest.raises(GuestError):
+            loops.exchange("trace_count" if loop != "tracepoint" else "key_count")
+        assert loops.probe() == timed
+        loops.disconnect()
+        assert loops.probe() == "-"
+    finally:
+        ready.guest.succeed(["rmmod", module.name])
+    ready.guest.check_console()
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")

@@ -56,6 +56,20 @@ class MarkerLoops:
                 raise  # the guest is in trouble, which is no refusal
             raise EvidenceError(f"{probe} cannot be connected to {loop}: {self._reason(loop) or error.what}") from None
 
+    def exchange(self, probe: str) -> None:
+        """Exchange the connected probe for another one in the same connection. Raises GuestError for a wrong one."""
+        self._put("probe", probe)
+
+    def probe(self) -> str:
+        """The probe that the connected marker calls, as it is found there; ``-`` where nothing is connected.
+
+        An address where what it calls is no probe of the module's.
+        """
+        (text, *more) = self._lines("probe") or [""]
+        if more or not re.fullmatch(r"-|\w{1,40}", text):
+            raise EvidenceError(f"the module reports probe={text[:40]!r}")
+        return text
+
     def disconnect(self) -> None:
         """Disconnect what is connected, if anything is."""
         self._put("armed", "-")

@@ -63,19 +63,50 @@ def measure_marker(ready: ReadyGuest, cell: MarkerCell, module: Module, notes: S
         with _connected(loops, row, row.probe):
             timed = _look(guest, row, place)
             _check(row, row.probe, timed, original, "before the rounds")
+            _check_probe(loops, row, row.probe, "before the rounds")
             samples = _samples(loops, row, cell.repeats)
             _check_same(_look(guest, row, place), timed, "while the rounds ran")
+            _check_probe(loops, row, row.probe, "after the rounds")
+            if row.probe is not None:
+                counted, hits, int3 = _counted_in_place(guest, loops, row, place, timed)
         _check_same(_look(guest, row, place), original, "after disconnecting")
-        with _connected(loops, row, row.counting):
-            counted = _look(guest, row, place)
-            _check(row, row.counting, counted, original, "before the counted rounds")
-            hits, int3 = _count(guest, loops, row)
-            _check_same(_look(guest, row, place), counted, "while the rounds were counted")
-        _check_same(_look(guest, row, place), original, "after disconnecting")
+        if row.probe is None:
+            counted, hits, int3 = _counted_apart(guest, loops, row, place, original)
     guest.check_console(mark)
     check_clocksource(guest)
     proof = _Proof(f"{module.name}.{row.loop}", place, original, timed, counted, hits, int3)
     return _record(ready, cell, samples, proof, notes)
+
+
+def _counted_in_place(
+    guest: Guest, loops: MarkerLoops, row: MarkerRow, place: int, timed: bytes
+) -> tuple[bytes, int, int]:
+    """The bytes, hits and breakpoint traps of a counting pass in the timed connection, its probe exchanged."""
+    assert row.probe is not None
+    assert row.counting is not None
+    loops.exchange(row.counting)
+    counted = _look(guest, row, place)
+    _check_same(counted, timed, "when the probe was exchanged")
+    hits, int3 = _count(guest, loops, row)
+    _check_same(_look(guest, row, place), timed, "while the rounds were counted")
+    _check_probe(loops, row, row.counting, "after the counted rounds")
+    loops.exchange(row.probe)
+    _check_same(_look(guest, row, place), timed, "when the probe was exchanged")
+    _check_probe(loops, row, row.probe, "after the exchange")
+    return counted, hits, int3
+
+
+def _counted_apart(
+    guest: Guest, loops: MarkerLoops, row: MarkerRow, place: int, original: bytes
+) -> tuple[bytes, int, int]:
+    """The same for a marker that was timed without a probe: one is connected to see that the marker is there."""
+    with _connected(loops, row, row.counting):
+        counted = _look(guest, row, place)
+        _check(row, row.counting, counted, original, "before the counted rounds")
+        hits, int3 = _count(guest, loops, row)
+        _check_same(_look(guest, row, place), counted, "while the rounds were counted")
+    _check_same(_look(guest, row, place), original, "after disconnecting")
+    return counted, hits, int3
 
 
 def _samples(loops: MarkerLoops, row: MarkerRow, repeats: int) -> tuple[float, ...]:
@@ -196,6 +227,13 @@ def _check(row: MarkerRow, probe: str | None, live: bytes, original: bytes, when
     }[row.place]
     if not right:
         raise EvidenceError(f"{when}, nothing is connected to {row.loop}: its bytes are {live.hex(' ')}")
+
+
+def _check_probe(loops: MarkerLoops, row: MarkerRow, probe: str | None, when: str) -> None:
+    """Raise EvidenceError unless the marker calls this probe; None: nothing is connected."""
+    found = loops.probe()
+    if found != (probe or "-"):
+        raise EvidenceError(f"{when}, the marker of {row.loop} calls {found}, not {probe or 'nothing'}")
 
 
 def _check_same(live: bytes, original: bytes, when: str) -> None:
