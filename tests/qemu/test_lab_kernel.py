@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import pytest
 from experiment_boot import boot_of_calls, measured_call, prepared_for
+from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_config import features
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.evidence import check_traps
+from orchestrator.probes.attachment import attached
+from orchestrator.probes.evidence import check_armed, check_traps
+from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
 KERNEL = "lab-i386-up"
@@ -47,6 +50,21 @@ def test_every_mechanism_works_at_the_function_entry(ready: ReadyGuest, context:
     assert sorted(records, key=lambda probe: records[probe].value or 0.0) == list(INT3_PER_HIT)
     with pytest.raises(EvidenceError, match="1000 hits took 1000 breakpoint traps, not 2 each"):
         check_traps(probes()["kprobe"], 1000, 0, 1000)
+
+
+def test_a_boosted_kprobe_is_not_single_stepped(ready: ReadyGuest, modules: ModuleMaker) -> None:
+    """The kernel boosts a kprobe without a post-handler, which looks the same but for its traps."""
+    symbol = "__ia32_sys_gettimeofday"
+    point = find_entry(ready.guest, ready.symbols, symbol, 0)
+    module = modules.probe("kprobe", symbol, 0)
+    with attached(ready.guest, probes()["kprobe-boosted"], module, point) as attachment:
+        seen = attachment.wait_until_armed()
+        check_armed(probes()["kprobe"], point, seen, "by its bytes and the kernel's list")
+    with (
+        pytest.raises(EvidenceError, match=r"^the probed instruction is boosted, and for kprobe it must be single-st"),
+        attached(ready.guest, probes()["kprobe"], module, point) as attachment,
+    ):
+        attachment.wait_until_armed()
 
 
 def test_it_is_built_as_its_fragments_say(ready: ReadyGuest) -> None:

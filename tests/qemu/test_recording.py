@@ -13,7 +13,7 @@ from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, render
+from orchestrator.artifacts.module_source import ModuleSource, Value, render
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
@@ -49,7 +49,8 @@ def probing(
     """The probe at gettimeofday's entry."""
     symbol, offset = place_on(kernel, entry)
     point = find_entry(ready.guest, ready.symbols, symbol, offset)
-    module = modules.probe(probes()[kind].template or "", symbol, offset)
+    values: dict[str, Value] = {"symbol": symbol, "offset": offset, "single_step": int(kind == "kprobe")}
+    module = modules.rendered(probes()[kind].template or "", values)
     with attached(ready.guest, probes()[kind], module, point) as attachment:
         attachment.wait_until_armed()
         yield attachment
