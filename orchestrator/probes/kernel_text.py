@@ -53,8 +53,9 @@ class KernelText:
             if not others:
                 break
             self._guest.succeed(["sleep", _TURN])
-            content = self._read()
-            switched, others = self._differences(content)
+            seen, content = content, self._read()
+            if content != seen:
+                switched, others = self._differences(content)
         if others:
             lines = list(islice(self._shown(content, others), _MOST_SHOWN + 1))
             if len(lines) > _MOST_SHOWN:

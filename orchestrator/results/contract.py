@@ -177,7 +177,7 @@ class TextEvidence(_Record):
     """SHA-256 of the text after the cell: of the kernel (``_stext`` to ``_etext``), then of ``modules``."""
     size: Count
     """Bytes of it."""
-    modules: tuple[Name, ...] = ()
+    modules: tuple[Phrase, ...] = ()
     """The modules that were loaded before the first cell."""
     switched: tuple[SwitchedBranch, ...] = ()
     """The only places where it differs from the text before the cell."""

@@ -14,7 +14,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import Session
 from orchestrator.run.events import GuestBooted
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
-from orchestrator.run.record import changed, without_number
+from orchestrator.run.record import changed, valid_result, without_number
 from orchestrator.steps import step
 
 TaskT = TypeVar("TaskT")
@@ -49,6 +49,6 @@ def _proved(record: CellRecord, text: KernelText) -> CellRecord:
     """
     if record.status == "failed":
         return record
-    with step("compare the kernel's text"):
+    with step("compare the kernel's text"), valid_result():
         unchanged = text.unchanged()
     return changed(record, text=unchanged) if record.status == "ok" else record

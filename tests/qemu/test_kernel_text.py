@@ -99,8 +99,15 @@ def test_a_tracepoint_left_enabled_is_found(ready: ReadyGuest) -> None:
     text.unchanged()
 
 
-@DEBIAN
-def test_a_static_branch_that_the_kernel_switches_is_in_the_evidence(ready: ReadyGuest) -> None:
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param("debian-686", marks=DEBIAN),
+        pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410")),
+    ],
+)
+def test_a_static_branch_that_the_kernel_switches_is_in_the_evidence(ready: ReadyGuest, kernel: str) -> None:
+    assert ready.artifacts.kernel.spec.name == kernel
     text = KernelText(ready.guest, ready.symbols)
     before = text.unchanged()
     assert "virtio_console" in before.modules
