@@ -48,10 +48,10 @@ def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(context: BuildCont
     assert len([event for event in events if isinstance(event, GuestBooted)]) == 2
     for record in (records[0], records[2]):
         assert record.text is not None
-        assert (record.text.modules, record.text.switched) == ((), ())
+        assert record.text.modules == ()
         assert record.text.size > 1 << 20
-    # Two boots of one kernel have the same text.
-    assert records[0].text == records[2].text
+        # When enough randomness was gathered is a matter of the host's timing.
+        assert {branch.key for branch in record.text.switched} <= {"crng_is_ready"}
 
 
 @contextmanager
