@@ -16,7 +16,8 @@ from qemu.qmp.legacy import QEMUMonitorProtocol
 from orchestrator.errors import GuestError
 
 _ANSWER_LIMIT = 10.0
-_READ_MAX = 1 << 20
+_READ_MAX = 32 << 20
+"""Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
 _FORWARDED = re.compile(r"^\s*TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", re.MULTILINE)
 
 # Its log repeats, with tracebacks, what is raised anyway.

@@ -64,6 +64,28 @@ class Symbols:
         behind = bisect_right(self._addresses, start)
         return self._addresses[behind] - start if behind < len(self._addresses) else None
 
+    def anywhere(self, name: str) -> int | None:
+        """The address of anything of this name, of the linker's too; None where there is none, or more than one."""
+        found = re.findall(rb"^([0-9a-f]{8,16}) \S " + re.escape(name.encode()) + rb"$", self._listing, re.M)
+        return int(found[0], 16) if len(found) == 1 else None
+
+    def at(self, address: int) -> str:
+        """What is at an address, as the kernel writes it: ``symbol+0x5``; an address without a symbol as it is."""
+        place = bisect_right(self._named, (address, "\x7f")) - 1
+        if place < 0:
+            return f"{address:#x}"
+        start, name = self._named[place]
+        return f"{name}+{address - start:#x}" if address != start else name
+
+    def data_at(self, address: int) -> str:
+        """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: the address itself there."""
+        return f"{address:#x}" if self.anywhere("__start___jump_table") is None else self.at(address)
+
+    @cached_property
+    def _named(self) -> Sequence[tuple[int, str]]:
+        lines = re.findall(rb"^([0-9a-f]{8,16}) \S ([A-Za-z0-9_.]+)", self._listing, re.M)
+        return sorted((int(address, 16), name.decode()) for address, name in lines)
+
     @cached_property
     def _addresses(self) -> Sequence[int]:
         return sorted({int(line.split(b" ", 1)[0], 16) for line in self._listing.splitlines() if line})

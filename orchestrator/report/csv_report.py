@@ -9,6 +9,8 @@ import io
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 
 _NESTED = ("evidence", "work", "reference", "parameters")
+_LISTS = ("text",)
+"""Fields with lists, which a row has no columns for; the JSON report has them."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 _Scalar = str | int | float | bool | None
@@ -34,7 +36,7 @@ def _columns(parameters: list[str], work: list[str]) -> list[str]:
     for name in CellRecord.model_fields:
         if name == "interval":
             columns += ["low", "high"]
-        elif name not in _NESTED:
+        elif name not in (*_NESTED, *_LISTS):
             columns.append(name)
     columns += [f"parameters.{name}" for name in parameters]
     columns += [f"evidence.{name}" for name in Evidence.model_fields]
@@ -52,7 +54,7 @@ def _row(cell: CellRecord) -> dict[str, str]:
     plain = cell.model_dump(mode="json")
     low, high = plain.pop("interval") or (None, None)
     row: dict[str, _Scalar] = {
-        **{name: value for name, value in plain.items() if name not in (*_NESTED, "samples")},
+        **{name: value for name, value in plain.items() if name not in (*_NESTED, *_LISTS, "samples")},
         "notes": "\n".join(cell.notes),
         "low": low,
         "high": high,

@@ -160,6 +160,29 @@ class WorkEvidence(_Record):
         return None
 
 
+class SwitchedBranch(_Record):
+    """A static branch in the kernel's text that the kernel switched: between a nop and a jump."""
+
+    place: Symbol
+    key: Phrase
+    """The static key that decides about it, by its name, or by its address on kernels that do not list data."""
+    before: HexBytes
+    after: HexBytes
+
+
+class TextEvidence(_Record):
+    """The proof that a cell left the kernel's text as it was; QEMU reads it from outside the guest."""
+
+    digest: HexBytes
+    """SHA-256 of the text after the cell: of the kernel (``_stext`` to ``_etext``), then of ``modules``."""
+    size: Count
+    """Bytes of it."""
+    modules: tuple[Phrase, ...] = ()
+    """The modules that were loaded before the first cell."""
+    switched: tuple[SwitchedBranch, ...] = ()
+    """The only places where it differs from the text before the cell."""
+
+
 class ReferenceValue(_Record):
     """The published figures for the same cell, in their own unit."""
 
@@ -202,6 +225,8 @@ class CellRecord(_Record):
     evidence: Evidence | None = None
     work: WorkEvidence | None = None
     """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
+    text: TextEvidence | None = None
+    """Not there where the guest worked unattended: nobody can look into it before its work."""
     reference: ReferenceValue | None = None
 
     @model_validator(mode="after")
@@ -256,7 +281,7 @@ class CellRecord(_Record):
     @model_serializer(mode="wrap")
     def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        for name in ("reason", "work"):
+        for name in ("reason", "work", "text"):
             if fields.get(name) is None:
                 fields.pop(name, None)
         return fields

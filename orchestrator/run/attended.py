@@ -9,11 +9,12 @@ from typing import TypeVar
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import UnsupportedError
 from orchestrator.experiment.cell import Cell
+from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import Session
 from orchestrator.run.events import GuestBooted
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
-from orchestrator.run.record import without_number
+from orchestrator.run.record import changed, valid_result, without_number
 from orchestrator.steps import step
 
 TaskT = TypeVar("TaskT")
@@ -24,12 +25,13 @@ def attended(
 ) -> Generator[CellRecord, None, None]:
     """The records of cells measured one after the other in one guest, which is killed at the end.
 
-    A cell that CPU, kernel or module turn out not to support has left the guest as it was.
+    Each cell leaves the kernel's text as it was, also one that CPU, kernel or module turn out not to support.
     """
     boot, name = session.task.boot, session.guest_name()
     session.report(f"booting {kernel_spec(boot.kernel).name} on {boot.cpu}")
     with ready_guest(session.artifacts, session.task.directory, name, session.watch) as ready:
         session.emit(GuestBooted(name, ready.guest.command_line))
+        text = KernelText(ready.guest, ready.symbols)
         for cell in cells:
             session.begin(cell)
             try:
@@ -37,4 +39,16 @@ def attended(
                     record = measure_cell(ready, cell)
             except UnsupportedError as error:
                 record = without_number(cell, "unsupported", str(error))
-            yield record
+            yield _proved(record, text)
+
+
+def _proved(record: CellRecord, text: KernelText) -> CellRecord:
+    """The record with the evidence that its cell left the kernel's text alone. A failed one's guest is not used again.
+
+    Raises EvidenceError where it did not.
+    """
+    if record.status == "failed":
+        return record
+    with step("compare the kernel's text"), valid_result():
+        unchanged = text.unchanged()
+    return changed(record, text=unchanged) if record.status == "ok" else record

@@ -78,7 +78,8 @@ class Calls:
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples of ``calls`` calls, in batches that fit between two timer ticks.
 
-        Raises EvidenceError when samples of one boot differ: on the exact clock they must be equal.
+        Raises EvidenceError when samples of one boot differ, or depend on the size of the batches: on the exact clock
+        they must be equal.
         """
         sounding = self._run(guest, _SOUNDING_CALLS, 1, 1, time_limit)
         between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
@@ -86,12 +87,22 @@ class Calls:
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # The check for equal samples needs at least two.
-        measured = self._run(guest, self.calls, min(batch, self.calls), max(2, repeats), time_limit)
+        batch = min(batch, self.calls)
+        measured = self._run(guest, self.calls, batch, max(2, repeats), time_limit)
         if len(set(measured.samples)) != 1:
             raise EvidenceError(
                 f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in measured.samples)}",
                 hint="" if self.file is None else "workload() has to do the same each time it is called",
             )
+        # A batch has to cost n times one call, and what a batch of no calls does. Where batches of one call agree with
+        # the samples that is proved; where calls differ from each other, the same calls in smaller batches prove it.
+        if sounding.samples[0] != measured.samples[0] and batch > 1:
+            halved = self._run(guest, self.calls, batch // 2, 1, time_limit)
+            if halved.samples[0] != measured.samples[0]:
+                raise EvidenceError(
+                    f"in batches of {batch} calls one takes {measured.samples[0]:.10g} instructions, "
+                    f"and {halved.samples[0]:.10g} in batches of {batch // 2}"
+                )
         return dataclasses.replace(
             measured, samples=measured.samples[:repeats], nanoseconds=measured.nanoseconds[:repeats]
         )

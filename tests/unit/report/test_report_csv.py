@@ -8,7 +8,7 @@ import io
 
 from hypothesis import given
 from hypothesis import strategies as st
-from record_builders import cells, failed, run
+from record_builders import cell, cells, failed, run
 from report_examples import RUNS
 from report_text import GOLDEN
 
@@ -54,3 +54,8 @@ def test_figures_come_back_as_they_were(drawn: list[CellRecord]) -> None:
         for name, text in row.items():
             if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
                 assert [float(figure) for figure in text.split()], name
+
+
+def test_what_was_left_of_the_kernels_text_is_no_column() -> None:
+    text = {"digest": "5e" * 32, "size": 9604224}
+    assert render_csv(run(cell("kprobe", text=text))) == render_csv(run(cell("kprobe")))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The addresses of the text of a guest's kernel and of its loaded modules, and of their data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.static_branches import Span
+from orchestrator.probes.symbols import Symbols
+
+KERNEL = "kernel"
+
+_EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.fixup")
+"""Sections that a module's text consists of; the kernel puts them first (layout_sections() of kernel/module/main.c)."""
+_INIT = re.compile(r"\.init\b.*")
+"""Sections whose memory the kernel has freed."""
+_SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
+_MODULE = re.compile(r"([A-Za-z0-9_]+) (\d{1,9}) \S+ \S+ Live 0x([0-9a-f]{1,16})")
+_LARGEST = 32 << 20
+"""Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """The text of the kernel, then that of each module, and the data of all of them."""
+
+    text: Sequence[Span]
+    data: Sequence[Span]
+
+    @classmethod
+    def of(cls, guest: Guest, symbols: Symbols) -> TextLayout:
+        """Look both up in a running guest. Raises EvidenceError where its lists make no sense."""
+        start, end, init = (symbols.anywhere(name) for name in ("_stext", "_etext", "_sinittext"))
+        if start is None or end is None or init is None:
+            raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext, _sinittext)")
+        text, data = [Span(KERNEL, start, end)], [Span(KERNEL, (end + 3) & ~3, init)]
+        modules = _modules(guest)
+        sections = _sections(guest, modules)
+        for module in modules:
+            first = _first_data(module, sections[module.name])
+            text.append(Span(module.name, module.start, first))
+            data.append(Span(module.name, (first + 3) & ~3, module.end))
+        for span in (*text, *data):
+            if not 0 <= span.size <= _LARGEST:
+                raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
+        return cls([span for span in text if span.size], [span for span in data if span.size])
+
+
+def _modules(guest: Guest) -> list[Span]:
+    listing = guest.get("/proc/modules").decode("ascii", errors="replace")
+    found = [_MODULE.match(line) for line in listing.splitlines()]
+    return [Span(one[1], int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None]
+
+
+def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:
+    """The addresses of each module's sections, by their names."""
+    sections: dict[str, dict[str, int]] = {module.name: {} for module in modules}
+    if modules:
+        folders = [f"/sys/module/{module.name}/sections" for module in modules]
+        for owner, name, address in _SECTION.findall(guest.succeed(["grep", "-r", "0x", *folders]).text):
+            sections[owner][name] = int(address, 16)
+    return sections
+
+
+def _first_data(module: Span, sections: Mapping[str, int]) -> int:
+    """Where a module's text ends: at its first section of data."""
+    data = [
+        address
+        for name, address in sections.items()
+        if address in module and not _EXECUTABLE.fullmatch(name) and not _INIT.fullmatch(name)
+    ]
+    return min(data, default=module.end)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is it noticed that a batch is not what the program in the guest says it is?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import pytest
+
+from orchestrator.benchmarks.calls.call_programs import Calls
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.guest import Guest
+
+EMPTY, EACH = 29, 422
+TICKS_PER_SECOND = 250
+
+
+class Program:
+    """A guest whose program times ``batch_cost(calls)`` a batch, and says what a batch of none costs."""
+
+    def __init__(self, batch_cost: Callable[[int], int], empty: int = EMPTY) -> None:
+        self.batch_cost = batch_cost
+        self.empty = empty
+        self.runs: list[tuple[int, int]] = []
+
+    def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
+        options = dict(zip(argv[1::2], argv[2::2], strict=True))
+        calls, batch, repeats = (int(options[name]) for name in ("-n", "-b", "-r"))
+        self.runs.append((calls, batch))
+        sizes = [batch] * (calls // batch) + ([calls % batch] if calls % batch else [])
+        taken = sum(map(self.batch_cost, sizes))
+        lines = ["entry int80", f"empty tsc={self.empty} ns=1"]
+        lines += [
+            f"sample {number} calls={calls} batches={len(sizes)} tsc={taken} ns={taken} disturbed=0"
+            for number in range(repeats)
+        ]
+        return CommandResult(tuple(argv), 0, "\n".join(lines).encode(), b"")
+
+
+def measured(program: Program) -> tuple[float, ...]:
+    calls = Calls(["callbench"], 10_000)
+    guest = cast("Guest", program)
+    return calls.measure_exact(guest, repeats=2, ticks_per_second=TICKS_PER_SECOND, time_limit=1.0).samples
+
+
+def test_calls_that_cost_the_same_need_no_further_batches() -> None:
+    program = Program(lambda calls: EMPTY + EACH * calls)
+    assert measured(program) == (EACH, EACH)
+    assert program.runs == [(50, 1), (10_000, 5687)]
+
+
+def test_calls_that_differ_from_each_other_are_made_again_in_smaller_batches() -> None:
+    """Those of the first fifty cost more; of ten thousand, the batches are as they should be."""
+    program = Program(lambda calls: EMPTY + (EACH + (calls == 1)) * calls)
+    assert measured(program) == (EACH, EACH)
+    assert program.runs[-1] == (10_000, 2_400_000 // (EACH + 1) // 2)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Program(lambda calls: EMPTY + EACH * (calls - (calls > 1))),
+        Program(lambda calls: EMPTY + EACH * calls, empty=EMPTY + 1),
+        Program(lambda calls: EMPTY + EACH * calls + (calls > 1)),
+    ],
+    ids=["a call fewer", "another empty batch", "an instruction more"],
+)
+def test_batches_that_are_not_their_calls_are_refused(program: Program) -> None:
+    with pytest.raises(EvidenceError, match=r"^in batches of \d+ calls one takes 42[12]\.\d+ instructions, and 42"):
+        measured(program)
