@@ -4,9 +4,10 @@
 //   -n CALLS [-b BATCH] [-r REPEATS]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch begins right after a timer
 //       tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run again.
+//       Behind the samples it makes CALLS calls more, one by one and untimed: their results are all known.
 //   -c CALLS [-P FILE]
-//       exactly CALLS calls, neither timed nor repeated: for counting and checking the hits of a probe. Before them the
-//       program writes its process number to FILE, behind them -1.
+//       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
+//       them the program writes its process number to FILE, behind them -1.
 //   -s SECONDS [-r REPEATS]
 //       as in 2005: calls for SECONDS seconds, counts them and prints the average
 //
@@ -14,9 +15,14 @@
 //   entry NAME
 //   empty tsc=T ns=N                                              a batch of no calls: what every batch costs
 //   sample I calls=C batches=B tsc=T ns=N disturbed=D             sums over the batches
+//   results timed ...                                             as in results.h: of the last warm-up call, and of the
+//                                                                 last call of each batch that counts
+//   results untimed ...                                           of the calls behind the samples
 //   run I calls=C ns=N average=A                                  with -s; A in whole nanoseconds
 //   called calls=N pid=P result=R ...                             with -c; R of the last call, then the program's own
+//   results untimed ...                                           with -c; of all calls
 #include "bench.h"
+#include "results.h"
 
 enum { CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, RUSAGE_SELF = 0 };
 enum { ATTEMPTS = 200, WARM_UP_CALLS = 100, SECONDS_MODE_BATCH = 1000 };
@@ -53,6 +59,7 @@ enum { NEW_SECOND = 25 * 1000 * 1000 };
 
 struct timing {
 	uint64_t tsc, ns;
+	long result;	// the last call's
 };
 
 static uint64_t read_tsc(void)
@@ -133,6 +140,7 @@ static struct timing time_batch(const struct bench *bench, long calls)
 
 	taken.tsc = read_tsc() - tsc;
 	taken.ns = read_clock() - clock;
+	taken.result = result;
 	bench->check(result);
 	return taken;
 }
@@ -156,7 +164,7 @@ static struct timing clean_batch(const struct bench *bench, long calls, long *di
 	     "the calls take too long for the time between two ticks, or sleep, or touch new memory");
 }
 
-static void print_field(const char *name, uint64_t value)
+void print_field(const char *name, uint64_t value)
 {
 	print(1, name);
 	print_number(1, value);
@@ -177,19 +185,33 @@ void print_word(const char *name, unsigned long value)
 	print(1, first);
 }
 
+// One by one, so that each result is seen. Returns the last one.
+static long note_calls(const struct bench *bench, long calls, struct results *results)
+{
+	long result = 0;
+
+	for (long i = 0; i < calls; i++) {
+		result = bench->loop(1);
+		note_result(results, result);
+	}
+	return result;
+}
+
 static void run_samples(const struct bench *bench, long calls, long batch, long repeats)
 {
-	long ignored = 0;
+	long ignored = 0, result = bench->loop(WARM_UP_CALLS);
 	struct timing empty;
+	struct results timed = {0}, untimed = {0};
 
-	bench->check(bench->loop(WARM_UP_CALLS));
+	bench->check(result);
+	note_result(&timed, result);
 	clean_batch(bench, 0, &ignored);
 	empty = clean_batch(bench, 0, &ignored);
 	print_field("empty tsc=", empty.tsc);
 	print_field(" ns=", empty.ns);
 	print(1, "\n");
 	for (long i = 0; i < repeats; i++) {
-		struct timing sum = {0, 0};
+		struct timing sum = {0, 0, 0};
 		long batches = 0, disturbed = 0;
 
 		for (long left = calls; left; batches++) {
@@ -199,6 +221,7 @@ static void run_samples(const struct bench *bench, long calls, long batch, long 
 			sum.tsc += one.tsc;
 			sum.ns += one.ns;
 			left -= size;
+			note_result(&timed, one.result);
 		}
 		print_field("sample ", (uint64_t)i);
 		print_field(" calls=", (uint64_t)calls);
@@ -208,6 +231,9 @@ static void run_samples(const struct bench *bench, long calls, long batch, long 
 		print_field(" disturbed=", (uint64_t)disturbed);
 		print(1, "\n");
 	}
+	note_calls(bench, calls, &untimed);
+	print_results("timed", &timed);
+	print_results("untimed", &untimed);
 }
 
 static void run_seconds(const struct bench *bench, long seconds, long repeats)
@@ -248,10 +274,11 @@ static void tell(const char *file, int pid)
 static void run_calls(const struct bench *bench, long calls, const char *file)
 {
 	uint64_t pid = (uint64_t)sys0(SYS_getpid);
+	struct results untimed = {0};
 	long result;
 
 	tell(file, (int)pid);
-	result = bench->loop(calls);
+	result = note_calls(bench, calls, &untimed);
 	tell(file, NOBODY);
 	bench->check(result);
 	print_field("called calls=", (uint64_t)calls);
@@ -259,6 +286,7 @@ static void run_calls(const struct bench *bench, long calls, const char *file)
 	print_word(" result=", (unsigned long)result);
 	bench->print_called();
 	print(1, "\n");
+	print_results("untimed", &untimed);
 }
 
 int run_bench(struct bench *bench, int argc, char **argv)

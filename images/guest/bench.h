@@ -24,6 +24,8 @@ struct bench {
 int run_bench(struct bench *bench, int argc, char **argv);
 
 void fail(const char *what, const char *about) __attribute__((noreturn));
+// NAME31
+void print_field(const char *name, uint64_t value);
 // NAME0x1f
 void print_word(const char *name, unsigned long value);
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.probes.call_results import CallResults
+
 
 @dataclass(frozen=True)
 class Called:
     """How many calls were made, by which processes, and what is known of each.
 
-    Of a system call ``number`` and the six ``arguments`` are known, and what the last one returned.
+    Of a system call ``number`` and the six ``arguments`` are known, what the last one returned, and what all did.
     """
 
     entry: str
@@ -19,3 +21,4 @@ class Called:
     number: int | None = None
     arguments: tuple[int, ...] = ()
     result: int | None = None
+    results: CallResults | None = None

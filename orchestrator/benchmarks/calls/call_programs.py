@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.benchmarks import Buffer
+from orchestrator.benchmarks.calls.outcome import SUCCESS, Expected, Outcome, check_expected, listed, named
+from orchestrator.benchmarks.calls.results_line import parse_results
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.called import Called
 
 INSTRUCTIONS_PER_SECOND = 1_000_000_000
@@ -30,12 +33,17 @@ _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
 _OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _SOUNDING_CALLS = 50
+_WARM_UP_CALLS = 100
+"""Calls of a process before its timed ones, as in ``bench.c``."""
+_USES_UP = "the call uses a resource up"
 _SHARE_OF_A_TICK = 0.6
 """The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
 
+_PASSES = ("timed", "untimed")
 _NUMBER = r"(\d{1,18})"
 _WORD = r"0x[0-9a-f]{1,16}"
-_ENTRY = re.compile(r"entry (int80|sysenter|syscall|function)")
+_FUNCTION = "function"
+_ENTRY = re.compile(rf"entry (int80|sysenter|syscall|{_FUNCTION})")
 _EMPTY = re.compile(rf"empty tsc={_NUMBER} ns={_NUMBER}")
 _SAMPLE = re.compile(
     rf"sample {_NUMBER} calls={_NUMBER} batches={_NUMBER} tsc={_NUMBER} ns={_NUMBER} disturbed={_NUMBER}"
@@ -53,13 +61,14 @@ class Calls:
     """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
 
     ``file`` is the program on the host, None for one in the initramfs; ``hits`` is how often each call enters the
-    probe point.
+    probe point. Methods that make calls raise EvidenceError where one does not return what is ``expected``.
     """
 
     argv: Sequence[str]
     calls: int
     hits: int = 1
     file: Path | None = None
+    expected: Expected | None = None
 
     exact = True
     metric = "cost per call"
@@ -90,9 +99,11 @@ class Calls:
         batch = min(batch, self.calls)
         measured = self._run(guest, self.calls, batch, max(2, repeats), time_limit)
         if len(set(measured.samples)) != 1:
+            results = None if measured.outcome is None else measured.outcome.results
             raise EvidenceError(
                 f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in measured.samples)}",
                 hint="" if self.file is None else "workload() has to do the same each time it is called",
+                detail=[f"the calls returned: {listed(results)}"] if results and len(results.values) > 1 else [],
             )
         # A batch has to cost n times one call, and what a batch of no calls does. Where batches of one call agree with
         # the samples that is proved; where calls differ from each other, the same calls in smaller batches prove it.
@@ -117,11 +128,25 @@ class Calls:
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make exactly ``calls`` calls, untimed."""
         caller_option = () if caller is None else ("-P", caller)
-        return parse_called(_checked(guest, [*self.argv, "-c", str(calls), *caller_option], time_limit), calls)
+        called = parse_called(_checked(guest, [*self.argv, "-c", str(calls), *caller_option], time_limit), calls)
+        if called.results is not None:
+            check_expected(self.expected, called.results, "counted")
+        return called
 
     def _run(self, guest: Guest, calls: int, batch: int, repeats: int, time_limit: float) -> Measurement:
         argv = [*self.argv, "-n", str(calls), "-b", str(batch), "-r", str(repeats)]
-        return parse(_checked(guest, argv, time_limit), calls, repeats)
+        measured = parse(_checked(guest, argv, time_limit), calls, repeats)
+        outcome = measured.outcome
+        if outcome is None:
+            return measured
+        if outcome.uses_up:
+            # A new process that makes as many calls one by one shows which of them is the first to fail.
+            again = _WARM_UP_CALLS + calls * repeats
+            called = parse_called(_checked(guest, [*self.argv, "-c", str(again)], time_limit), again)
+            raise _used_up(outcome, called.results or outcome.results)
+        check_expected(self.expected, outcome.timed, "timed")
+        check_expected(self.expected, outcome.untimed, "untimed")
+        return measured
 
 
 def system_call(
@@ -135,6 +160,22 @@ def system_call(
 def user_function(program: Path, *, calls: int, hits: int = 1) -> Calls:
     """Calls of ``workload()`` in a program compiled from a user's C file."""
     return Calls([_OWN_PROGRAM], calls, hits, program)
+
+
+def _used_up(outcome: Outcome, alone: CallResults) -> EvidenceError:
+    """The error of calls that began to fail while they were timed; ``alone`` are those of a process behind it."""
+    results = alone if alone.stopped_succeeding else outcome.results
+    succeeded = [named(value) for value, _ in results.values if value >= 0]
+    change = f"from {succeeded[0] if len(succeeded) == 1 else SUCCESS} to {named(results.last)}"
+    undo = "undo what each call does, in a workload() of your own"
+    if not alone.stopped_succeeding:
+        return EvidenceError(f"the call's result changed {change} while calls were timed: {_USES_UP}", hint=undo)
+    calls = alone.before_failure
+    room = calls - _WARM_UP_CALLS
+    return EvidenceError(
+        f"the call's result changed {change} after {calls} calls of one process: {_USES_UP}",
+        hint=f"{undo}; or make fewer calls: a process has {room} timed ones before the change" if room > 0 else undo,
+    )
 
 
 def _options(argument: Argument, word_size: int) -> tuple[str, str]:
@@ -151,8 +192,11 @@ def parse_called(output: str, calls: int) -> Called:
     """Parse the program's output after untimed calls; raises EvidenceError for unexpected output."""
     lines = output.splitlines()
     entry = _ENTRY.fullmatch(lines[0]) if lines else None
-    called = _CALLED.fullmatch(lines[1]) if len(lines) == 2 else None
+    called = _CALLED.fullmatch(lines[1]) if len(lines) == 3 else None
     if entry is None or called is None or int(called[1]) != calls:
+        raise _unexpected(lines)
+    results = parse_results(lines[2], "untimed", entry[1])
+    if results.observed != calls:
         raise _unexpected(lines)
     return Called(
         entry=entry[1],
@@ -161,6 +205,7 @@ def parse_called(output: str, calls: int) -> Called:
         number=int(called[4]) if called[4] else None,
         arguments=tuple(int(word, 16) for word in called[5].split(",")) if called[5] else (),
         result=int(called[3], 16) if called[4] else None,
+        results=results if called[4] else None,
     )
 
 
@@ -183,19 +228,24 @@ def parse(output: str, calls: int, repeats: int) -> Measurement:
     lines = output.splitlines()
     entry = _ENTRY.fullmatch(lines[0]) if lines else None
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
-    found = [_SAMPLE.fullmatch(line) for line in lines[2:]]
+    found = [_SAMPLE.fullmatch(line) for line in lines[2:-2]]
     samples = [tuple(int(group) for group in match.groups()) for match in found if match]
     fixed = int(empty[1]) if empty else 0
     right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
+        raise _unexpected(lines)
+    batches = sum(s[2] for s in samples)
+    timed, untimed = (parse_results(line, name, entry[1]) for line, name in zip(lines[-2:], _PASSES, strict=True))
+    if (timed.observed, untimed.observed) != (1 + batches, calls):
         raise _unexpected(lines)
     return Measurement(
         samples=tuple((tsc - batches * fixed) / calls for _, _, batches, tsc, _, _ in samples),
         nanoseconds=tuple((ns - batches * int(empty[2])) / calls for _, _, batches, _, ns, _ in samples),
         entry=entry[1],
         calls=calls,
-        batches=sum(s[2] for s in samples),
+        batches=batches,
         disturbed=sum(s[5] for s in samples),
+        outcome=None if entry[1] == _FUNCTION else Outcome(timed, untimed),
     )
 
 

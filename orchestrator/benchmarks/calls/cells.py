@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.outcome import phrase
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.task import CallCell, CallTask
@@ -77,6 +79,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
             arguments=benchmark.arguments,
             file=benchmark.file,
             hits=benchmark.hits,
+            expected=benchmark.expect,
         ),
         parameters=_parameters(table, call, place.point),
         published=_published(table.reference, kind.column),
@@ -86,8 +89,13 @@ def _cell(place: _Place, probe: str) -> CallCell:
 
 def _parameters(table: CallsTable, call: str | None, point: str | None) -> dict[str, str | int]:
     parameters: dict[str, str | int] = {}
+    arguments = table.benchmark.arguments or benchmarks()[table.benchmark.name].arguments
     if call is not None:
         parameters["call"] = call
+    if call is not None or table.benchmark.is_program:
+        parameters["arguments"] = phrase(json.dumps(arguments, default=dict))
+    if table.benchmark.expect is not None:
+        parameters["expect"] = table.benchmark.expect
     if table.benchmark.file is not None:
         parameters["workload"] = shown_name(Path(table.benchmark.file))
     if point is not None:

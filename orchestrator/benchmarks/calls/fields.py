@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from orchestrator.benchmarks.calls.benchmarks import Buffer
+from orchestrator.benchmarks.calls.outcome import SUCCESS
+from orchestrator.catalog.errnos import error_numbers
 from orchestrator.catalog.spelling import nearest
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_workload import find_workload
@@ -45,6 +47,18 @@ def argument(value: object) -> object:
     raise mismatch(
         value, f"expected a number, a text of at most {_LONGEST_TEXT} characters, or {{buffer: 1 to {_LARGEST_BUFFER}}}"
     )
+
+
+def expected(value: object) -> object:
+    """What each call must return: ``success``, the name of an error, or a number that is no error."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
+        return value
+    known = [SUCCESS, *error_numbers()]
+    if isinstance(value, str) and value in known:
+        return value
+    guess = nearest(value, known) if isinstance(value, str) else None
+    question = f"; did you mean '{guess}'?" if guess else ""
+    raise mismatch(value, f"expected success, the name of an error, such as EBADF, or a number from 0{question}")
 
 
 def file(value: object) -> object:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from orchestrator.benchmarks.calls.outcome import Outcome, joined
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import UNITS, Clock
@@ -16,7 +17,10 @@ from orchestrator.results.statistics import mean, median, median_interval, sprea
 
 @dataclass(frozen=True)
 class Figures:
-    """Samples and the figures derived from them, in the clock's unit per call. ``interval`` is the overhead's."""
+    """Samples and the figures derived from them, in the clock's unit per call. ``interval`` is the overhead's.
+
+    ``outcome`` is what the calls returned, None where that is not known.
+    """
 
     samples: tuple[float, ...]
     value: float
@@ -28,6 +32,7 @@ class Figures:
     calls: int
     batches: int
     disturbed: int
+    outcome: Outcome | None
 
 
 def exact_baseline(measured: Measurement) -> Figures:
@@ -91,6 +96,7 @@ class _Effect:
 
 
 def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: float, effect: _Effect) -> Figures:
+    outcomes = [one.outcome for one in measured if one.outcome is not None]
     return Figures(
         samples=tuple(samples),
         value=value,
@@ -102,4 +108,5 @@ def _figures(measured: Sequence[Measurement], samples: Sequence[float], value: f
         calls=measured[0].calls,
         batches=sum(one.batches for one in measured),
         disturbed=sum(one.disturbed for one in measured),
+        outcome=joined(outcomes) if outcomes else None,
     )

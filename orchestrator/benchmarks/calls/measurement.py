@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
+from orchestrator.benchmarks.calls.outcome import difference_note, outcome_parameters
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
@@ -173,6 +174,7 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
         detour=armed.detour,
         memory=armed.attachment.memory(),
         places=armed.attachment.places(),
+        results=counted.results,
     )
 
 
@@ -217,7 +219,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             **identity(cell),
             parameters=_parameters(work, figures, proof),
             status="ok",
-            notes=(*notes, *figures.notes),
+            notes=(*notes, *figures.notes, *difference_note(figures.outcome, proof.results)),
             samples=figures.samples,
             value=figures.value,
             overhead=figures.overhead,
@@ -237,6 +239,7 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "calls": figures.calls,
         "point": proof.point.name,
         "accelerator": "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
+        **outcome_parameters(figures.outcome, proof.results),
     }
     parameters.update(proof.places)
     if proof.memory is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -108,4 +108,5 @@ def _workload(kernel: Kernel, cell: CallCell, program: Path | None) -> Workload:
     assert number is not None
     arguments = task.arguments or benchmarks()[cell.benchmark].arguments
     word_size = _WORD_SIZES[kernel.spec.arch]
-    return system_call(number, arguments, entry=task.entry, word_size=word_size, calls=task.calls, hits=task.hits)
+    calls = system_call(number, arguments, entry=task.entry, word_size=word_size, calls=task.calls, hits=task.hits)
+    return replace(calls, expected=task.expected)

@@ -16,6 +16,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import Observation, check_traps
 from orchestrator.probes.point import ProbePoint
@@ -25,11 +26,15 @@ from orchestrator.run.ready_guest import ReadyGuest
 
 @dataclass(frozen=True)
 class Counted:
-    """Hits of the calls, and concurrent hits by others; ``int3`` is None where traps cannot be counted."""
+    """Hits of the calls, and concurrent hits by others; ``int3`` is None where traps cannot be counted.
+
+    ``results`` is what the calls returned, None where that is not known.
+    """
 
     hits: int
     others: int | None
     int3: int | None
+    results: CallResults | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Proof:
     """The observations at the probe point during the timed and the counting pass.
 
     ``int3`` is None where traps cannot be counted, ``recorded`` where the handler records no events, ``others`` where
-    hits of other processes are not counted.
+    hits of other processes are not counted, ``results`` of the counting pass where they are not known.
     """
 
     point: ProbePoint
@@ -50,6 +55,7 @@ class Proof:
     detour: str | None = None
     memory: tuple[int, int] | None = None
     places: Mapping[str, int] = field(default_factory=dict)
+    results: CallResults | None = None
 
 
 class _Work(Protocol):
@@ -92,7 +98,7 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
         check_traps(kind, counted.hits, counted.others or 0, int3)
     # Traps are attributed to these hits only where their number is exactly what these hits take.
     sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
-    return Counted(hits, counted.others, int3 if sure else None)
+    return Counted(hits, counted.others, int3 if sure else None, counted.results)
 
 
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
@@ -104,14 +110,14 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
         attachment.handle("noop")
     int3 = None if traps is None else traps[INT3]
     if not recording:
-        return Counted(attachment.hits(), attachment.others(), int3)
+        return Counted(attachment.hits(), attachment.others(), int3, called.results)
     attachment.check_missed()
     written = read_events(ready.guest, attachment.module_name)
     if events is not None:
         events.parent.mkdir(exist_ok=True)
         write_csv(written, events)
     hits = check_events(written, work.kind, called, attachment.point, ready.symbols)
-    return Counted(hits, written.written - hits, int3)
+    return Counted(hits, written.written - hits, int3, called.results)
 
 
 @contextmanager

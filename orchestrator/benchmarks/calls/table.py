@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_vali
 from orchestrator.benchmarks.calls import fields
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
+from orchestrator.benchmarks.calls.outcome import Expected
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.file.fields import one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict
@@ -23,9 +24,10 @@ _LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 class CallsBenchmark(BenchmarkChoice):
     """What each cell runs: ``repeats`` samples of ``calls`` calls, entering the kernel by ``entry``.
 
-    Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; a user's workload
-    has a ``file``: a C file, or a static program with its ``arguments``, of which a sample is a whole run. ``hits`` is
-    how often each call, or each run, enters the probe point.
+    Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; with ``expect``,
+    each call must return that. A user's workload has a ``file``: a C file, or a static program with its
+    ``arguments``, of which a sample is a whole run. ``hits`` is how often each call, or each run, enters the probe
+    point.
     """
 
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
@@ -35,6 +37,7 @@ class CallsBenchmark(BenchmarkChoice):
     arguments: Annotated[
         tuple[Annotated[Argument, BeforeValidator(fields.argument)], ...], BeforeValidator(fields.arguments)
     ] = ()
+    expect: Annotated[Expected, BeforeValidator(fields.expected)] | None = None
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
     hits: Annotated[int, whole(1, 1_000_000)] = 1
 
@@ -71,6 +74,7 @@ class CallsBenchmark(BenchmarkChoice):
             "call": names_its_call,
             "file": self.name == "workload",
             "arguments": names_its_call or self.is_program,
+            "expect": bool(spec.entries),
             "calls": not self.is_program,
         }
         for key, may in allowed.items():

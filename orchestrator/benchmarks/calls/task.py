@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.benchmarks.calls.benchmarks import Entry
 from orchestrator.benchmarks.calls.call_programs import Argument
+from orchestrator.benchmarks.calls.outcome import Expected
 from orchestrator.experiment.cell import Cell
 
 
@@ -15,7 +16,8 @@ class CallTask:
     """``calls`` calls a sample, each entering the probe point ``hits`` times.
 
     ``probe`` is a catalogue's name or an absolute path, ``point`` None where the benchmark's own function is probed.
-    ``call`` is a system call's name with its ``arguments``, ``file`` a user's workload.
+    ``call`` is a system call's name with its ``arguments``, of which each must return what is ``expected``; ``file`` is
+    a user's workload.
     """
 
     probe: str
@@ -26,6 +28,7 @@ class CallTask:
     arguments: tuple[Argument, ...]
     file: str | None
     hits: int
+    expected: Expected | None
 
 
 CallCell = Cell[CallTask]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.benchmarks.calls.outcome import Outcome
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.called import Called
 
@@ -15,7 +16,8 @@ class Measurement:
     """Samples per call, the entry they used, and the batches they are made of.
 
     ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
-    by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated.
+    by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated. ``outcome`` is of system
+    calls; of a user's function or program only the exit status is known, which is 0.
     """
 
     samples: tuple[float, ...]
@@ -24,10 +26,14 @@ class Measurement:
     calls: int
     batches: int
     disturbed: int
+    outcome: Outcome | None = None
 
 
 class Workload(Protocol):
-    """Calls to measure in a guest. Every method raises EvidenceError for output that is not what was expected.
+    """Calls to measure in a guest.
+
+    Every method raises EvidenceError for output that is not what was expected, and for calls that return something else
+    than the experiment requires.
 
     ``exact``: samples of one boot must be equal on the exact clock. ``counted``: calls of a counting pass. ``hits``:
     how often each call enters the probe point. ``metric``: what a sample is. ``time_limit`` is in seconds of the

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from orchestrator.benchmarks.calls.capabilities import SHOWN_FOR, ListRow, capability_list, capability_names
+from orchestrator.benchmarks.calls.report.wording import outcomes
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING
@@ -32,10 +33,10 @@ def capability_sheet(panel: Panel) -> Sheet:
     """Return a panel that shows capabilities as List 15."""
     cells = [cell for cell in panel.cells if cell.probe != BASELINE]
     footnotes = Footnotes(cells, _name, lambda _: None)
-    first = panel.first
+    first, returned = panel.first, outcomes(cells, _name)
     return Sheet(
         title=TITLE,
-        facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}"],
+        facts=[f"{first.cpu}, {processors(first)}, kernel {panel.kernel}", *returned.failing],
         grid=Grid(SHOWN_FOR, list(_blocks({cell.probe: cell for cell in cells}, footnotes)), together=len(SHOWN_FOR)),
         sentences=[
             capability_list().footnote,
@@ -44,6 +45,7 @@ def capability_sheet(panel: Panel) -> Sheet:
             *_places(cells),
             "Published: djprobe-2005, section 7.",
             *_deviations(cells),
+            *returned.others,
         ],
         footnotes=footnotes.all(),
         proofs=proof_lists(cells, _name),

@@ -14,6 +14,7 @@ from orchestrator.benchmarks.calls.report.wording import (
     comparison_meaning,
     conditions,
     heading,
+    outcomes,
     probe_title,
 )
 from orchestrator.catalog.cpus import cpu
@@ -46,15 +47,17 @@ def list_sheet(panel: Panel) -> Sheet:
     overview = [overheads_of, conditions(panel)]
     title, *facts = [panel.reference.title, *overview] if panel.reference else overview
     footnotes = Footnotes(panel.cells, probe_title, lambda cell: other_kernel(panel, cell))
+    returned = outcomes(panel.cells, heading)
     blocks = [_measured(panel.cells, footnotes), *(_published(panel.cells, table) for table in panel.references)]
     headings = [heading(cell) + (footnotes.marks(cell) if cell.status == "ok" else "") for cell in panel.cells]
     return Sheet(
         title=title,
-        facts=facts,
+        facts=[*facts, *returned.failing],
         grid=Grid(headings, blocks),
         sentences=[
             *(source(table) for table in panel.references),
             comparison_meaning(panel) if panel.references else unit_meaning(panel),
+            *returned.others,
         ],
         footnotes=footnotes.all(),
         proofs=proof_lists(panel.cells, probe_title),

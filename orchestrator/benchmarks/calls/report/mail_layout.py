@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from orchestrator.benchmarks.calls.report.wording import comparison_meaning, conditions, heading, probe_title
+from orchestrator.benchmarks.calls.report.wording import (
+    comparison_meaning,
+    conditions,
+    heading,
+    outcomes,
+    probe_title,
+)
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.catalog.reference import ReferenceTable
@@ -63,13 +69,21 @@ def mail_sheet(group: Group) -> Sheet:
         return f"{owner[cell.id].table.name} {label}"
 
     footnotes = Footnotes(cells, name, lambda cell: other_kernel(owner[cell.id].panel, cell))
-    first = halves[0]
+    first, returned = halves[0], outcomes(cells, name)
     processors = dict.fromkeys(cpu(half.panel.first.cpu).title for half in halves)
     return Sheet(
         title=first.table.figure,
-        facts=[f"Overhead of probes on {', '.join(processors)}", *(_conditions(half, footnotes) for half in halves)],
+        facts=[
+            f"Overhead of probes on {', '.join(processors)}",
+            *(_conditions(half, footnotes) for half in halves),
+            *returned.failing,
+        ],
         grid=_grid(halves, footnotes),
-        sentences=[*(source(half.table.id) for half in halves), comparison_meaning(first.panel)],
+        sentences=[
+            *(source(half.table.id) for half in halves),
+            comparison_meaning(first.panel),
+            *returned.others,
+        ],
         footnotes=footnotes.all(),
         proofs=[proofs for half in halves for proofs in proof_lists(half.panel.cells, name)],
     )

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.catalog.probes import BASELINE, probes
 from orchestrator.report.panel import Panel
@@ -48,6 +51,46 @@ def conditions(panel: Panel) -> str:
         f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, {where}handler {first.handler}, {what}"
         f"{first.metric} in {first.unit}{indication}"
     )
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the calls of a table returned, in sentences; ``failing`` are those of cells with calls that failed."""
+
+    failing: Sequence[str]
+    others: Sequence[str]
+
+
+def outcomes(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Outcomes:
+    """Return the outcome of each system call of the valid cells: ``close(-1): always EBADF``.
+
+    Where cells of one call differ in it, ``name`` says whose it is. Runs of earlier versions have no outcomes.
+    """
+    calls: dict[str, list[CellRecord]] = {}
+    for cell in cells:
+        if cell.status == "ok" and "outcome" in cell.parameters:
+            arguments = str(cell.parameters.get("arguments", "[...]"))
+            calls.setdefault(f"{cell.parameters.get('call')}({arguments.strip('[]')})", []).append(cell)
+    told = {call: [f"{call}: {text}." for text in _outcomes(group, name)] for call, group in calls.items()}
+    return Outcomes(
+        failing=[text for call, texts in told.items() if _has_failed(calls[call]) for text in texts],
+        others=[text for call, texts in told.items() if not _has_failed(calls[call]) for text in texts],
+    )
+
+
+def _has_failed(group: Sequence[CellRecord]) -> bool:
+    return any(cell.parameters.get("result_failed") for cell in group)
+
+
+def _outcomes(group: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Sequence[str]:
+    by_text: dict[str, list[CellRecord]] = {}
+    for cell in group:
+        by_text.setdefault(str(cell.parameters["outcome"]), []).append(cell)
+    if len(by_text) == 1:
+        return list(by_text)
+    if not _has_failed(group):
+        return ["always success, with different results"]  # process numbers, addresses
+    return [f"{text} ({', '.join(dict.fromkeys(map(name, those)))})" for text, those in by_text.items()]
 
 
 def comparison_meaning(panel: Panel) -> str:

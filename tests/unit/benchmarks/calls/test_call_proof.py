@@ -64,7 +64,7 @@ def counted(missed: int) -> Counted:
 
 
 def test_a_recording_of_every_hit_is_believed() -> None:
-    assert counted(0) == Counted(3, 0, None)
+    assert counted(0) == Counted(3, 0, None, None)
 
 
 def test_a_handler_that_was_left_out_fails_a_recording() -> None:

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.benchmarks.calls.call_programs import parse, parse_called
+from orchestrator.benchmarks.calls.outcome import Outcome
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
+from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.called import Called
 
 # 5000 calls of 409 instructions in two batches that cost 17 each.
@@ -18,15 +20,35 @@ entry sysenter
 empty tsc=17 ns=1093
 sample 0 calls=5000 batches=2 tsc=2045034 ns=2047186 disturbed=1
 sample 1 calls=5000 batches=2 tsc=2045034 ns=2047186 disturbed=0
+results timed observed=5 failed=0 before=5 other=0 last=0x0 values=0x0:5
+results untimed observed=5000 failed=0 before=5000 other=0 last=0x0 values=0x0:5000
 """
 
 
+def results(timed: int, untimed: int) -> str:
+    """The lines on calls that all returned 0."""
+    return "\n".join(
+        f"results {name} observed={calls} failed=0 before={calls} other=0 last=0x0 values=0x0:{calls}"
+        for name, calls in (("timed", timed), ("untimed", untimed))
+    )
+
+
+def succeeded(calls: int) -> CallResults:
+    """The results of calls that all returned 0."""
+    return CallResults(calls, 0, calls, ((0, calls),), 0, 0)
+
+
 def test_samples_are_instructions_a_call() -> None:
-    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1)
+    outcome = Outcome(succeeded(5), succeeded(5000))
+    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1, outcome)
+
+
+def test_of_a_function_no_results_are_known() -> None:
+    assert parse(GOOD.replace("sysenter", "function"), 5000, 2).outcome is None
 
 
 def test_a_sample_need_not_be_a_whole_number() -> None:
-    output = "entry int80\nempty tsc=10 ns=1\nsample 0 calls=4 batches=1 tsc=1013 ns=1 disturbed=0"
+    output = "entry int80\nempty tsc=10 ns=1\nsample 0 calls=4 batches=1 tsc=1013 ns=1 disturbed=0\n" + results(2, 4)
     assert parse(output, 4, 1).samples == (250.75,)
 
 
@@ -45,11 +67,16 @@ def test_an_odd_sample_is_not_evened_out() -> None:
         GOOD.replace("empty tsc=17 ns=1093\n", ""),
         GOOD.replace("sysenter", "vdso"),
         GOOD + GOOD.splitlines()[-1],
+        GOOD.replace("results timed observed=5 failed=0 before=5", "results timed observed=4 failed=0 before=4"),
+        GOOD.replace("0x0:5000", "0x0:4999"),
+        GOOD.replace("results untimed", "results timed"),
         GOOD + "something else\n",
         GOOD + "\n",
         "\n" + GOOD,
         GOOD[: GOOD.rindex("sample")],
         GOOD[:-2],
+        GOOD[: GOOD.index("results")],
+        GOOD[: GOOD.rindex("results")],
         GOOD.replace("sample 1", "sample 0"),
         GOOD.replace("sample 1", "sample 2"),
         GOOD.replace("calls=5000", "calls=4999"),
@@ -93,6 +120,7 @@ def test_what_the_program_prints_is_read_back(
         f"sample {i} calls={calls} batches={batches} tsc={calls * each + batches * fixed} ns=1 disturbed={disturbed}"
         for i, each in enumerate(instructions)
     ]
+    lines.append(results(1 + batches * len(instructions), calls))
     measured = parse("\n".join(lines), calls, len(instructions))
     assert measured.samples == tuple(map(float, instructions))
     assert measured.batches == batches * len(instructions)
@@ -113,12 +141,16 @@ def test_a_damaged_output_is_read_or_refused(damage: list[tuple[int, str]]) -> N
     assert measured.entry in ("int80", "sysenter", "syscall")
 
 
-CALLED = "entry int80\ncalled calls=1000 pid=28 result=0x0 number=78 arguments=0x8050228,0x0,0x0,0x0,0x0,0x5\n"
-FUNCTION = "entry function\ncalled calls=7 pid=28 result=0x0\n"
+CALLED = (
+    "entry int80\ncalled calls=1000 pid=28 result=0x0 number=78 arguments=0x8050228,0x0,0x0,0x0,0x0,0x5\n"
+    + results(1, 1000).splitlines()[1]
+)
+FUNCTION = "entry function\ncalled calls=7 pid=28 result=0x0\n" + results(1, 7).splitlines()[1]
 
 
 def test_calls_that_were_not_timed_are_read() -> None:
-    assert parse_called(CALLED, 1000) == Called("int80", 1000, frozenset({28}), 78, (0x8050228, 0, 0, 0, 0, 5), 0)
+    arguments = (0x8050228, 0, 0, 0, 0, 5)
+    assert parse_called(CALLED, 1000) == Called("int80", 1000, frozenset({28}), 78, arguments, 0, succeeded(1000))
     assert parse_called(FUNCTION, 7) == Called("function", 7, frozenset({28}))
 
 
@@ -129,7 +161,9 @@ def test_calls_that_were_not_timed_are_read() -> None:
         "entry int80\n",
         CALLED.replace("entry int80\n", ""),
         CALLED.replace("int80", "vdso"),
-        CALLED + "more\n",
+        CALLED + "\nmore\n",
+        CALLED[: CALLED.index("results")],
+        CALLED.replace("observed=1000 failed=0 before=1000", "observed=999 failed=0 before=999"),
         CALLED.replace("calls=1000", "calls=999"),
         CALLED.replace("pid=28", "pid=-28"),
         CALLED.replace("pid=28", f"pid={'1' * 19}"),
@@ -137,6 +171,7 @@ def test_calls_that_were_not_timed_are_read() -> None:
         CALLED.replace("0x8050228", "0x8050228g"),
         CALLED.replace("0x8050228", f"0x{'f' * 17}"),
         CALLED.replace("0x0", "(null)"),
+        CALLED.replace("untimed", "timed"),
         CALLED.replace(",0x5", ""),
         CALLED.replace("0x5", "0x5,0x6"),
         CALLED.replace(" result=0x0", ""),

@@ -71,6 +71,23 @@ def test_a_call_with_a_buffer_loads_again_as_it_was(load: Loader, tmp_path: Path
     assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
 
 
+@pytest.mark.parametrize("expected", ["success", "EBADF", 0, 16])
+def test_what_a_call_must_return_loads_again_as_it_was(load: Loader, tmp_path: Path, expected: str | int) -> None:
+    experiment = load(f"benchmark: {{name: syscall, call: close, arguments: [-1], expect: {expected}}}\n")
+    cells = plan(experiment).cells
+    assert {cell.task.expected for cell in cells} == {expected}
+    assert {(cell.parameters["arguments"], cell.parameters["expect"]) for cell in cells} == {("[-1]", expected)}
+    (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
+    assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
+
+
+def test_arguments_are_told_within_bounds(load: Loader) -> None:
+    planned = plan(load(f"benchmark: {{name: syscall, call: read, arguments: [0, {{buffer: 16}}, {'ä' * 200}]}}\n"))
+    told = str(planned.cells[0].parameters["arguments"])
+    assert told.startswith('[0, {"buffer": 16}, "\\u00e4')
+    assert (len(told), told[-4:]) == (200, " ...")
+
+
 def test_offsets_have_one_spelling(load: Loader) -> None:
     matrix = only_table(load("points: [a+16, b+0x1F, c+0]\nbenchmark: {name: gtodbench}\n"), CallsTable)
     assert matrix.points == ("a+0x10", "b+0x1f", "c+0x0")
@@ -127,6 +144,18 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
             "numbers are decimal, within 64 bits",
         ),
         ("benchmark: {name: syscall, call: read, arguments: [0x10]}", "numbers are decimal, within 64 bits"),
+        ("benchmark: {name: gtodbench, expect: EBADFD1}", "did you mean 'EBADFD'?"),
+        (
+            "benchmark: {name: gtodbench, expect: failure}",
+            "expected success, the name of an error, such as EBADF",
+        ),
+        ("benchmark: {name: gtodbench, expect: -9}", "benchmark.expect: found -9; expected success, the name of"),
+        ("benchmark: {name: gtodbench, expect: true}", "benchmark.expect: found true"),
+        ("benchmark: {name: gtodbench, expect: '0'}", "benchmark.expect: found '0'"),
+        (
+            "points: [x]\nbenchmark: {name: workload, file: reading.c, expect: success}",
+            "benchmark.expect: benchmark 'workload' has no such key",
+        ),
         ("benchmark: {name: gtodbench, hits: 0}", "benchmark.hits: found 0; expected a whole number"),
     ],
 )

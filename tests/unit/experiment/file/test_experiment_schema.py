@@ -80,6 +80,7 @@ def test_defaults_are_written_out(load: Loader) -> None:
             "entry": "auto",
             "call": None,
             "arguments": [],
+            "expect": None,
             "file": None,
             "hits": 1,
         },
@@ -144,8 +145,8 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("probes=[marker.varargs]", "probes.0: found 'marker.varargs'; with benchmark 'gtodbench': it is a row of"),
         (
             "benchmark.cals=1",
-            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, file, hits; did you "
-            "mean 'calls'?",
+            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, expect, file, hits; "
+            "did you mean 'calls'?",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),
