@@ -118,7 +118,7 @@ class Cache:
         place, aside = artifact.path, self.root / DAMAGED / f"{artifact.kind}-{artifact.key}"
         try:
             with step(f"set aside {what}"), self.lock(self.build_lock(place)):
-                if self._complete(place) is None or check(place) is None:
+                if not self.is_finished(place) or check(place) is None:
                     return
                 release(artifact.stamp)
                 with claim(artifact.stamp) as unused:
@@ -187,6 +187,10 @@ class Cache:
         for place in sorted(folder.iterdir()) if is_real_folder(folder) else ():
             if _PLACE.fullmatch(place.name) and is_real_folder(place):
                 yield place, self._complete(place)
+
+    def is_finished(self, place: Path) -> bool:
+        """Whether a folder's builder has come to its end; what it left may have been damaged since."""
+        return place.suffix != _UNFINISHED and (place / _MANIFEST).exists()
 
     def build_lock(self, place: Path) -> str:
         """The name of the lock that is held while what belongs into a folder, or into the one beside it, is built."""

@@ -58,6 +58,12 @@ _BESIDE = {
 }
 """The names that things may have in these folders of the cache."""
 
+
+def artifact_kinds() -> list[Kind]:
+    """The kinds that are artifacts, what they are made of before what is made of it."""
+    return [kind for kind in Kind if kind not in (*_BESIDE, Kind.ENVIRONMENTS, Kind.LOCKS)]
+
+
 _ENVIRONMENT = re.compile(r"venv-[0-9a-f]{16}")
 
 

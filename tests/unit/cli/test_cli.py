@@ -36,6 +36,7 @@ COMMANDS = [
     "kmod size",
     "cache",
     "cache show",
+    "cache verify",
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
