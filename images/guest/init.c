@@ -32,23 +32,42 @@ static void load_module(const char *path)
 		sys1(SYS_close, fd);
 }
 
-// One path a line, in the order of loading; written when the initramfs is made.
+// One path a line, in the order of loading; written when the initramfs is made. A list of any length is read, in pieces:
+// one that does not fill its room is the last. What is too long for a path is tried as one, and reported by that.
 static void load_modules(const char *list)
 {
 	static char text[4096];
 	long fd = sys3(SYS_open, list, O_RDONLY | O_CLOEXEC, 0);
-	long size = fd < 0 ? 0 : sys3(SYS_read, fd, text, sizeof(text) - 1);
-	char *line = text;
+	long room, size = 0;
+	char *end = text;
 
-	for (long i = 0; i < size; i++) {
-		if (text[i] != '\n')
-			continue;
-		text[i] = 0;
-		load_module(line);
-		line = text + i + 1;
-	}
-	if (fd >= 0)
-		sys1(SYS_close, fd);
+	if (fd < 0)
+		return;
+	do {
+		char *line = text, *at = end;
+
+		room = text + sizeof(text) - 1 - end;
+		size = sys3(SYS_read, fd, end, room);
+		if (size < 0)
+			complain("cannot load ", list, size);
+		else
+			end += size;
+		for (; at < end; at++) {
+			if (*at != '\n')
+				continue;
+			*at = 0;
+			load_module(line);
+			line = at + 1;
+		}
+		if (line < end && (size < room || line == text)) {
+			*end = 0;
+			load_module(line);
+			line = end;
+		}
+		memcpy(text, line, (size_t)(end - line));
+		end = text + (end - line);
+	} while (size == room);
+	sys1(SYS_close, fd);
 }
 
 // Work that came with the initramfs, done before the host is heard: no input of the host's can change its course.

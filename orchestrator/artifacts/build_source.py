@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.data_disk import OPTIONS
-from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.artifacts.kernel_source import kernel_source, sound_source
 from orchestrator.catalog.build_source import BuildSource, build_source_choice
 from orchestrator.errors import BuildError
 from orchestrator.process import run
@@ -39,6 +39,7 @@ def build_source(context: BuildContext) -> PackedSource:
 
     def build(folder: Path) -> None:
         check_installed("image-packages.txt", "packing a kernel's source")
+        sound_source(context, choice.package)
         context.say(f"packing what a build needs of {choice.package}")
         tree, file = folder / "tree", folder / _FILE
         link_chosen(choice, source.path / "linux", tree)

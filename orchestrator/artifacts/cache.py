@@ -4,6 +4,9 @@
 An artifact is a directory ``<kind>/<key>`` with a ``manifest.json``. It is built beside its place and renamed
 into it, under a lock of its own, so that two processes wanting the same artifact build it once and a process killed in
 the middle leaves nothing that is ever used. What a process has obtained stays until that process ends.
+
+A process checks an artifact when it first uses it (see ``digests``). One that was changed is set aside, under
+``damaged``, and made anew.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from orchestrator.artifacts.usage import claim, hold, last_use
+from orchestrator.artifacts import digests
+from orchestrator.artifacts.digests import Damage
+from orchestrator.artifacts.usage import claim, hold, last_use, release
 from orchestrator.errors import HostError, LabError
 from orchestrator.steps import step
 
@@ -33,6 +38,9 @@ ENVIRONMENT_STAMP = "lab-complete"
 
 _MANIFEST = "manifest.json"
 _UNFINISHED = ".building"
+DAMAGED = "damaged"
+"""The folder of what was set aside."""
+
 _PLACE = re.compile(rf"[0-9a-f]{{24}}({re.escape(_UNFINISHED)})?")
 _LOCK_LIMIT = 3600.0
 """Seconds to wait for another process that builds the same artifact; kernels take several minutes."""
@@ -69,16 +77,62 @@ def digest(inputs: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-class Cache:
-    """The artifacts of one user, below ``root``; made when first needed."""
+def _on_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
-    def __init__(self, root: Path) -> None:
+
+class Cache:
+    """The artifacts of one user, below ``root``; made when first needed. ``say`` gets a line for each one set aside."""
+
+    def __init__(self, root: Path, say: Callable[[str], None] = _on_stderr) -> None:
         self.root = root
+        self._say = say
+        self._sound: set[Path] = set()
         hold(Path(sys.prefix) / ENVIRONMENT_STAMP)
 
     def get(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
-        """The artifact of these inputs, if it is complete."""
+        """The artifact of these inputs, if it is complete and as it was made."""
+        found = self._read(self.root / kind / digest(inputs))
+        return self._use(found.path) if found is not None and self.is_sound(found) else None
+
+    def find(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
+        """The artifact of these inputs, if it is complete; for a caller who needs no more than its key."""
         return self._use(self.root / kind / digest(inputs))
+
+    def is_sound(self, artifact: Artifact) -> bool:
+        """Whether an artifact is as it was made; False where it was not, and was set aside.
+
+        Raises LabError where another process uses it, HostError where the cache cannot be written.
+        """
+        if artifact.path not in self._sound:
+            damage = self._checked(artifact)
+            if damage is not None:
+                self.set_aside(artifact, damage, digests.changed)
+                return False
+            self._sound.add(artifact.path)
+        return True
+
+    def set_aside(self, artifact: Artifact, damage: Damage, check: Callable[[Path], Damage | None]) -> None:
+        """Move an artifact out of the way, unless another process has done so and ``check`` finds nothing any more."""
+        what = f"{artifact.kind} {artifact.label} in the cache is damaged ({damage})"
+        place, aside = artifact.path, self.root / DAMAGED / f"{artifact.kind}-{artifact.key}"
+        try:
+            with step(f"set aside {what}"), self.lock(self.build_lock(place)):
+                if not self.is_finished(place) or check(place) is None:
+                    return
+                release(artifact.stamp)
+                with claim(artifact.stamp) as unused:
+                    if not unused:
+                        hint = "run again when that has ended"
+                        raise LabError(f"{what}, and another process uses it", where=str(place), hint=hint)
+                    if aside.exists():
+                        shutil.rmtree(aside)
+                    aside.parent.mkdir(exist_ok=True)
+                    place.rename(aside)
+        except HostError as error:
+            raise HostError(f"{what}, and cannot be set aside: {error.what}", hint=error.hint) from None
+        self._sound.discard(place)
+        self._say(f"{what}: set aside as {aside}")
 
     def obtain(self, kind: str, inputs: Mapping[str, object], label: str, build: Callable[[Path], None]) -> Artifact:
         """The artifact of these inputs; ``build`` fills an empty folder with it when it is not there yet."""
@@ -134,6 +188,10 @@ class Cache:
             if _PLACE.fullmatch(place.name) and is_real_folder(place):
                 yield place, self._complete(place)
 
+    def is_finished(self, place: Path) -> bool:
+        """Whether a folder's builder has come to its end; what it left may have been damaged since."""
+        return place.suffix != _UNFINISHED and (place / _MANIFEST).exists()
+
     def build_lock(self, place: Path) -> str:
         """The name of the lock that is held while what belongs into a folder, or into the one beside it, is built."""
         return f"{place.parent.name}-{place.name.removesuffix(_UNFINISHED)}"
@@ -186,6 +244,15 @@ class Cache:
             finally:
                 lock.release()
 
+    def _checked(self, artifact: Artifact) -> Damage | None:
+        """What was changed in an artifact; without a record (earlier versions made none) it is recorded as it is."""
+        if digests.has_record(artifact.path):
+            return digests.changed(artifact.path)
+        with contextlib.suppress(OSError), step(f"record the digests of {artifact.kind}: {artifact.label}"):
+            if os.access(artifact.path, os.W_OK):  # in a read-only cache all would be read each time
+                digests.record(artifact.path, _MANIFEST)
+        return None
+
     def _use(self, place: Path) -> Artifact | None:
         found = self._read(place)
         return found if found is not None and hold(place / _MANIFEST) else None
@@ -205,12 +272,14 @@ class Cache:
         unfinished.mkdir(parents=True)
         try:
             build(unfinished)
+            digests.record(unfinished, _MANIFEST)
             manifest = {"label": label, "inputs": inputs, "made": int(time.time())}
             with (unfinished / _MANIFEST).open("w") as file:
                 json.dump(manifest, file, indent=1, sort_keys=True)
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(place)
+            self._sound.add(place)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise

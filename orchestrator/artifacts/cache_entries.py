@@ -43,6 +43,7 @@ class Kind(StrEnum):
     APT = "apt"
     CHECKS = "checks"
     ENVIRONMENTS = "environments"
+    DAMAGED = "damaged"
     FAILED_BUILDS = "failed-builds"
     PINS = "pins"
     LOCKS = "locks"
@@ -51,10 +52,17 @@ class Kind(StrEnum):
 _BESIDE = {
     Kind.APT: re.compile(r"[a-z0-9]+(-[a-z0-9]+){0,2}"),
     Kind.CHECKS: re.compile("hypothesis|mypy|pytest|ruff"),
+    Kind.DAMAGED: re.compile(r"[a-z]+(-[a-z]+)?-[0-9a-f]{24}"),
     Kind.FAILED_BUILDS: re.compile(r"\w+-[0-9a-f]{24}"),
     Kind.PINS: re.compile(r"[\w.-]+\.json"),
 }
 """The names that things may have in these folders of the cache."""
+
+
+def artifact_kinds() -> list[Kind]:
+    """The kinds that are artifacts, what they are made of before what is made of it."""
+    return [kind for kind in Kind if kind not in (*_BESIDE, Kind.ENVIRONMENTS, Kind.LOCKS)]
+
 
 _ENVIRONMENT = re.compile(r"venv-[0-9a-f]{16}")
 

@@ -13,7 +13,12 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.kernel_config import check_granted, merged
-from orchestrator.artifacts.kernel_source import UNPACKED_GB, kernel_source, sources_of_same_package
+from orchestrator.artifacts.kernel_source import (
+    UNPACKED_GB,
+    kernel_source,
+    sound_source,
+    sources_of_same_package,
+)
 from orchestrator.artifacts.relocation import relocate
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.catalog.kconfig import read_config
@@ -52,6 +57,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
         return found
     context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
     _check_host(context.cache.root)
+    sound_source(context, spec.source, spec.patches, spec.files)
     return context.cache.obtain(
         "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
     )

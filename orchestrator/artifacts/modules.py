@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.compiler import build_environment
+from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.errors import BuildError
@@ -42,6 +43,8 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
     """
     if all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
         return [_build(context, kernel, source, _Places.of(kernel)) for source in sources]
+    if kernel.spec.source is not None:
+        sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
     context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with (
         _plain_places(kernel) as places,

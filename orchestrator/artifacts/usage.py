@@ -40,6 +40,13 @@ def hold(file: Path) -> bool:
     return True
 
 
+def release(file: Path) -> None:
+    """Stop using the thing before this process ends."""
+    descriptor = _held.pop(file, None)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
 @contextmanager
 def claim(file: Path) -> Iterator[bool]:
     """Hold the thing exclusively; False, at once, where another process uses it or it is gone."""

@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion
+from orchestrator.cli import completion, options
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.cache_entries import Kind
+    from orchestrator.artifacts.verification import Verified
 
 app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
 
 _DAY = 86_400
+_SAY_INTERVAL = 10.0
 
 
 @app.command("show")
@@ -81,6 +83,56 @@ def prune(
         print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
     typer.echo(f"{total:.1f} MB {verb} in {cache.root}; {len(found) - gone} of {len(found)} things stay")
+
+
+@app.command("verify")
+@expected_failures
+def verify(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what is damaged; set nothing aside.")] = False,
+    offline: options.Offline = False,
+) -> None:
+    """Read every file of every artifact, set aside what is damaged, and make it anew where that needs no experiment.
+
+    The status is 1 where something was damaged.
+    """
+    from orchestrator.artifacts.remaking import remake
+    from orchestrator.artifacts.verification import Verification
+    from orchestrator.errors import LabError
+
+    context = options.open_context(offline=offline)
+    verification = Verification(context.cache)
+    verified = [*_with_progress(verification.all(), context.say)]
+    rows = []
+    for each in verified:
+        if each.damage is None:
+            continue
+        outcome = "damaged"
+        try:
+            if not dry_run:
+                verification.set_aside(each)
+                outcome = "set aside"  # who needs it makes it anew
+                outcome = "made anew" if remake(context, each.artifact) else outcome
+        except LabError as error:
+            context.say(f"{each.artifact.kind} {each.artifact.label}: {error}")
+        rows.append([outcome, each.artifact.kind, each.artifact.label, each.artifact.key, str(each.damage)])
+    if rows:
+        print_columns(["", "kind", "what", "key", "damage"], rows)
+    new = sum(each.is_new for each in verified)
+    recorded = f"; {new} of earlier versions recorded as they are" if new else ""
+    typer.echo(f"{len(rows)} of {len(verified)} artifacts damaged in {context.cache.root}{recorded}")
+    raise typer.Exit(1 if rows else 0)
+
+
+def _with_progress(verified: Iterator[Verified], say: Callable[[str], None]) -> Iterator[Verified]:
+    """Say every ten seconds how far it is."""
+    import time
+
+    said = time.monotonic()
+    for number, each in enumerate(verified, start=1):
+        yield each
+        if time.monotonic() - said > _SAY_INTERVAL:
+            said = time.monotonic()
+            say(f"{number} artifacts are verified, now {each.artifact.kind}")
 
 
 def _kind(name: str) -> Kind:

@@ -33,12 +33,17 @@ def execute(
     memory: one_guest.Memory = 256,
     accel: one_guest.AccelOption = one_guest.Accel.AUTO,
     module: one_guest.Modules = None,
+    allow_oops: one_guest.AllowOops = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds the command may take.")] = 600.0,
     console: one_guest.ConsoleLog = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Boot a guest, run a command in it, print its output as it comes, and exit with its status."""
+    """Boot a guest, run a command in it, print its output as it comes, and exit with its status.
+
+    A kernel that reports trouble is a failure as well: with status 1 where the command ended with 0.
+    """
+    from orchestrator.errors import GuestError
     from orchestrator.guest.guest import Guest
 
     choice = one_guest.Choice(
@@ -54,13 +59,22 @@ def execute(
         channel=channel,
         user=user,
         password_file=password_file,
+        expected=one_guest.expected_reports(allow_oops or []),
     )
     with options.printed_steps(verbose=verbose):
         machine = choice.machine()
         with one_guest.log_folder(console) as directory, Guest(machine, directory) as guest:
-            choice.load_modules(guest)
-            result = guest.run(command, time_limit=timeout, listener=_print)
-    raise typer.Exit(result.status)
+            try:
+                choice.prepare(guest)
+                status = guest.run(command, time_limit=timeout, listener=_print).status
+            except GuestError as error:
+                raise one_guest.with_trouble(error, guest) from None
+            guest.drain_console()
+            trouble = one_guest.unexpected_trouble(guest)
+            if trouble is not None:
+                trouble.exit_status = status or trouble.exit_status
+                raise trouble
+    raise typer.Exit(status)
 
 
 def _print(kind: Stream, data: bytes) -> None:

@@ -18,6 +18,7 @@ from orchestrator.steps import LOG_NAME, step_log
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.guest_disks import GuestDisks
+    from orchestrator.errors import GuestError, GuestOops
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.machine import Machine, Timing
 
@@ -71,6 +72,14 @@ Data = Annotated[
     list[Path] | None,
     typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
 ]
+AllowOops = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="REGEX",
+        help="The kernel may report what this matches (oops, BUG, warning, lockdep, stall); may be repeated. Any other "
+        "report is a failure.",
+    ),
+]
 ConsoleLog = Annotated[
     Path | None, typer.Option(help="Keep the guest's console log and the log of steps in this folder.")
 ]
@@ -78,7 +87,10 @@ ConsoleLog = Annotated[
 
 @dataclass(frozen=True)
 class Choice:
-    """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image."""
+    """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image.
+
+    ``expected`` is what its kernel may report.
+    """
 
     kernel: str | None
     cpu: str | None
@@ -92,6 +104,7 @@ class Choice:
     channel: Channel = Channel.FRAMED
     user: str = "root"
     password_file: Path | None = None
+    expected: Sequence[re.Pattern[str]] = ()
 
     def machine(self) -> Machine:
         """The machine, its parts fetched and built. Raises UsageError for a choice that cannot be, HostError."""
@@ -122,10 +135,11 @@ class Choice:
         kernel = ready_kernel(context, spec)
         return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
 
-    def load_modules(self, guest: Guest) -> None:
-        """Load the modules that were chosen. Raises RefusedError with the kernel's message."""
+    def prepare(self, guest: Guest) -> None:
+        """Tell the guest what is expected, and load the modules. Raises RefusedError with the kernel's message."""
         from orchestrator.probes.loading import load
 
+        guest.expected_reports = self.expected
         for path in self.modules:
             load(guest, path.stem.replace("-", "_"), path)
 
@@ -172,6 +186,53 @@ class Choice:
                 raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
             return "instructions"
         return choose_accelerator(self.accel.value).name
+
+
+def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    """The patterns of ``--allow-oops``. Raises UsageError for one that is none."""
+    from orchestrator.errors import UsageError
+
+    patterns = []
+    for regex in regexes:
+        try:
+            patterns.append(re.compile(regex, re.MULTILINE))
+        except re.error as error:
+            raise UsageError(f"--allow-oops {regex!r} is no regular expression: {error}") from None
+        if not regex:
+            raise UsageError("--allow-oops '' would allow every report", hint="--allow-oops . if that is meant")
+    return tuple(patterns)
+
+
+def unexpected_trouble(guest: Guest) -> GuestOops | None:
+    """What the guest's kernel has reported since it booted and nobody expects, as an error for the user."""
+    from orchestrator.errors import GuestOops
+
+    try:
+        guest.check_console()
+    except GuestOops as trouble:
+        return reported(trouble, guest.console.path)
+    return None
+
+
+def reported(trouble: GuestOops, console: Path) -> GuestOops:
+    """What a kernel has reported, with the console's log, which is kept then, and with what the user can do."""
+    from orchestrator.errors import GuestOops
+
+    hint = "--allow-oops REGEX permits a report that is expected"
+    return GuestOops(trouble.what, where=str(console), detail=trouble.detail, hint=hint)
+
+
+def with_trouble(error: GuestError, guest: Guest) -> GuestError:
+    """The error to raise for ``error``: it quotes what the guest's kernel has reported besides."""
+    from orchestrator.errors import GuestOops, GuestPanic
+
+    trouble = None if isinstance(error, GuestPanic) else unexpected_trouble(guest)
+    if trouble is None:
+        return error
+    if isinstance(error, GuestOops):
+        return trouble
+    error.detail = (*error.detail, trouble.what, *trouble.detail)
+    return error
 
 
 def _kernel_of(image: str | None) -> str:

@@ -21,23 +21,34 @@ def shell(
     memory: one_guest.Memory = 256,
     accel: one_guest.AccelOption = one_guest.Accel.AUTO,
     module: one_guest.Modules = None,
+    allow_oops: one_guest.AllowOops = None,
     console: one_guest.ConsoleLog = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Boot a guest and give its console to the terminal. `exit` or Ctrl-] ends it."""
-    from orchestrator.errors import UsageError
+    """Boot a guest and give its console to the terminal. `exit` or Ctrl-] ends it.
+
+    Where its kernel has reported trouble, or the console shows such a report, the status is 1.
+    """
+    from orchestrator.errors import GuestOops, UsageError
     from orchestrator.guest.terminal import ESCAPE_KEY, attend
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
         )
-    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, module or [], offline, image=image, data=data or [])
+    expected = one_guest.expected_reports(allow_oops or [])
+    wanted = module or []
+    choice = one_guest.Choice(
+        kernel, cpu, smp, memory, accel, wanted, offline, image=image, data=data or [], expected=expected
+    )
     with options.printed_steps(verbose=verbose):
         machine = choice.machine()
         print(f"booting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
         with one_guest.log_folder(console) as directory:
-            attend(machine, directory, choice.load_modules)
+            try:
+                attend(machine, directory, choice.prepare)
+            except GuestOops as trouble:
+                raise one_guest.reported(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
     raise typer.Exit(0)

@@ -4,35 +4,17 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
+
+from orchestrator.guest.kernel_reports import RANK, KernelReport, Trouble, reports_in, sign_in
 
 _TAIL_BYTES = 16 * 1024
 _QUOTED_LINES = 20
+_CONTEXT_LINES = 3
 _MOST_AT_ONCE = 1 << 20
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BEGINNING = r"(?:^|\[ *\d+\.\d{6}\] )"
-"""Where a kernel message begins: behind its time stamp, which may itself stand behind a line that user space began."""
-
-
-class Trouble(StrEnum):
-    """What a kernel can report, the worst last."""
-
-    WARNING = "warning"
-    STALL = "stall"
-    OOPS = "oops"
-    PANIC = "panic"
-
-
-_SIGNS = {
-    Trouble.WARNING: r"WARNING: CPU: \d+ PID:",
-    Trouble.STALL: r"(?:rcu: )?INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
-    r"INFO: task .{1,60} blocked for more than",
-    Trouble.OOPS: r"BUG: |Oops:|Oops \[#|general protection fault|kernel BUG at|divide error: |invalid opcode: |"
-    r"double fault: |stack segment: |int3: ",
-    Trouble.PANIC: r"Kernel panic - not syncing",
-}
-_PATTERNS = {trouble: re.compile(_BEGINNING + f"(?:{signs})") for trouble, signs in _SIGNS.items()}
 
 
 class Console:
@@ -57,16 +39,23 @@ class Console:
 
         User space can print on the console as well, so this is a reason to look, not a proof.
         """
-        lines = self._lines(after)
-        worst: tuple[Trouble, int] | None = None
-        for number, line in enumerate(lines):
-            for trouble, pattern in _PATTERNS.items():
-                if pattern.search(line) and (worst is None or _RANK[trouble] > _RANK[worst[0]]):
-                    worst = (trouble, number)
-        if worst is None:
-            return None
-        trouble, number = worst
-        return trouble, lines[max(0, number - 3) : number + _QUOTED_LINES]
+        worst: Trouble | None = None
+        before: deque[str] = deque(maxlen=_CONTEXT_LINES)
+        quoted: list[str] = []
+        room = 0
+        for line in self._all_lines(after):
+            sign = sign_in(line)
+            if sign is not None and (worst is None or RANK[sign] > RANK[worst]):
+                worst, quoted, room = sign, list(before), _QUOTED_LINES
+            if room:
+                quoted.append(line)
+                room -= 1
+            before.append(line)
+        return None if worst is None else (worst, quoted)
+
+    def reports(self, after: int = 0) -> Iterator[KernelReport]:
+        """All that the kernel reported since the mark ``after``, one report after the other."""
+        return reports_in(self._all_lines(after))
 
     def whole_lines(self, after: int) -> tuple[list[str], int]:
         """The lines that were printed to their ends since the mark ``after``, and the mark to go on from."""
@@ -81,13 +70,21 @@ class Console:
             end = len(text)  # a line without an end is not waited for
         return plain_lines(text[:end]), after + end
 
+    def _all_lines(self, after: int) -> Iterator[str]:
+        """Every line since the mark ``after``: a guest that prints a lot does not hide what its kernel reported."""
+        lines, mark = self.whole_lines(after)
+        while lines or mark > after:
+            yield from lines
+            after = mark
+            lines, mark = self.whole_lines(after)
+        yield from self._lines(after)
+
     def _lines(self, start: int) -> list[str]:
-        """The lines from a byte offset on (negative: from the end), at most the last 4 MiB of them."""
+        """The lines from a byte offset on; negative: from the end."""
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, 2)
-                begin = max(0, size + start) if start < 0 else start
-                file.seek(max(begin, size - (4 << 20)))
+                file.seek(max(0, size + start) if start < 0 else start)
                 return plain_lines(file.read())
         except FileNotFoundError:
             return []
@@ -97,6 +94,3 @@ def plain_lines(text: bytes) -> list[str]:
     """The lines that a guest printed, for an error to quote: no empty ones, and no control sequences of a terminal."""
     lines = text.decode("utf-8", errors="replace").split("\n")
     return [line for line in (_CONTROL.sub("", line).rstrip() for line in lines) if line]
-
-
-_RANK = {trouble: rank for rank, trouble in enumerate(Trouble)}

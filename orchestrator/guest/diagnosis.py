@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestPanic
-from orchestrator.guest.console import Console, Trouble
+from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
+from orchestrator.guest.console import Console
+from orchestrator.guest.kernel_reports import KernelReport, Trouble
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
 
 _SOON = 0.2
 _QUOTED_LINES = 10
+_REPORT_LINES = 20
+_QUOTED_REPORTS = 3
 
 Process = subprocess.Popen[bytes]
 
@@ -31,6 +35,16 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
     if process is not None and _exit_status(process, _SOON) is not None:
         return _lost(error.what, doing, console, messages, process)
     return error
+
+
+def trouble_of(reports: Sequence[KernelReport]) -> GuestOops:
+    """The error for what a kernel reported and went on: the first lines of the first reports."""
+    kinds = ", ".join(dict.fromkeys(report.trouble for report in reports))
+    detail = [line for report in reports[:_QUOTED_REPORTS] for line in report.lines[:_REPORT_LINES]]
+    further = len(reports) - _QUOTED_REPORTS
+    if further > 0:
+        detail.append(f"({further} further report{'s' if further > 1 else ''})")
+    return GuestOops(f"the guest's kernel reported trouble ({kinds})", detail=detail)
 
 
 def _panic(doing: str, console: Console) -> GuestPanic | None:

@@ -13,7 +13,10 @@ how commands travel in ``channel``, what the console means in ``console``, why a
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,10 +28,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.errors import CommandFailed, GuestError, GuestHang, GuestOops
+from orchestrator.errors import CommandFailed, GuestError, GuestHang
 from orchestrator.guest.channel import Channel, CommandResult, Listener
 from orchestrator.guest.console import Console, plain_lines
-from orchestrator.guest.diagnosis import DYING_LIMIT, cause_of
+from orchestrator.guest.diagnosis import DYING_LIMIT, cause_of, trouble_of
 from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, make_guest_files
@@ -50,6 +53,13 @@ COMMAND_LIMIT = 60.0
 _POLL_PAUSE = ("sleep", "0.1")
 """Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
 
+_REPORTS_MAX = 100
+"""Reports that are looked at: a kernel that is broken can repeat one for ever."""
+
+_DRAINING_LIMIT = 10.0
+"""Host seconds for the agent to write a line; and without a new one on the console, for that line to come."""
+
+_DRAINING_PAUSE = 0.01
 _LISTENING_INTERVAL = 0.5
 _LAST_ATTEMPT_LIMIT = 1.0
 """Host seconds that the last poll of a condition gets at least."""
@@ -72,6 +82,7 @@ class Guest:
     """One guest. Its console log and QEMU's messages go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
 
     Used as a context manager it boots on entry and is killed on exit. A guest belongs to the thread that boots it.
+    ``expected_reports`` are patterns: what its kernel reports is no trouble where one of them is found in the report.
     """
 
     def __init__(self, machine: Machine, directory: Path, name: str = "guest", *, terminal: str | None = None) -> None:
@@ -79,6 +90,7 @@ class Guest:
         self._terminal = terminal  # a device's name
         self._aborted = False
         self.console = Console(directory / f"{name}.console")
+        self.expected_reports: Sequence[re.Pattern[str]] = ()
         self.state = State.OFF
         self.command_line: tuple[str, ...] = ()
         self._directory, self._name = directory, name
@@ -202,9 +214,33 @@ class Guest:
 
     def check_console(self, mark: int = 0) -> None:
         """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""
-        trouble = self.console.trouble(mark)
-        if trouble is not None:
-            raise GuestOops(f"the guest's kernel reported trouble ({trouble[0]})", detail=trouble[1])
+        unexpected = (r for r in self.console.reports(mark) if not r.is_expected(self.expected_reports))
+        reports = list(itertools.islice(unexpected, _REPORTS_MAX))
+        if reports:
+            raise trouble_of(reports)
+
+    def drain_console(self) -> None:
+        """Wait until what the kernel has logged so far is on the console.
+
+        A kernel prints its log in order, on whatever CPU: once a line of ours is there, so is all before it. Returns as
+        well where that line does not come: the guest is dead, or its console prints no alerts.
+        """
+        if self._agent is None or self.state is not State.READY:
+            return
+        line = f"lab: end of log {secrets.token_hex(8)}"
+        mark = self.console.length()
+        with step("drain the console"), contextlib.suppress(GuestError):
+            # An alert: the guest's log level may be low.
+            self._agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_DRAINING_LIMIT)
+            deadline = time.monotonic() + _DRAINING_LIMIT
+            while time.monotonic() < deadline:
+                lines, after = self.console.whole_lines(mark)
+                if any(line in printed for printed in lines):
+                    return
+                if after > mark:
+                    mark, deadline = after, time.monotonic() + _DRAINING_LIMIT
+                else:
+                    time.sleep(_DRAINING_PAUSE)
 
     def pause(self) -> None:
         """Stop the guest's CPUs and clock. On the exact clock an idle guest keeps the host as busy as a working one."""

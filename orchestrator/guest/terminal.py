@@ -109,7 +109,8 @@ class _Session(threading.Thread):
 def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) -> None:
     """Boot a guest, let ``prepare`` do its work in it, and give its console to the terminal until either ends.
 
-    Returns when the shell ends, the guest resets itself, or the user presses the escape key; raises GuestError else.
+    Returns when the shell ends, the guest resets itself, or the user presses the escape key. Raises GuestError else,
+    and GuestOops where the kernel has reported what is not among the guest's ``expected_reports``.
     """
     ours, theirs = os.openpty()
     tty.setraw(theirs)
@@ -127,8 +128,9 @@ def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) 
         session.join()
         guest.kill()
         os.close(ours)
-    if session.error is not None and not left and not _reset_itself(session.error, guest):
+    if session.error is not None and not left and not _reset_itself(session.error):
         raise session.error
+    guest.check_console()
 
 
 def _converse(terminal: _Terminal, token: str) -> bool:
@@ -138,6 +140,6 @@ def _converse(terminal: _Terminal, token: str) -> bool:
     return terminal.converse()
 
 
-def _reset_itself(error: BaseException, guest: Guest) -> bool:
-    """Whether the guest ended by a reset or power-off of its own, without trouble on its console."""
-    return isinstance(error, GuestExit) and error.status == 0 and guest.console.trouble() is None
+def _reset_itself(error: BaseException) -> bool:
+    """Whether the guest ended by a reset or power-off of its own, and not by a panic."""
+    return isinstance(error, GuestExit) and error.status == 0

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.guest.guest import Guest
-    from orchestrator.pytest_plugin.guest_options import GuestOptions
+    from orchestrator.pytest_plugin.guest_options import Expected, GuestOptions
     from orchestrator.pytest_plugin.guest_pool import GuestPool
 
 _SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 _LOG_LINES = 20
 _options = pytest.StashKey["GuestOptions"]()
 _guests = pytest.StashKey["list[Guest]"]()
+_expected: pytest.StashKey[Expected] = pytest.StashKey()
 _log = pytest.StashKey["Path"]()
 _failed = pytest.StashKey[bool]()
 
@@ -48,6 +49,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"guest({arguments}): the machine that the guest fixture boots; a nearer mark's arguments override a farther "
         "one's. timing: auto, tcg, kvm, or instructions for the exact clock. fresh: not shared with other tests.",
+    )
+    config.addinivalue_line(
+        "markers",
+        "allow_oops(*regexes): what the kernel of the guest fixture may report on its console; any other oops, BUG, "
+        "warning, lockdep report or stall fails the test.",
     )
     config.addinivalue_line("markers", "qemu: a test that starts QEMU by itself, without the guest fixture")
 
@@ -71,13 +77,29 @@ def _is_marked(item: pytest.Item) -> bool:
 def _read_markers(item: pytest.Item) -> str | None:
     """Keep the options of an item's guest; what is wrong with them, if anything."""
     from orchestrator.errors import UsageError
-    from orchestrator.pytest_plugin.guest_options import read_markers
+    from orchestrator.pytest_plugin.guest_options import read_expected_reports, read_markers
 
+    mark = "guest"
     try:
-        item.stash[_options] = read_markers(list(item.iter_markers("guest")))
+        item.stash[_options] = read_markers(list(item.iter_markers(mark)))
+        mark = "allow_oops"
+        item.stash[_expected] = read_expected_reports(list(item.iter_markers(mark)))
     except UsageError as error:
-        return f"{item.nodeid}: mark guest: {error}"
+        return f"{item.nodeid}: mark {mark}: {error}"
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that passed where the kernel of its guest has reported trouble."""
+    result = yield
+    for guest in item.stash.get(_guests, []):
+        with _sentences(item.config):
+            guest.drain_console()
+            # Not before: a test may be about the error that check_console() raises.
+            guest.expected_reports = item.stash.get(_expected, ())
+            guest.check_console()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

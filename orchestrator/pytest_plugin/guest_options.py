@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
+
+Expected = Sequence[re.Pattern[str]]
+"""What the kernel of a test's guest may report."""
 
 _TIMINGS = ("auto", *get_args(Timing))
 
@@ -65,6 +69,20 @@ def read_markers(markers: Sequence[pytest.Mark]) -> GuestOptions:
             raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
         arguments.update(marker.kwargs)
     return _checked(arguments)
+
+
+def read_expected_reports(markers: Sequence[pytest.Mark]) -> Expected:
+    """What a test's ``allow_oops`` markers permit. Raises UsageError for what is no regular expression."""
+    patterns: list[re.Pattern[str]] = []
+    for marker in markers:
+        if not marker.args or marker.kwargs:
+            raise UsageError("regular expressions are expected", hint="for example allow_oops('WARNING: .* my_init')")
+        for regex in marker.args:
+            try:
+                patterns.append(re.compile(regex, re.MULTILINE))
+            except (re.error, TypeError) as error:
+                raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+    return patterns
 
 
 def _checked(arguments: Mapping[str, Any]) -> GuestOptions:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -103,6 +104,12 @@ def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictiona
 def modules(context: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
     """Builds modules for the test's guest."""
     return ModuleMaker(context, guest_kernel)
+
+
+@pytest.fixture(scope="session")
+def late_oops(context: BuildContext) -> Path:
+    """A module for lab-i386-up whose kernel warns, and then has a thread that dies of an oops."""
+    return ModuleMaker(context, ready_kernel(context, kernels()["lab-i386-up"])).rogue("late_oops").file
 
 
 @pytest.fixture(scope="session")

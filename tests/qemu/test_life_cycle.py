@@ -57,6 +57,7 @@ def load(guest: Guest, module: Module) -> int:
 
 
 @fresh
+@pytest.mark.allow_oops("Kernel panic - not syncing: sysrq triggered crash")
 def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
     pid = pid_of(guest)
     with pytest.raises(GuestPanic, match=r"^the guest's kernel panicked while running sh") as panic:
@@ -68,6 +69,7 @@ def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
 
 
 @fresh
+@pytest.mark.allow_oops("this is only a test", "NULL pointer dereference")
 def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Guest, modules: ModuleMaker) -> None:
     guest.check_console()
     calm = guest.console.length()
@@ -89,6 +91,7 @@ def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Gues
 
 
 @fresh
+@pytest.mark.allow_oops("NULL pointer dereference")
 def test_a_probe_module_that_oopses_is_no_mere_refusal(guest: Guest, modules: ModuleMaker) -> None:
     point = find_entry(guest, Symbols.of(guest), "__ia32_sys_gettimeofday", 5)
     with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import qemus_in
@@ -144,3 +145,56 @@ def test_guests_are_shared_while_they_are_sound(pytester: pytest.Pytester) -> No
     first = next(pytester.path.parent.rglob("test_the_first_leaves_a_trace0/lab.log"))
     assert "  boot guest1-pentium4 on pentium4 (" in first.read_text()
     assert qemus_in(pytester.path) == []
+
+
+@pytest.mark.qemu
+@pytest.mark.kernels("lab-i386-up")
+def test_a_test_whose_guest_oopsed_is_not_green(pytester: pytest.Pytester, late_oops: Path) -> None:
+    pytester.makepyfile(
+        f"""
+        import pytest
+        from orchestrator.probes.loading import load
+        from pathlib import Path
+
+        pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="athlon", timing="tcg")
+
+        def oops(guest):
+            load(guest, "late_oops", Path({str(late_oops)!r}))
+            guest.wait_until_succeeds(["sh", "-c", "dmesg | grep -q ' end trace.*' && dmesg | grep -q Oops:"])
+
+        def test_nothing_is_expected(guest): oops(guest)
+        @pytest.mark.allow_oops("WARNING: CPU")
+        def test_the_warning_is_expected(guest): oops(guest)
+        @pytest.mark.allow_oops("WARNING: CPU", "NULL pointer dereference")
+        def test_both_are_expected(guest): oops(guest)
+        def test_the_next_guest_is_another(guest):
+            assert "late_oops" not in guest.succeed(["dmesg"]).text
+        """
+    )
+    result = pytester.runpytest_subprocess("--qemu", "-v", "--strict-markers")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*::test_nothing_is_expected FAILED*",
+            "*::test_the_warning_is_expected FAILED*",
+            "GuestOops: the guest's kernel reported trouble (warning, oops)",
+            "GuestOops: the guest's kernel reported trouble (oops)",
+        ]
+    )
+
+
+@pytest.mark.qemu
+def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
+    marks = ("", "'('", "5", "regex='x'")
+    tests = (f"@pytest.mark.allow_oops({mark})\ndef test_{n}(guest): pass" for n, mark in enumerate(marks))
+    pytester.makepyfile("\n".join(["import pytest", "pytestmark = pytest.mark.guest()", *tests]))
+    result = pytester.runpytest_subprocess("--qemu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: *::test_0: mark allow_oops: regular expressions are expected",
+            "ERROR: *::test_1: mark allow_oops: '(' is no regular expression: *",
+            "ERROR: *::test_2: mark allow_oops: 5 is no regular expression: *",
+            "ERROR: *::test_3: mark allow_oops: regular expressions are expected",
+        ]
+    )

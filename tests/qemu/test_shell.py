@@ -109,6 +109,17 @@ def test_a_panic_is_an_error(tmp_path: Path) -> None:
     assert qemus_in(tmp_path) == []
 
 
+def test_a_report_of_the_kernel_is_an_error(tmp_path: Path, late_oops: Path) -> None:
+    with shell(tmp_path, "--module", str(late_oops), "--allow-oops", "WARNING: CPU") as person:
+        person.expect_exact(PROMPT)
+        person.sendline("exit")
+        person.expect_exact("guest.console: the guest's kernel reported trouble (oops)")
+        person.expect(pexpect.EOF)
+        person.wait()
+        assert person.exitstatus == 1
+    assert qemus_in(tmp_path) == []
+
+
 def test_a_qemu_that_dies_is_an_error(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         before = termios.tcgetattr(person.child_fd)

@@ -36,6 +36,7 @@ COMMANDS = [
     "kmod size",
     "cache",
     "cache show",
+    "cache verify",
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
@@ -321,3 +322,14 @@ def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path)
     _, printed = process.communicate(timeout=20)
     assert process.returncode == 128 + number
     assert printed == f"stopped by {number.name}\n"
+
+
+@pytest.mark.parametrize(
+    ("regex", "sentence"),
+    [
+        ("(", "error: --allow-oops '(' is no regular expression: missing ), unterminated subpattern at position 0"),
+        ("", "error: --allow-oops '' would allow every report"),
+    ],
+)
+def test_reports_are_allowed_by_regular_expressions(regex: str, sentence: str) -> None:
+    assert sentence in refusal("exec", "--allow-oops", regex, "--", "true")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.guest.channel import Output, Stream, complaint
-from orchestrator.guest.console import Console, Trouble, plain_lines
+from orchestrator.guest.console import Console, plain_lines
+from orchestrator.guest.kernel_reports import REPORT_LINES, Trouble
 
 GOLDEN = Path(__file__).parent / "golden" / "console"
 
@@ -32,6 +34,19 @@ EXPECTED: dict[str, tuple[Trouble, str] | None] = {
     "rcu-tasks-stall": (Trouble.STALL, "INFO: rcu_tasks detected stalls on tasks:"),
     "soft-lockup": (Trouble.STALL, "watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [insmod:77]"),
     "hung-task": (Trouble.STALL, "INFO: task rmmod:93 blocked for more than 120 seconds."),
+    "hard-lockup": (Trouble.STALL, "Watchdog detected hard LOCKUP on cpu 1"),
+    "kasan": (Trouble.OOPS, "BUG: KASAN: use-after-free in lab_exit+0x1f/0x40"),
+    "slab-poison": (Trouble.OOPS, "BUG kmalloc-64 (Tainted: G           O      ): Poison overwritten"),
+    "ubsan": (Trouble.OOPS, "UBSAN: shift-out-of-bounds"),
+    "lockdep-circular": (Trouble.WARNING, "WARNING: possible circular locking dependency detected"),
+    "lockdep-wait-context": (Trouble.OOPS, "[ BUG: Invalid wait context ]"),
+    "lockdep-user-space": (Trouble.WARNING, "WARNING: lock held when returning to user space!"),
+    "suspicious-rcu": (Trouble.WARNING, "WARNING: suspicious RCU usage"),
+    "double-fault": (Trouble.PANIC, "PANIC: double fault, error_code: 0x0"),
+    "bad-page-table": (Trouble.OOPS, "Bad pagetable: 0009 [#1] PREEMPT SMP"),
+    "printk-caller": (Trouble.OOPS, "BUG: sleeping function called from invalid context"),
+    "warning-then-oops": (Trouble.OOPS, "BUG: kernel NULL pointer dereference, address: 00000000"),
+    "benign-warnings": None,
     "clean-boot": None,
     "user-text-quoting-trouble": None,
     "escape-codes-and-noise": (Trouble.PANIC, "Kernel panic - not syncing: VFS: Unable to mount root fs"),
@@ -69,6 +84,59 @@ def test_the_quoted_lines_are_those_around_the_sign() -> None:
         "[   21.701300] Kernel panic - not syncing: Fatal exception in interrupt",
         "[   21.701310] Kernel Offset: disabled",
     ]
+
+
+REPORTS = {
+    "warning-then-oops": [
+        (Trouble.WARNING, "------------[ cut here ]------------", "---[ end trace 0000000000000000 ]---"),
+        (Trouble.OOPS, "BUG: kernel NULL pointer dereference", "---[ end trace 0000000000000000 ]---"),
+    ],
+    "oops-null-pointer": [(Trouble.OOPS, "BUG: kernel NULL", "---[ end trace")],
+    "oops-then-panic": [
+        (Trouble.OOPS, "BUG: kernel NULL", "---[ end trace"),
+        (Trouble.PANIC, "Kernel panic", "Kernel Offset: disabled"),
+    ],
+    "bug-kernel-bug-at": [(Trouble.OOPS, "------------[ cut here ]", "CPU: 1 PID: 40 Comm: rmmod")],
+    "scheduling-while-atomic": [(Trouble.OOPS, "BUG: scheduling while atomic", "Modules linked in")],
+    "stray-int3": [(Trouble.OOPS, "int3: 0000 [#1]", "CPU: 0 PID: 61")],
+    "clean-boot": [],
+}
+
+
+@pytest.mark.parametrize("name", list(REPORTS))
+def test_each_report_is_told_from_the_next(name: str) -> None:
+    reports = list(Console(GOLDEN / f"{name}.log").reports())
+    assert [report.trouble for report in reports] == [trouble for trouble, _, _ in REPORTS[name]]
+    for report, (_, first, last) in zip(reports, REPORTS[name], strict=True):
+        assert first in report.lines[0]
+        assert last in report.lines[-1]
+
+
+def test_a_report_holds_what_the_warning_was_given_to_say(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    sign = "WARNING: CPU: 0 PID: 7 at lab_init+0x3/0x40 [lab]"
+    console.path.write_text(
+        f"[ 1.000000] ------------[ cut here ]------------\n[ 1.000001] so it is\n[ 1.000002] {sign}\n"
+    )
+    (report,) = console.reports()
+    assert report.is_expected([re.compile("nothing"), re.compile("so it is")])
+    assert not report.is_expected([re.compile("it was")])
+    assert not report.is_expected([])
+
+
+def test_a_report_without_an_end_is_limited(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    console.path.write_text("[    1.000000] BUG: x\n" + "y\n" * 1000 + "[    2.000000] BUG: z\n")
+    assert [len(report.lines) for report in console.reports()] == [REPORT_LINES, 1]
+
+
+def test_what_was_printed_since_does_not_hide_a_report(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    console.path.write_text("[    1.000000] BUG: x\n" + ("y" * 127 + "\n") * (6 << 13))
+    assert console.length() > 6 << 20
+    trouble = console.trouble()
+    assert trouble is not None
+    assert trouble[1][0] == "[    1.000000] BUG: x"
 
 
 def test_control_characters_are_left_out() -> None:

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What trouble does a kernel report among the lines of its console? The signs are those of Linux 6.1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+REPORT_LINES = 60
+"""Lines of one report at most; an oops of 6.1 with a deep call trace has about 50."""
+
+_OOPS_DISTANCE = 10
+"""Lines from the sentence about a fault to the numbered line that belongs to it ("Oops: 0000 [#1]"), at most."""
+
+_BEGINNING = r"(?:^|\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? )"
+"""Where a kernel message begins: behind its time stamp, which may itself stand behind a line that user space began.
+
+With CONFIG_PRINTK_CALLER the thread or CPU follows the time stamp."""
+
+_NUMBERED = r"[\w ,.:()/-]{1,120}: [0-9a-f]{4} \[#\d+\]"
+"""The line that die() prints for every exception of the kernel's own (arch/x86/kernel/dumpstack.c)."""
+
+
+class Trouble(StrEnum):
+    """What a kernel can report, the worst last."""
+
+    WARNING = "warning"
+    STALL = "stall"
+    OOPS = "oops"
+    PANIC = "panic"
+
+
+RANK = {trouble: rank for rank, trouble in enumerate(Trouble)}
+
+_SIGNS = {
+    Trouble.PANIC: r"Kernel panic - not syncing|(?:traps: )?PANIC: double fault",
+    Trouble.OOPS: rf"BUG: |BUG [\w-]+ \([^)]{{1,60}}\): |\[ BUG: |UBSAN: |Oops:|kernel BUG at|{_NUMBERED}|"
+    r"general protection fault|divide error: |invalid opcode: |double fault: |stack segment: |int3: ",
+    Trouble.STALL: r"(?:rcu: )?INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
+    r"(?:NMI watchdog: )?Watchdog detected hard LOCKUP|INFO: task .{1,60} blocked for more than",
+    # Behind "WARNING: CPU" come WARN() and its like; the rest is lockdep (kernel/locking/lockdep.c).
+    Trouble.WARNING: r"WARNING: CPU: \d+ PID:|WARNING: possible (?:circular|recursive|irq lock inversion)|"
+    r"WARNING: inconsistent lock state|WARNING: \S+-safe -> \S+-unsafe lock order|WARNING: chain_key collision|"
+    r"WARNING: Nested lock was not taken|WARNING: bad (?:unlock balance|contention) detected|"
+    r"WARNING: held lock freed|WARNING: .{1,60} still has locks held|WARNING: suspicious RCU usage|"
+    r"WARNING: lock held when returning to user space|INFO: trying to register non-static key",
+}
+_SIGN = re.compile(_BEGINNING + "(?:" + "|".join(f"(?P<{trouble}>{signs})" for trouble, signs in _SIGNS.items()) + ")")
+_NUMBERED_SIGN = re.compile(_BEGINNING + _NUMBERED)
+_CUT = re.compile(_BEGINNING + r"-+\[ cut here \]-+")
+_END = re.compile(_BEGINNING + r"---\[ end (?:trace|Kernel panic)")
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One report: its kind and its lines, from its first sign (or the "cut here" above) to its end or to a limit."""
+
+    trouble: Trouble
+    lines: tuple[str, ...]
+
+    def is_expected(self, patterns: Sequence[re.Pattern[str]]) -> bool:
+        """Whether one of the patterns is found in its text."""
+        text = "\n".join(self.lines)
+        return any(pattern.search(text) for pattern in patterns)
+
+
+def sign_in(line: str) -> Trouble | None:
+    """The trouble that a line is a sign of."""
+    found = _SIGN.search(line)
+    return Trouble(str(found.lastgroup)) if found is not None else None
+
+
+def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
+    """The reports in a console's lines, in their order.
+
+    A report ends at its end mark, where the next begins, and after ``REPORT_LINES``. User space can print on the
+    console as well, so a report is a reason to look, not a proof.
+    """
+    collected: list[str] = []
+    trouble: Trouble | None = None
+    numbered = False
+    for line in lines:
+        sign, is_numbered = sign_in(line), _NUMBERED_SIGN.search(line) is not None
+        if is_numbered and trouble is Trouble.OOPS and not numbered and len(collected) <= _OOPS_DISTANCE:
+            sign = None  # "BUG: ..." has begun this report
+        is_cut = _CUT.search(line) is not None
+        if trouble is not None and (is_cut or sign is not None):
+            yield KernelReport(trouble, tuple(collected))
+            collected, trouble = [], None
+        if is_cut:  # above what WARN() was given to say, which is above the sign
+            collected = []
+        elif sign is not None:
+            trouble, numbered = sign, False
+        elif not collected:
+            continue
+        numbered = numbered or is_numbered
+        collected.append(line)
+        if _END.search(line) or len(collected) >= REPORT_LINES:
+            if trouble is not None:
+                yield KernelReport(trouble, tuple(collected))
+            collected, trouble = [], None
+    if trouble is not None:
+        yield KernelReport(trouble, tuple(collected))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a damaged cache cost a sentence and a rebuild, and not a guest that hangs?"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.kernels import kernels
+from orchestrator.paths import cache_dir
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+EXEC = ("exec", "--offline", "--kernel", "lab-i386-up", "--cpu", "athlon", "--accel", "tcg", "--", "uname", "-m")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The user's cache by links, but for the kernel and the initramfs of this test, which are copies."""
+    context = BuildContext(Cache(cache_dir()))
+    kernel = ready_kernel(context, kernels()["lab-i386-up"])
+    used = [kernel.headers.parent, initramfs(context, kernel).parent]
+    root = tmp_path / "cache"
+    root.mkdir()
+    for folder in cache_dir().iterdir():
+        if folder.is_dir() and folder.name not in {"locks", "damaged", *(entry.parent.name for entry in used)}:
+            (root / folder.name).symlink_to(folder)
+    for entry in used:
+        shutil.copytree(entry, root / entry.parent.name / entry.name, symlinks=True)
+    return root
+
+
+def test_a_damaged_initramfs_is_made_anew(copy: Path, tmp_path: Path) -> None:
+    (file,) = copy.glob("initramfs/*/initramfs.cpio")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    done = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(copy)}).run(*EXEC)
+    assert (done.returncode, done.stdout) == (0, "i686\n")
+    assert "initramfs of lab-i386-up in the cache is damaged (initramfs.cpio: has " in done.stderr
+    assert file.read_bytes() == whole
+    assert len(list((copy / "damaged").iterdir())) == 1
+
+
+def test_a_damaged_kernel_is_not_booted(copy: Path, tmp_path: Path) -> None:
+    (file,) = copy.glob("kernels/*/build/arch/x86/boot/bzImage")
+    with file.open("r+b") as image:
+        image.seek(0x10000)
+        image.write(b"????")
+    done = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(copy)}).run(*EXEC)
+    assert (done.returncode, done.stdout) == (3, "")
+    damage = "kernels lab-i386-up in the cache is damaged (build/arch/x86/boot/bzImage: has another content): set aside"
+    assert damage in done.stderr
+    assert "error: lab-i386-up is not in the cache" in done.stderr
+    assert "hint: run once without --offline" in done.stderr
+
+
+def test_verifying_makes_anew_what_is_damaged(copy: Path, tmp_path: Path) -> None:
+    (file,) = copy.glob("initramfs/*/initramfs.cpio")
+    whole = file.read_bytes()
+    file.write_bytes(b"")
+    command = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(copy)})
+    first, second = (command.run("cache", "verify", "--offline") for _ in range(2))
+    assert (first.returncode, second.returncode) == (1, 0), first.stderr
+    assert first.stdout.splitlines()[1].startswith("made anew  initramfs  initramfs of lab-i386-up  ")
+    assert second.stdout == f"0 of 2 artifacts damaged in {copy}\n"
+    assert file.read_bytes() == whole
