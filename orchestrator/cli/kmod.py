@@ -99,14 +99,10 @@ def size(
     from orchestrator.artifacts.module_source import render as render_module
     from orchestrator.artifacts.modules import build_modules
     from orchestrator.benchmarks.markers.codesize.object_file import read_object
+    from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
     from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.errors import BuildError, HostError
+    from orchestrator.errors import BuildError
 
-    try:
-        from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
-    except ImportError:
-        hint = "pip install 'probe-lab[disassembly]'"
-        raise HostError("code is disassembled with capstone, which is not installed", hint=hint) from None
     context = options.open_context(offline=offline)
     built = ready_kernel(context, kernel_spec(kernel))
     (module,) = build_modules(context, built, [render_module("marker_sizes", {})])
