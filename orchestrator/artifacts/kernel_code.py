@@ -153,7 +153,7 @@ def code_of_tree(tree: Path) -> KernelCode | None:
         return None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=3)  # each is some 60 MB
 def _tree_code(listing: Path, image: Path, *changed: int) -> KernelCode | None:
     del changed
     text = listing.read_text(encoding="ascii", errors="replace")

@@ -126,7 +126,7 @@ def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:
         return
     if kernel.code.named(symbol):
         raise UsageError(f"kernel {kernel.spec.name}: {reason}", where="--symbol, --offset")
-    print(f"note: kernel {kernel.spec.name}: {reason}", file=sys.stderr)
+    print(f"note: kernel {kernel.spec.name}: {reason}; a module that is loaded before may have it", file=sys.stderr)
 
 
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:

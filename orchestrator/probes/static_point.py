@@ -43,7 +43,7 @@ def _no_function(code: KernelCode, symbol: str) -> str:
         return f"{symbol} is data, not a function"
     names = _nearest(code, symbol)
     guess = f"; did you mean {' or '.join(names)}?" if names else ""
-    return f"it has no function {symbol} of its own, and no module's is a point{guess}"
+    return f"it has no function {symbol} of its own{guess}"
 
 
 def _nearest(code: KernelCode, symbol: str) -> Sequence[str]:

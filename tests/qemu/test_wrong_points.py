@@ -58,8 +58,8 @@ def test_points_that_no_kernel_has(command: CommandLine, tmp_path: Path, option:
     beyond = "vfs_read+0xfffff is beyond the end of vfs_read, which has SIZE bytes"
     assert lines == [
         f"error: {file}: 3 problems",
-        f"    {file}:7: points.0: found 'vfs_raed'; lab-i386-up, debian-686: it has no function vfs_raed of its own, "
-        "and no module's is a point; did you mean vfs_read or vfs_write or vfs_rmdir?",
+        f"    {file}:7: points.0: found 'vfs_raed'; lab-i386-up, debian-686: it has no function vfs_raed of its own; "
+        "did you mean vfs_read or vfs_write or vfs_rmdir?",
         f"    {file}:8: points.1: found 'vfs_read+0x2'; lab-i386-up: vfs_read+0x2 is inside the instruction at +0x1 "
         "(2 bytes): instructions begin at +0x0, +0x1, +0x3; debian-686: vfs_read+0x2 is inside the instruction at +0x0 "
         "(5 bytes): instructions begin at +0x0, +0x5",
@@ -93,6 +93,17 @@ def test_a_kernel_that_is_not_in_the_cache(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     unchecked = "# points were not checked: kernel lab-i386-up is not in the cache, or its code cannot be read"
     assert done.stdout.splitlines()[-1] == unchecked
+
+
+def test_a_module_for_a_wrong_place_is_not_built(command: CommandLine) -> None:
+    build = ("kmod", "build", "kprobe", "--kernel", "lab-i386-up", "--offline", "--symbol")
+    done = command.run(*build, "vfs_read", "--offset", "2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--symbol, --offset: kernel lab-i386-up: vfs_read+0x2 is inside the instruction at +0x1" in done.stderr
+    # The module may be for a function of another module.
+    done = command.run(*build, "of_another_module", "--offset", "0")
+    assert (done.returncode, Path(done.stdout.strip()).suffix) == (0, ".ko")
+    assert "note: kernel lab-i386-up: it has no function of_another_module of its own" in done.stderr
 
 
 @pytest.mark.parametrize(("clock", "status"), [("instructions", 2), ("wall", 3)])
