@@ -11,11 +11,8 @@ from command_line import CommandLine
 from experiment_boot import artifacts_of, boot_of
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.instructions import decoded
-from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.guest.accelerator import known_kvm_speed
 from orchestrator.run.preparation import Ready, Refused
-from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.qemu
 
@@ -120,35 +117,3 @@ def test_the_hosts_own_cpu(command: CommandLine, tmp_path: Path, clock: str, sta
     accelerator = "instructions" if clock == "instructions" else "tcg"
     one = command.run("exec", "--kernel", "lab-i386-up", "--cpu", "host", "--accel", accelerator, "--", "true")
     assert (one.returncode, one.stderr.count("CPU 'host' is this host's own, ")) == (status, 1)
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        pytest.param(kernel, marks=pytest.mark.guest(kernel=kernel, cpu=cpu))
-        for kernel, cpu in (("debian-686", "pentium4"), ("debian-amd64", "xeon-e5410"))
-    ],
-)
-def test_instructions_in_the_image_are_those_in_memory(ready: ReadyGuest, kernel: str) -> None:
-    """The kernel has patched itself: of all its code, only the places that are known for that may differ."""
-    code = ready.artifacts.kernel.code
-    assert code is not None
-    start, size = code.function("vfs_read"), 1 << 18
-    assert start is not None
-    memory = ready.guest.read_memory(start, size)
-    functions = [one.address for one in code.symbols if one.type in "tT" and start <= one.address < start + size - 8192]
-    assert len(functions) > 100
-    differing = 0
-    for function in functions:
-        end = code.following(function)
-        assert end is not None
-        live = set(_starts(memory[function - start : end - start], function, code))
-        for address, behind in _starts(code.read(function, end - function), function, code):
-            differs = (address, behind) not in live
-            assert not differs or code.is_patched(address, behind), hex(address)
-            differing += differs
-    assert differing
-
-
-def _starts(content: bytes, address: int, code: KernelCode) -> list[tuple[int, int]]:
-    return [(one.address, one.end) for one in decoded(content, address, code.word)]
