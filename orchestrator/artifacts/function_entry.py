@@ -7,13 +7,7 @@ function as well as on the kernel: one that is only called directly has no endbr
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-from pathlib import Path
-
-from elftools.elf.elffile import ELFFile
-
-from orchestrator.elf import DAMAGED
+from orchestrator.artifacts.kernel_code import KernelCode
 
 LONGEST = 9
 """Bytes to look at: an endbr and a call or nop of the function tracer's."""
@@ -40,43 +34,21 @@ def entry_places(code: bytes) -> set[int]:
     return {0, endbr, endbr + TRACER_BYTES if traced else endbr}
 
 
-@lru_cache(maxsize=4096)
-def entry_offset_in(tree: Path, symbol: str) -> int | None:
-    """Bytes before the code of a function of the kernel that was built in ``tree``.
-
-    None where that cannot be known: the tree has no vmlinux, or the kernel not one such function.
-    """
-    try:
-        listing = (tree / "System.map").read_text(encoding="ascii", errors="replace")
-        with (tree / "vmlinux").open("rb") as file:
-            start, fentry = _address(listing, symbol), _address(listing, "__fentry__")
-            code = _read(ELFFile(file), start) if start is not None else b""
-    except (OSError, *DAMAGED):
+def entry_offset(code: KernelCode, symbol: str) -> int | None:
+    """Bytes before the code of a function of the kernel; None where it has not one such function."""
+    start, fentry = code.function(symbol), code.function("__fentry__")
+    if start is None:
         return None
-    if start is None or len(code) < LONGEST:
+    first = code.read(start, LONGEST)
+    if len(first) < LONGEST:
         return None
-    endbr = _endbr_bytes(code)
+    endbr = _endbr_bytes(first)
     # Before the kernel has started, the tracer's nop is the call that the compiler made.
-    call = code[endbr : endbr + TRACER_BYTES]
+    call = first[endbr : endbr + TRACER_BYTES]
     target = start + endbr + TRACER_BYTES + int.from_bytes(call[1:], "little", signed=True)
     calls_tracer = call[0] == _CALL and fentry is not None and (target - fentry) % (1 << 32) == 0
-    return endbr + TRACER_BYTES if calls_tracer else max(entry_places(code))
+    return endbr + TRACER_BYTES if calls_tracer else max(entry_places(first))
 
 
 def _endbr_bytes(code: bytes) -> int:
     return ENDBR_BYTES if code[:ENDBR_BYTES] in _ENDBR else 0
-
-
-def _address(listing: str, symbol: str) -> int | None:
-    found = re.findall(rf"^([0-9a-f]{{8,16}}) [tTwW] {re.escape(symbol)}$", listing, re.MULTILINE)
-    return int(found[0], 16) if len(found) == 1 else None
-
-
-def _read(vmlinux: ELFFile, address: int) -> bytes:
-    """The bytes that the image has at a virtual address; none where it has nothing there."""
-    for segment in vmlinux.iter_segments("PT_LOAD"):
-        behind = address - segment["p_vaddr"]
-        if 0 <= behind < segment["p_filesz"]:
-            vmlinux.stream.seek(segment["p_offset"] + behind)
-            return bytes(vmlinux.stream.read(LONGEST))
-    return b""

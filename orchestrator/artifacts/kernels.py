@@ -15,8 +15,9 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
-from orchestrator.artifacts.function_entry import TRACER_BYTES, entry_offset_in
+from orchestrator.artifacts.function_entry import TRACER_BYTES, entry_offset
 from orchestrator.artifacts.kernel_build import built_kernel
+from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.pins import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
 from orchestrator.catalog.debian import debian
@@ -36,7 +37,7 @@ class Kernel:
 
     ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
     what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` holds version and suite of
-    the packages that it is, or was built from.
+    the packages that it is, or was built from. ``code_folder`` has vmlinux and System.map where ``headers`` has not.
     """
 
     spec: KernelSpec
@@ -50,6 +51,12 @@ class Kernel:
     config: Mapping[str, str] = field(repr=False)
     toolchain: Toolchain
     origin: Mapping[str, str] = field(default_factory=dict)
+    code_folder: Path | None = None
+
+    @property
+    def code(self) -> KernelCode | None:
+        """Its symbols and its image's bytes; None where they are not at hand."""
+        return code_of_tree(self.code_folder or self.headers)
 
     @property
     def drivers_built_in(self) -> bool:
@@ -58,7 +65,7 @@ class Kernel:
 
     def entry_offset(self, symbol: str) -> int:
         """Bytes from a function's symbol to its first own instruction, by its code where that is at hand."""
-        found = entry_offset_in(self.headers, symbol)
+        found = None if self.code is None else entry_offset(self.code, symbol)
         return self.spec.entry_offset if found is None else found
 
     def tracer_offset(self, symbol: str) -> int:
@@ -164,14 +171,13 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         hint = f"remove it and run again: rm -r '{root}'"
         raise LabError(f"the unpacked packages of {spec.name} are not whole ({error})", hint=hint) from None
     compressed = root / "boot" / f"vmlinuz-{release}"
-    image = compressed
-    if config.get("CONFIG_PVH") == "y":
-        image = _uncompressed(context, compressed, artifact.key, spec)
+    code_folder = _uncompressed(context, compressed, artifact.key, spec, config)
+    uncompressed = code_folder / "vmlinux"
     return Kernel(
         spec=spec,
         release=release,
         key=artifact.key,
-        image=image,
+        image=uncompressed if config.get("CONFIG_PVH") == "y" and uncompressed.exists() else compressed,
         modules=modules / release / "kernel",
         headers=headers,
         headers_makefile=common / "Makefile",
@@ -179,6 +185,7 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         origin=origins(context, spec.name),
         config=config,
         toolchain=matching_toolchain(context, release_in(config)),
+        code_folder=code_folder,
     )
 
 
@@ -203,15 +210,16 @@ def _dependency(package: Package, pattern: str) -> str:
     raise NoSuchPackageError(f"{package.name} {package.version} depends on no package like {pattern}")
 
 
-def _uncompressed(context: BuildContext, compressed: Path, key: str, spec: KernelSpec) -> Path:
-    """The ELF image in a place of its own, or the compressed one where it cannot be taken out."""
+def _uncompressed(
+    context: BuildContext, compressed: Path, key: str, spec: KernelSpec, config: Mapping[str, str]
+) -> Path:
+    """A folder with the ELF image and its symbols; without the image where that cannot be taken out."""
 
     def build(folder: Path) -> None:
         context.say(f"uncompressing the kernel of {spec.name}")
         elf = vmlinux.extract(compressed.read_bytes())
         if elf is not None:
-            (folder / "vmlinux").write_bytes(elf)
+            write_code(folder, elf, absolute_percpu=config.get("CONFIG_KALLSYMS_ABSOLUTE_PERCPU") == "y")
 
-    artifact = context.cache.obtain("vmlinux", {"kernel": key}, spec.name, build)
-    image = artifact.path / "vmlinux"
-    return image if image.exists() else compressed
+    inputs = {"kernel": key, "symbols": True}  # an earlier version kept the image alone
+    return context.cache.obtain("vmlinux", inputs, spec.name, build).path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The system calls by name: their numbers, and the kernel function that each enters."""
+"""The system calls by name, with their numbers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,6 @@ class SystemCall(Fact):
     def number(self, arch: Arch, entry: str) -> int | None:
         """Return its number on the way into a kernel of ``arch`` by ``entry``; None where there is none."""
         return self.x86_64 if arch == "x86_64" and entry != "int80" else self.i386
-
-    def symbol(self, arch: Arch) -> str:
-        """Return the function that a call of the architecture's own enters, as a rule (arch/x86/include/asm).
-
-        A few calls enter a function of another name: mmap's on i386 is mmap_pgoff's, for example.
-        """
-        return f"__{'x64' if arch == 'x86_64' else 'ia32'}_sys_{self.name}"
 
 
 @lru_cache(maxsize=1)

@@ -14,6 +14,7 @@ from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.kernels import Kernel
     from orchestrator.artifacts.module_source import ModuleSource
     from orchestrator.catalog.kernels import KernelSpec
 
@@ -74,6 +75,7 @@ def build(
         context = options.open_context(offline=offline)
         built = ready_kernel(context, spec)
         symbol = symbol or _usual_symbol(spec)
+        _check_place(built, symbol, offset)
         source = _source(template, spec, symbol, built.entry_offset(symbol) if offset is None else offset)
         (module,) = build_modules(context, built, [source])
     if isinstance(module, BuildError):
@@ -99,14 +101,10 @@ def size(
     from orchestrator.artifacts.module_source import render as render_module
     from orchestrator.artifacts.modules import build_modules
     from orchestrator.benchmarks.markers.codesize.object_file import read_object
+    from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
     from orchestrator.catalog.kernels import kernel as kernel_spec
-    from orchestrator.errors import BuildError, HostError
+    from orchestrator.errors import BuildError
 
-    try:
-        from orchestrator.benchmarks.markers.report.size_table import listing_lines, size_lines
-    except ImportError:
-        hint = "pip install 'probe-lab[disassembly]'"
-        raise HostError("code is disassembled with capstone, which is not installed", hint=hint) from None
     context = options.open_context(offline=offline)
     built = ready_kernel(context, kernel_spec(kernel))
     (module,) = build_modules(context, built, [render_module("marker_sizes", {})])
@@ -116,6 +114,19 @@ def size(
     found = read_object(module.file)
     for line in chain(size_lines(found, built.spec.name), listing_lines(found) if listing else ()):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:
+    """Raise UsageError for a place that the kernel has not; a function that it has not may be a module's."""
+    from orchestrator.errors import UsageError
+    from orchestrator.probes.static_point import wrong_point_reason
+
+    reason = None if kernel.code is None else wrong_point_reason(kernel.code, symbol, offset)
+    if reason is None or kernel.code is None:
+        return
+    if kernel.code.named(symbol):
+        raise UsageError(f"kernel {kernel.spec.name}: {reason}", where="--symbol, --offset")
+    print(f"note: kernel {kernel.spec.name}: {reason}; a module that is loaded before may have it", file=sys.stderr)
 
 
 def _source(template: str, spec: KernelSpec, symbol: str | None, offset: int | None) -> ModuleSource:

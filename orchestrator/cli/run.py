@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,9 +72,13 @@ def run(
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     _check_names(configs, experiments)
     plans = [select(plan(experiment), only or []) for experiment in experiments]
+    at_hand = BuildContext(Cache(cache_dir()), offline=True)
+    unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]
     if dry_run:
-        for planned in plans:
-            _print_plan(planned, BuildContext(Cache(cache_dir()), offline=True))
+        for planned, kernels in zip_longest(plans, unchecked):
+            _print_plan(planned, at_hand)
+            for name in kernels or ():
+                typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
         return
     valid = True
     for experiment, planned in zip(experiments, plans, strict=True):
@@ -92,6 +97,22 @@ def run(
             _draw(record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
+
+
+def _check(experiment: Experiment, planned: Plan, at_hand: BuildContext) -> list[str]:
+    """Check a plan with the kernels that are at hand; the names of kernels whose points could not be checked."""
+    from orchestrator.artifacts.kernels import Kernel, ready_kernel
+    from orchestrator.catalog.kernels import kernel
+    from orchestrator.errors import HostError
+    from orchestrator.run.plan_check import check_plan
+
+    def find(name: str) -> Kernel | None:
+        try:
+            return ready_kernel(at_hand, kernel(name))
+        except HostError:
+            return None
+
+    return check_plan(experiment, planned, find)
 
 
 def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> None:
@@ -166,11 +187,15 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
     from orchestrator.errors import HostError
     from orchestrator.guest.machine import Machine, Wiring, qemu_command
     from orchestrator.run.machines import machine_of, timing_of
+    from orchestrator.run.point_check import wrong_points
 
     for boot in planned.boots:
         spec = kernel(boot.kernel)
+        refused: Mapping[str, str] = {}
         try:
-            machine = machine_of(context, ready_kernel(context, spec), boot)
+            at_hand = ready_kernel(context, spec)
+            refused = wrong_points(at_hand, boot.cells)
+            machine = machine_of(context, at_hand, boot)
         except HostError:
             image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))
             machine = Machine(
@@ -187,4 +212,5 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
         typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))
         for cell in boot.cells:
-            typer.echo(f"  {cell.id}  {cell.benchmark}: {kinds().named(boot.kind).describe(cell)}")
+            unsupported = f"; unsupported: {refused[cell.id]}" if cell.id in refused else ""
+            typer.echo(f"  {cell.id}  {cell.benchmark}: {kinds().named(boot.kind).describe(cell)}{unsupported}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.experiment.machine import DEFAULT_MEMORY, Machine
@@ -45,6 +45,12 @@ class Cell(Generic[TaskT]):
     parameters: Mapping[str, str | int] = field(default_factory=dict, hash=False)
     published: ReferenceValue | None = field(default=None, hash=False)
     compared_with: tuple[str, ...] = ()
+
+
+def named_point(cell: Cell[Any]) -> str | None:
+    """The probe point that the experiment names for a cell, ``SYMBOL`` or ``SYMBOL+OFFSET``; None without one."""
+    point = cell.parameters.get("at")
+    return None if point is None else str(point)
 
 
 def cell_id(table: str | None, *parts: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import yaml
@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import Strict
+from orchestrator.experiment.file.origin import TableOrigin
 from orchestrator.experiment.file.table_source import TABLES
 from orchestrator.experiment.kind import TableKind
 from orchestrator.experiment.table import Table
@@ -28,11 +29,15 @@ class Heading(Strict):
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table with its kind of benchmark; ``name`` is None where the experiment has but one."""
+    """A table with its kind of benchmark; ``name`` is None where the experiment has but one.
+
+    ``origin`` is where it was read, None for a table that no file has.
+    """
 
     name: str | None
     kind: TableKind
     table: Table
+    origin: TableOrigin | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from typing import Any
 from orchestrator.catalog.kernels import kernel
 from orchestrator.catalog.spelling import nearest, unknown
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.cell import Cell, named_point
 from orchestrator.experiment.plan import Plan
 
 _KEYS: dict[str, Callable[[Cell[Any]], str]] = {
     "table": lambda cell: cell.table or "",
     "cpu": lambda cell: cell.cpu,
     "kernel": lambda cell: kernel(cell.kernel).name,
-    "point": lambda cell: str(cell.parameters.get("at", "")),
+    "point": lambda cell: named_point(cell) or "",
     "probe": lambda cell: cell.row,
     "handler": lambda cell: cell.handler,
     "benchmark": lambda cell: cell.benchmark,

@@ -14,7 +14,8 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.guest.machine import Machine
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.machines import machine_of
-from orchestrator.run.preparation import Prepared
+from orchestrator.run.point_check import wrong_points
+from orchestrator.run.preparation import Prepared, unsupported
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ class BootArtifacts:
 def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtifacts:
     """Fetch and build what a boot needs. Raises HostError and the like when there is no kernel to boot.
 
-    A module that does not build is its own cells' failure only.
+    A module that does not build, or a point that this kernel lacks, is its own cells' failure only.
     """
     kernel = ready_kernel(context, kernel_spec(boot.kernel))
     machine = machine_of(context, kernel, boot)
-    return BootArtifacts(kernel, machine, kind.prepare(context, kernel, boot.cells))
+    refused = {id_: unsupported(reason) for id_, reason in wrong_points(kernel, boot.cells).items()}
+    rest = [cell for cell in boot.cells if cell.id not in refused]
+    return BootArtifacts(kernel, machine, {**refused, **kind.prepare(context, kernel, rest)})

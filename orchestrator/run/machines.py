@@ -12,6 +12,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.cpus import CpuModel, cpu
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import choose_accelerator
+from orchestrator.guest.available_cpu import check_cpu
 from orchestrator.guest.machine import Machine, Timing
 
 
@@ -40,8 +41,10 @@ def timing_of(boot: Boot) -> Timing:
 def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wanted: GuestDisks = NOTHING) -> Machine:
     """The machine, its initramfs and disks made where they are not there yet.
 
-    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have.
+    Raises HostError, BuildError, and UsageError for disks that its kernel cannot have and for a CPU that its clock
+    excludes.
     """
+    check_cpu(hardware.cpu, hardware.timing)
     disks = ready_disks(context, kernel, wanted)
     return Machine(
         cpu=hardware.cpu,

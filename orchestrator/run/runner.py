@@ -12,6 +12,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
@@ -28,6 +30,7 @@ from orchestrator.run.coordinator import Coordinator
 from orchestrator.run.events import Event
 from orchestrator.run.journal import RunJournal
 from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.plan_check import check_plan
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.steps import LOG_NAME, step, step_echo, step_log, step_source
@@ -52,11 +55,12 @@ class Runner:
     def run(self, experiment: Experiment, plan: Plan, directory: Path | None) -> RunEntry:
         """Begin a new run, in ``directory`` or beside the store. Returns it when every cell has an outcome.
 
-        What cannot be fetched is known before the run begins: nothing is recorded then.
+        What is wrong on this host and what cannot be fetched is known before the run begins: nothing is recorded then.
         """
         facts = host_facts(self.context)
         steps: list[str] = []
         with step_echo(steps.append):
+            check_plan(experiment, plan, lambda name: ready_kernel(self.context, kernel_spec(name)))
             artifacts = self._prepare(plan.boots)
         entry = self.store.begin_run(
             experiment.name,

@@ -153,11 +153,8 @@ def test_recording_at_a_point_that_other_processes_hit(measured: Callable[[str],
 @pytest.mark.parametrize(
     ("point", "probe", "complaint"),
     [
-        ("vfs_read+0x2", "kprobe", "vfs_read+0x2: not the first byte of an instruction"),
         ("vfs_read+0x1", "djprobe", "vfs_read+0x1: not a function entry"),
         ("vfs_read+0x1", "jprobe", "vfs_read+0x1: not a function entry"),
-        ("vfs_read+0xfffff", "kprobe", "vfs_read+0xfffff is behind the end of vfs_read"),
-        ("vfs_raed", "kprobe", "the guest's kernel has no function vfs_raed\nhint: did you mean vfs_read?"),
         ("__ia32_sys_getppid", "kprobe", "1000 calls were made and the probe's handler ran 0 times"),
     ],
 )

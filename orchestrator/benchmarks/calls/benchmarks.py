@@ -30,7 +30,7 @@ class Buffer(Fact):
 class BenchmarkSpec(Fact):
     """A benchmark: its ways into the kernel, the call it makes, and the probed symbol for each way.
 
-    Without a ``call`` the experiment names it; without ``symbols`` the probed function follows from the call's name.
+    Without a ``call`` the experiment names it; without ``symbols`` the kernel's own dispatch decides.
     """
 
     name: str

@@ -17,6 +17,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls import probe_setup
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import system_call, user_function
+from orchestrator.benchmarks.calls.entered_function import call_number
 from orchestrator.benchmarks.calls.probe_setup import ProbeSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.whole_program import WholeProgram
@@ -104,7 +105,7 @@ def _workload(kernel: Kernel, cell: CallCell, program: Path | None) -> Workload:
         return user_function(program, calls=task.calls, hits=task.hits)
     if task.file is not None:
         return WholeProgram(Path(task.file), [str(argument) for argument in task.arguments], task.hits)
-    number = probe_setup.call_number(kernel, cell)
+    number = call_number(kernel, cell)
     assert number is not None
     arguments = task.arguments or benchmarks()[cell.benchmark].arguments
     word_size = _WORD_SIZES[kernel.spec.arch]

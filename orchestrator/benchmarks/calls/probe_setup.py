@@ -9,12 +9,12 @@ from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
-from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
+from orchestrator.benchmarks.calls.benchmarks import ENTRIES
 from orchestrator.benchmarks.calls.capabilities import capability_list
+from orchestrator.benchmarks.calls.entered_function import call_number, entered_function, no_function_reason
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.probes import ProbeKind
-from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.run.preparation import smp_note
 
@@ -84,11 +84,6 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file)
 
 
-def call_number(kernel: Kernel, cell: CallCell) -> int | None:
-    """The number of the system call that the cell makes; None where it makes none or this kernel lacks it."""
-    return None if cell.task.call is None else system_calls()[cell.task.call].number(kernel.spec.arch, cell.task.entry)
-
-
 def is_wrapper(symbol: str) -> bool:
     """Whether a function is a system call's wrapper, which takes the user's registers (SYSCALL_DEFINEx on x86)."""
     return re.match(r"__(x64|ia32)_(compat_)?sys_", symbol) is not None
@@ -103,13 +98,8 @@ def _calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
         return f"programs of {arch} have no system call entry {cell.task.entry}"
     if cell.task.call is not None and call_number(kernel, cell) is None:
         return f"{arch} has no system call {cell.task.call}"
-    if (
-        arch == "x86_64"
-        and cell.task.entry == "int80"
-        and cell.task.point is None
-        and not benchmarks()[cell.benchmark].symbols
-    ):
-        return "which function an int80 enters on x86_64 is not known by the call's name: name it, with points: [...]"
+    if cell.task.call is not None and cell.task.point is None:
+        return no_function_reason(kernel, cell)
     return None
 
 
@@ -133,10 +123,7 @@ def _place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
         if plus:
             return symbol, int(offset, 0)
     else:
-        assert cell.task.call is not None
-        arch = kernel.spec.arch
-        symbols = benchmarks()[cell.benchmark].symbols
-        symbol = symbols[arch][cell.task.entry] if symbols else system_calls()[cell.task.call].symbol(arch)
+        symbol = entered_function(kernel, cell)
     return symbol, kernel.entry_offset(symbol) if kind.at == "after-ftrace-nop" else kernel.tracer_offset(symbol)
 
 

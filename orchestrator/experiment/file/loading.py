@@ -15,6 +15,7 @@ from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.defaults import idle_overrides, unknown_benchmark_keys
 from orchestrator.experiment.file.fields import QemuCpuNames, Strict, Surroundings
+from orchestrator.experiment.file.origin import TableOrigin
 from orchestrator.experiment.file.overrides import Origins, apply_overrides
 from orchestrator.experiment.file.problems import Problem, config_error, problems_of, shown
 from orchestrator.experiment.file.source import Data, KeyPath, Source, read_source
@@ -63,7 +64,7 @@ def _load(
     data = apply_overrides(source.data, overrides, origins)
     make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths})
     context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
-    checked = _Loader(kinds, context, origins).load(data)
+    checked = _Loader(kinds, context, origins, str(path)).load(data)
     if isinstance(checked, Experiment):
         return checked
     raise config_error(list(dict.fromkeys(checked)), origins, str(path))
@@ -74,6 +75,7 @@ class _Loader:
     kinds: KindRegistry[TableKind]
     context: Surroundings
     origins: Origins
+    file: str
 
     def load(self, data: Data) -> Experiment | list[Problem]:
         """The experiment, or all that is wrong with it."""
@@ -114,7 +116,8 @@ class _Loader:
         for problem in found:
             other = None if problem.other is None else source.place(problem.other)
             problems.append(Problem(source.place(problem.path), problem.sentence, other))
-        return None if table is None else NamedTable(source.name, source.kind, table)
+        origin = TableOrigin(self.file, self.origins, source)
+        return None if table is None else NamedTable(source.name, source.kind, table, origin)
 
     def _unknown_in(self, source: TableSource, path: KeyPath) -> str:
         """What to say of a key that a table of this kind has not."""

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.artifacts.function_entry import LONGEST, entry_offset_in, entry_places
+from orchestrator.artifacts.function_entry import LONGEST, entry_offset, entry_places
+from orchestrator.artifacts.kernel_code import code_of_tree
 
 ENDBR64, ENDBR32, SEALED, SEALED_LATER = "f30f1efa", "f30f1efb", "660f1f00", "0f1f40d6"
 NOP64, NOP32 = "0f1f440000", "3e8d742600"
@@ -72,13 +73,15 @@ def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     ],
 )
 def test_what_was_built(tree: Path, symbol: str, offset: int | None) -> None:
-    assert entry_offset_in(tree, symbol) == offset
+    code = code_of_tree(tree)
+    assert code is not None
+    assert entry_offset(code, symbol) == offset
 
 
 def test_a_tree_without_its_image_or_with_a_damaged_one(tree: Path, tmp_path: Path) -> None:
-    assert entry_offset_in(tmp_path, "plain") is None
+    assert code_of_tree(tmp_path) is None
     (tmp_path / "System.map").write_bytes((tree / "System.map").read_bytes())
-    assert entry_offset_in(tmp_path, "plain") is None
+    assert code_of_tree(tmp_path) is None
     for content in (b"", b"\x7fELF", (tree / "vmlinux").read_bytes()[:70]):
         (tmp_path / "vmlinux").write_bytes(content)
-        assert entry_offset_in(tmp_path, "plain") is None
+        assert code_of_tree(tmp_path) is None

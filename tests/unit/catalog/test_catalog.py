@@ -106,7 +106,6 @@ def test_system_calls_have_each_architecture_s_numbers() -> None:
     call = system_calls()["gettimeofday"]
     assert (call.number("i386", "auto"), call.number("x86_64", "syscall")) == (78, 96)
     assert call.number("x86_64", "int80") == 78
-    assert [call.symbol("i386"), call.symbol("x86_64")] == ["__ia32_sys_gettimeofday", "__x64_sys_gettimeofday"]
     assert system_calls()["socketcall"].number("x86_64", "auto") is None
     for arch in ("i386", "x86_64"):
         numbers = [number for call in system_calls().values() if (number := call.number(arch, "auto")) is not None]

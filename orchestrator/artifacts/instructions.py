@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""x86 machine code as instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import capstone
+from capstone import x86
+
+_MODES = {4: capstone.CS_MODE_32, 8: capstone.CS_MODE_64}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory operand: the registers' names, 32 or 64 bit, empty where there is none."""
+
+    base: str
+    index: str
+    scale: int
+    displacement: int
+
+
+Operand = str | int | Memory
+"""A register's name, a number (not negative), or memory."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction: ``name`` as Intel writes it, without prefixes."""
+
+    address: int
+    size: int
+    name: str
+    operands: tuple[Operand, ...]
+
+    @property
+    def end(self) -> int:
+        """The address behind it."""
+        return self.address + self.size
+
+
+def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
+    """The instructions of code one after the other, up to bytes that are none. ``word`` is 4 or 8 bytes."""
+    for one in _decoder(word).disasm(code, address):
+        operands = tuple(_operand(operand, word) for operand in one.operands)
+        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands)
+
+
+@lru_cache(maxsize=2)
+def _decoder(word: int) -> Any:
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, _MODES[word])
+    decoder.detail = True
+    return decoder
+
+
+def _operand(operand: Any, word: int) -> Operand:
+    if operand.type == x86.X86_OP_REG:
+        return _register(operand.reg)
+    if operand.type == x86.X86_OP_IMM:
+        return int(operand.imm) % (1 << 8 * word)  # addresses of the kernel are negative to capstone
+    memory = operand.mem
+    return Memory(_register(memory.base), _register(memory.index), memory.scale, memory.disp)
+
+
+def _register(register: int) -> str:
+    """A register's name; empty for none."""
+    return str(_decoder(8).reg_name(register) or "") if register else ""

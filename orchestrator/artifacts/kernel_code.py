@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel's symbols and code, read from its image before anything boots.
+
+A build tree has them in its System.map and vmlinux. Debian's packages have only the compressed image: its list of
+symbols is found inside (see ``kallsyms``). The addresses are those in a guest, which boots with nokaslr.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from orchestrator.artifacts.kallsyms import Symbol, find_symbols
+from orchestrator.elf import DAMAGED
+
+_LINE = re.compile(r"^([0-9a-f]{8,16}) (\S) (\S+)$", re.MULTILINE)
+FUNCTION_TYPES = frozenset("tTwW")
+"""The types of symbols that kprobes can be at."""
+
+_IMAGE, _LISTING = "vmlinux", "System.map"
+_RODATA = ".rodata"
+# struct alt_instr of arch/x86/include/asm/alternative.h: two relative addresses, the CPU's feature in 2 bytes (in 4
+# since Linux 6.3, commit 5d1dd961e743), and the lengths of the code and of its replacement.
+_ALTERNATIVES = (".altinstructions", ((12, 10), (14, 12)))
+_PARAVIRTUAL = ".parainstructions"
+_SITES = (".retpoline_sites", ".return_sites", ".call_sites")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the image: where it is in memory, and in the file."""
+
+    address: int
+    size: int
+    place: int
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """A kernel's symbols by address, and its image's bytes. ``word`` is the size of a pointer in bytes."""
+
+    symbols: Sequence[Symbol] = field(repr=False)
+    image: bytes = field(repr=False)
+    word: int
+    segments: Sequence[_Part] = field(repr=False)
+    sections: Mapping[str, _Part] = field(repr=False)
+
+    def named(self, name: str) -> Sequence[Symbol]:
+        """All symbols of this name: static functions may share one."""
+        return self._by_name.get(name, ())
+
+    def address(self, name: str) -> int | None:
+        """The address of the only symbol of this name; None where there is none, or more than one."""
+        found = self.named(name)
+        return found[0].address if len(found) == 1 else None
+
+    def function(self, name: str) -> int | None:
+        """The address of the only function of this name; None where there is none, or more than one."""
+        found = [symbol for symbol in self.named(name) if symbol.type in FUNCTION_TYPES]
+        return found[0].address if len(found) == 1 else None
+
+    def names_at(self, address: int) -> Sequence[str]:
+        """The names of what begins at an address."""
+        return self._by_address.get(address, ())
+
+    def following(self, address: int) -> int | None:
+        """The address of the next symbol behind; None at the end."""
+        behind = bisect_right(self._addresses, address)
+        return self._addresses[behind] if behind < len(self._addresses) else None
+
+    def read(self, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes at a virtual address; none where the image has nothing there."""
+        for part in self.segments:
+            behind = address - part.address
+            if 0 <= behind < part.size:
+                return self.image[part.place + behind : part.place + min(part.size, behind + size)]
+        return b""
+
+    def number(self, address: int) -> int | None:
+        """The pointer at an address; None where the image has none there."""
+        found = self.read(address, self.word)
+        return int.from_bytes(found, "little") if len(found) == self.word else None
+
+    def is_patched(self, start: int, end: int) -> bool:
+        """Whether the kernel may put other code between two addresses for the CPU that it boots on."""
+        first = bisect_right(self._patched, (start, 0))
+        near = self._patched[max(0, first - 1) : first + 1]
+        return any(begin < end and start < behind for begin, behind in near)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Sequence[Symbol]]:
+        found: dict[str, list[Symbol]] = {}
+        for symbol in self.symbols:
+            found.setdefault(symbol.name, []).append(symbol)
+        return found
+
+    @cached_property
+    def _by_address(self) -> Mapping[int, Sequence[str]]:
+        found: dict[int, list[str]] = {}
+        for symbol in self.symbols:
+            found.setdefault(symbol.address, []).append(symbol.name)
+        return found
+
+    @cached_property
+    def _addresses(self) -> Sequence[int]:
+        return sorted(self._by_address)
+
+    @cached_property
+    def _patched(self) -> Sequence[tuple[int, int]]:
+        return sorted([*self._alternatives(), *self._paravirtual(), *self._call_sites()])
+
+    def _alternatives(self) -> Iterator[tuple[int, int]]:
+        name, forms = _ALTERNATIVES
+        for size, length_at in forms:
+            entries = list(self._relative(name, size))
+            if all(self.read(address, 1) for address, _ in entries):
+                yield from ((address, address + self.image[place + length_at]) for address, place in entries)
+                return
+
+    def _paravirtual(self) -> Iterator[tuple[int, int]]:
+        # struct paravirt_patch_site: a pointer, the type and the length in a byte each, and padding.
+        part = self.sections.get(_PARAVIRTUAL)
+        for place in range(part.place, part.place + part.size, 2 * self.word) if part else ():
+            address = int.from_bytes(self.image[place : place + self.word], "little")
+            yield address, address + self.image[place + self.word + 1]
+
+    def _call_sites(self) -> Iterator[tuple[int, int]]:
+        for name in _SITES:
+            yield from ((address, address + 5) for address, _ in self._relative(name, 4))
+
+    def _relative(self, section: str, size: int) -> Iterator[tuple[int, int]]:
+        """The addresses in a section's entries, each relative to its own place; and where each is in the file."""
+        part = self.sections.get(section)
+        for behind in range(0, part.size - size + 1, size) if part else ():
+            assert part is not None
+            offset = int.from_bytes(self.image[part.place + behind : part.place + behind + 4], "little", signed=True)
+            yield (part.address + behind + offset) % (1 << 8 * self.word), part.place + behind
+
+
+def code_of_tree(tree: Path) -> KernelCode | None:
+    """What the kernel of a build tree has; None where the tree has no vmlinux and System.map, or damaged ones."""
+    listing, image = tree / _LISTING, tree / _IMAGE
+    try:
+        return _tree_code(listing, image, image.stat().st_mtime_ns, listing.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=3)  # each is some 60 MB
+def _tree_code(listing: Path, image: Path, *changed: int) -> KernelCode | None:
+    del changed
+    text = listing.read_text(encoding="ascii", errors="replace")
+    symbols = [Symbol(int(found[1], 16), found[2], found[3]) for found in _LINE.finditer(text)]
+    return _of_elf(image.read_bytes(), symbols)
+
+
+def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
+    """Make a folder what a build tree is here: the image as vmlinux, and the list of symbols inside it as System.map.
+
+    Without such a list there is no System.map. ``absolute_percpu`` is the kernel's CONFIG_KALLSYMS_ABSOLUTE_PERCPU.
+    """
+    (folder / _IMAGE).write_bytes(elf)
+    code = _of_elf(elf, ())
+    part = None if code is None else code.sections.get(_RODATA)
+    if code is None or part is None:
+        return
+    rodata = elf[part.place : part.place + part.size]
+    symbols = find_symbols(rodata, word=code.word, absolute_percpu=absolute_percpu)
+    if symbols is not None:
+        lines = (f"{one.address:0{2 * code.word}x} {one.type} {one.name}\n" for one in symbols)
+        (folder / _LISTING).write_text("".join(lines))
+
+
+def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
+    try:
+        file = ELFFile(io.BytesIO(elf))
+        segments = [
+            _Part(one["p_vaddr"], min(one["p_filesz"], len(elf) - one["p_offset"]), one["p_offset"])
+            for one in file.iter_segments("PT_LOAD")
+        ]
+        sections = {
+            one.name: _Part(one["sh_addr"], min(one["sh_size"], len(elf) - one["sh_offset"]), one["sh_offset"])
+            for one in file.iter_sections()
+            if one["sh_type"] != "SHT_NOBITS"
+        }
+        return KernelCode(sorted(symbols, key=_address), elf, file.elfclass // 8, segments, sections)
+    except DAMAGED:
+        return None
+
+
+def _address(symbol: Symbol) -> int:
+    return symbol.address

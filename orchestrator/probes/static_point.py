@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is wrong with a probe point, as far as the kernel's image says it before a boot.
+
+A function of the kernel itself is meant: those of modules have no addresses before they are loaded. What the image does
+not decide is left to the guest: functions that must not be probed, and places that the kernel patches as it boots.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from orchestrator.artifacts.instructions import Instruction, Memory, decoded
+from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
+
+_NAMES_SHOWN = 3
+_MOST_GUESSES = 5000
+"""Names compared with a misspelt one; all of a kernel's would take seconds."""
+_INIT = ("_sinittext", "_einittext")
+_PADDING = frozenset({"nop", "int3"})
+
+
+def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str | None:
+    """Why a kernel has no such probe point; None where nothing is wrong that its image shows.
+
+    Without an ``offset`` (in bytes) the function's entry is meant, wherever its code begins.
+    """
+    functions = [one for one in code.named(symbol) if one.type in FUNCTION_TYPES]
+    if len(functions) > 1:
+        places = ", ".join(f"{one.address:#x}" for one in functions)
+        return f"it has {len(functions)} functions {symbol} ({places}): which one is meant is not known"
+    if not functions:
+        return _no_function(code, symbol)
+    start = functions[0].address
+    first, end = (code.address(name) for name in _INIT)
+    if first is not None and end is not None and first <= start < end:
+        return f"{symbol} is __init: its memory is freed when the kernel has booted"
+    return None if not offset else _wrong_offset_reason(code, symbol, start, offset)
+
+
+def _no_function(code: KernelCode, symbol: str) -> str:
+    if code.named(symbol):
+        return f"{symbol} is data, not a function"
+    names = _nearest(code, symbol)
+    guess = f"; did you mean {' or '.join(names)}?" if names else ""
+    return f"it has no function {symbol} of its own{guess}"
+
+
+def _nearest(code: KernelCode, symbol: str) -> Sequence[str]:
+    """The functions most like it; first those that have it in their names, such as ``vfs_read.cold``."""
+    names = {one.name for one in code.symbols if one.type in FUNCTION_TYPES}
+    within = sorted((name for name in names if symbol in name), key=lambda name: (len(name), name))
+    alike = sorted(name for name in names if name[:4] == symbol[:4])[:_MOST_GUESSES]
+    close = difflib.get_close_matches(symbol, alike, n=_NAMES_SHOWN, cutoff=0.6)
+    return list(dict.fromkeys([*close[:1], *within, *close]))[:_NAMES_SHOWN]
+
+
+def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int) -> str | None:
+    end = code.following(start) or start
+    size = end - start
+    if offset >= size:
+        return f"{symbol}+{offset:#x} is beyond the end of {symbol}, which has {size:#x} bytes"
+    place = start + offset
+    instructions = list(decoded(code.read(start, size), start, code.word))
+    for before, one, after in zip([None, *instructions], instructions, [*instructions[1:], None], strict=False):
+        if one.address < place < one.end:
+            if code.is_patched(one.address, one.end):
+                return None
+            near = [f"+{near.address - start:#x}" for near in (before, one, after) if near is not None]
+            return (
+                f"{symbol}+{offset:#x} is inside the instruction at +{one.address - start:#x} ({one.size} bytes): "
+                f"instructions begin at {', '.join(near)}"
+            )
+    last = next((one for one in reversed(instructions) if not _is_padding(one)), None)
+    if instructions and instructions[-1].end == end and last is not None and place > last.address:
+        return (
+            f"{symbol}+{offset:#x} is beyond the end of {symbol}: behind its last instruction, at "
+            f"+{last.address - start:#x}, is padding"
+        )
+    return None
+
+
+def _is_padding(one: Instruction) -> bool:
+    """Whether it is a nop or an int3; i386 pads with a lea of a register to itself as well."""
+    if one.name == "lea" and isinstance(one.operands[1], Memory):
+        return one.operands[1].base == one.operands[0] and one.operands[1].displacement == 0
+    return one.name in _PADDING

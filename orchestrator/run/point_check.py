@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The probe points that an experiment names, checked before anything boots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.experiment.cell import Cell, named_point
+from orchestrator.experiment.experiment import Experiment, NamedTable
+from orchestrator.experiment.file.origin import error_of_tables
+from orchestrator.experiment.file.problems import Problem
+from orchestrator.experiment.file.source import KeyPath
+from orchestrator.experiment.plan import Plan
+from orchestrator.experiment.table import ProbedTable
+from orchestrator.probes.static_point import wrong_point_reason
+
+FindKernel = Callable[[str], Kernel | None]
+"""A kernel by its name or path; None where it is not to be had now."""
+
+
+def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
+    """Why the kernel lacks the points that cells name, by the cells' ids; nothing where its code is not at hand."""
+    code = kernel.code
+    found: dict[str, str] = {}
+    reasons: dict[str, str | None] = {}
+    for cell in cells:
+        point = named_point(cell)
+        if point is None or code is None:
+            continue
+        if point not in reasons:
+            symbol, plus, offset = point.partition("+")
+            reasons[point] = wrong_point_reason(code, symbol, int(offset, 0) if plus else None)
+        reason = reasons[point]
+        if reason is not None:
+            found[cell.id] = reason
+    return found
+
+
+def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:
+    """Check the points of a plan's cells; the names of kernels that this was not possible for.
+
+    A point is an error where none of its cells' kernels has it. Where some have it, the cells of the others are refused
+    as they are prepared. Raises ConfigError, which lists all points that are wrong.
+    """
+    found: dict[tuple[str | None, str], dict[str, str | None]] = {}
+    unchecked: dict[str, None] = {}
+    for boot in plan.boots:
+        cells = [cell for cell in boot.cells if named_point(cell) is not None]
+        kernel = find(boot.kernel) if cells else None
+        name = kernel_spec(boot.kernel).name
+        if cells and (kernel is None or kernel.code is None):
+            unchecked[name] = None
+        reasons = {} if kernel is None else wrong_points(kernel, cells)
+        for cell in cells:
+            found.setdefault((cell.table, named_point(cell) or ""), {})[name] = reasons.get(cell.id)
+    problems = []
+    for (table, point), reasons_by_kernel in found.items():
+        sentence = _sentence(point, reasons_by_kernel)
+        if sentence is not None:
+            problems += [
+                (one.origin, Problem(_key(one, point), sentence)) for one in experiment.tables if one.name == table
+            ]
+    if problems:
+        raise error_of_tables(problems)
+    return list(unchecked)
+
+
+def _key(named: NamedTable, point: str) -> KeyPath:
+    table = named.table
+    if isinstance(table, ProbedTable) and table.points is not None and point in table.points:
+        return ("points", table.points.index(point))
+    return ()
+
+
+def _sentence(point: str, reasons: Mapping[str, str | None]) -> str | None:
+    """What was found, and each reason once, with the kernels that have it; None where a kernel has the point."""
+    kernels: dict[str, list[str]] = {}
+    for kernel, reason in reasons.items():
+        if reason is None:
+            return None
+        kernels.setdefault(reason, []).append(kernel)
+    return "; ".join([f"found '{point}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the function that a system call's name is probed at the one that the kernel dispatches its number to?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from experiment_boot import boot_of, measured_call, prepared_for
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.system_call_dispatch import Numbers, dispatched
+from orchestrator.benchmarks.calls.benchmarks import Entry
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.system_calls import system_calls
+from orchestrator.run.ready_guest import ReadyGuest
+
+KERNEL = "lab-i386-up"
+
+pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
+
+_TABLE_ENTRY = re.compile(r"__SYSCALL(?:_WITH_COMPAT|_NORETURN)?\((\d+), (\w+)(?:, (\w+))?\)")
+_FUTEX_WAKE = "arguments: [{buffer: 4}, 1, 1]"
+
+KERNELS = [
+    KERNEL,
+    "debian-686",
+    "debian-amd64",
+    *(
+        pytest.param(name, marks=pytest.mark.kernels(name))
+        for name in ("lab-i386-smp-preempt", "lab-x86_64-smp", "lab-x86_64-smp-preempt", "lab-x86_64-smp-ibt-ftrace")
+    ),
+]
+
+
+def built_from(kernel: Kernel, numbers: Numbers) -> dict[int, str]:
+    """The functions by number in the table that the kernel was built from."""
+    name = "syscalls_64.h" if numbers == "x86_64" else "syscalls_32.h"
+    prefix = "__x64_" if numbers == "x86_64" else "__ia32_"
+    is_compat = numbers == "i386" and kernel.spec.arch == "x86_64"
+    table = (kernel.headers / "arch/x86/include/generated/asm" / name).read_text()
+    return {
+        int(entry[1]): prefix + (entry[3] if is_compat and entry[3] else entry[2])
+        for entry in _TABLE_ENTRY.finditer(table)
+    }
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_number_of_the_catalogue(context: BuildContext, kernel: str) -> None:
+    """What the kernel's image dispatches to is what its source's table says, for each entry of its architecture."""
+    made = ready_kernel(context, kernels()[kernel])
+    code = made.code
+    assert code is not None
+    entries: tuple[Entry, ...] = ("auto", "int80")
+    for entry in entries:
+        numbers: Numbers = "i386" if entry == "int80" else made.spec.arch
+        expected = built_from(made, numbers)
+        known = {call.name: call.number(made.spec.arch, entry) for call in system_calls().values()}
+        found = {name: dispatched(code, numbers, number) for name, number in known.items() if number is not None}
+        nothing = "__x64_sys_ni_syscall" if numbers == "x86_64" else "__ia32_sys_ni_syscall"
+        assert len(found) > 300
+        # A number that the table leaves out goes to the default of the switch.
+        assert found == {name: expected.get(known[name] or 0, nothing) for name in found}
+        assert sum(not function.endswith(f"_sys_{name}") for name, function in found.items()) > 5
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_table_that_the_kernel_keeps_says_the_same(context: BuildContext, kernel: str) -> None:
+    """A kernel with a switch keeps sys_call_table for the tracing of system calls. Debian's for i386 lists no data."""
+    made = ready_kernel(context, kernels()[kernel])
+    code = made.code
+    assert code is not None
+    table = code.address("sys_call_table")
+    assert (table is None) == (kernel == "debian-686")
+    if table is None:
+        return
+    for number in filter(None, (call.number(made.spec.arch, "auto") for call in system_calls().values())):
+        pointer = code.number(table + number * code.word)
+        assert pointer is not None
+        assert dispatched(code, made.spec.arch, number) in code.names_at(pointer)
+
+
+def on(kernel: str, *values: str) -> object:
+    """A test's parameters, with the guest that they need."""
+    cpu = "pentium4" if "i386" in kernel or "686" in kernel else "xeon-e5410"
+    return pytest.param(*values, marks=pytest.mark.guest(kernel=kernel, cpu=cpu), id=f"{kernel}-{values[0]}")
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "function"),
+    [
+        on(KERNEL, "futex", _FUTEX_WAKE, "__ia32_sys_futex_time32"),
+        on("debian-686", "getuid", "entry: sysenter", "__ia32_sys_getuid16+0x5"),
+        on("debian-amd64", "getuid", "entry: int80", "__ia32_sys_getuid16+0x5"),
+        on("debian-amd64", "futex", f"entry: int80, {_FUTEX_WAKE}", "__ia32_sys_futex_time32+0x5"),
+    ],
+)
+def test_every_call_hits_the_probe(
+    ready: ReadyGuest, context: BuildContext, tmp_path: Path, call: str, more: str, function: str
+) -> None:
+    spec = ready.artifacts.kernel.spec
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        f"name: functions\nkernels: [{spec.name}]\nmachines: [{{cpu: {ready.guest.machine.cpu.name}}}]\n"
+        f"probes: [kprobe]\nbenchmark: {{name: syscall, call: {call}, calls: 100, repeats: 2, {more}}}\n"
+    )
+    boot = boot_of(file)
+    prepared = prepared_for(ready, context, boot)
+    record = measured_call(prepared, boot.cells[1])
+    assert record.status == "ok", record.reason
+    assert record.evidence is not None
+    assert record.evidence.hits == record.evidence.calls == 1000
+    assert record.evidence.symbol == function

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a wrong probe point found in a kernel's image, with what is right instead, and a right one never refused?"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from built_code import build_tree
+
+from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.probes.static_point import wrong_point_reason
+
+SOURCE = Path(__file__).parent / "points" / "points.S"
+
+
+@pytest.fixture(scope="module", params=[4, 8])
+def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelCode:
+    """The image of a kernel with two functions."""
+    found = code_of_tree(build_tree(tmp_path_factory.mktemp("tree"), SOURCE, request.param))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("symbol", "offset"),
+    [
+        ("vfs_write", None),
+        ("vfs_write", 0),
+        *(("vfs_read", offset) for offset in (0, 1, 6, 9)),
+        ("vfs_read", 7),  # in code that is replaced as the kernel boots: the guest decides
+    ],
+)
+def test_nothing_is_wrong(code: KernelCode, symbol: str, offset: int | None) -> None:
+    assert wrong_point_reason(code, symbol, offset) is None
+
+
+@pytest.mark.parametrize(
+    ("symbol", "offset", "reason"),
+    [
+        (
+            "vfs_raed",
+            None,
+            "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?",
+        ),
+        (
+            "vfs_raed",
+            1,
+            "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?",
+        ),
+        ("frobnicate", None, "it has no function frobnicate of its own"),
+        ("jiffies", None, "jiffies is data, not a function"),
+        ("early_setup", None, "early_setup is __init: its memory is freed when the kernel has booted"),
+        (
+            "vfs_read",
+            3,
+            "vfs_read+0x3 is inside the instruction at +0x1 (5 bytes): instructions begin at +0x0, +0x1, +0x6",
+        ),
+        ("vfs_read", 0xD, "vfs_read+0xd is beyond the end of vfs_read, which has 0xd bytes"),
+        (
+            "vfs_read",
+            0xA,
+            "vfs_read+0xa is beyond the end of vfs_read: behind its last instruction, at +0x9, is padding",
+        ),
+    ],
+)
+def test_what_is_wrong(code: KernelCode, symbol: str, offset: int | None, reason: str) -> None:
+    assert wrong_point_reason(code, symbol, offset) == reason
+
+
+def test_static_functions_of_one_name(code: KernelCode) -> None:
+    other = next(one for one in code.symbols if one.name == "vfs_write")
+    twice = [*code.symbols, dataclasses.replace(other, name="vfs_read", type="t")]
+    reason = wrong_point_reason(dataclasses.replace(code, symbols=twice), "vfs_read", None)
+    assert reason is not None
+    assert reason.startswith("it has 2 functions vfs_read (0x")
+    # Data of the same name is no second function.
+    data = [*code.symbols, dataclasses.replace(other, name="vfs_read", type="d")]
+    assert wrong_point_reason(dataclasses.replace(code, symbols=data), "vfs_read", None) is None
+
+
+def test_code_that_is_none_is_left_to_the_guest(code: KernelCode) -> None:
+    start = code.function("vfs_read")
+    assert start is not None
+    place = code.image.index(code.read(start, 8))
+    undecodable = code.image[: place + 1] + b"\x0f\xff\xff\xff\xff" + code.image[place + 6 :]
+    changed = dataclasses.replace(code, image=undecodable)
+    assert wrong_point_reason(changed, "vfs_read", 9) is None
+    assert wrong_point_reason(dataclasses.replace(code, segments=()), "vfs_read", 3) is None

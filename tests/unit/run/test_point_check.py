@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a wrong point reported once, at its place in the file, and only where no kernel of its cells has it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from built_code import build_tree
+from host_toolchain import HOST_TOOLCHAIN
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.selection import select
+from orchestrator.run.point_check import check_points
+
+SOURCE = Path(__file__).parents[1] / "probes" / "points" / "points.S"
+TABLES = """\
+name: several
+kernels: [lab-i386-up, debian-686]
+machines: [{cpu: pentium4}, {cpu: athlon}]
+probes: [none, kprobe]
+benchmark: {name: gtodbench}
+points:
+  - vfs_write
+  - vfs_raed
+tables:
+  first: {}
+  second: {handlers: [record]}
+  third:
+    points: [vfs_read+0x3]
+"""
+
+Check = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tree(tmp_path_factory.mktemp("tree"), SOURCE, 4)
+
+
+def a_kernel(name: str, folder: Path) -> Kernel:
+    nowhere, spec = Path("/nowhere"), kernel_spec(name)
+    return Kernel(spec, "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, {}, HOST_TOOLCHAIN, code_folder=folder)
+
+
+@pytest.fixture
+def check(tree: Path, tmp_path: Path) -> Check:
+    """Check an experiment's text where the kernels that are named have the tree's code, and the others none."""
+
+    def check(text: str, *overrides: str, having: tuple[str, ...], only: str = "*") -> list[str]:
+        file = tmp_path / "x.yaml"
+        file.write_text(text)
+        experiment = load_experiment(file, kinds(), overrides)
+        found = {name: a_kernel(name, tree) for name in having}
+        return check_points(experiment, select(plan(experiment), [only]), found.get)
+
+    return check
+
+
+WRONG = "it has no function vfs_raed of its own; did you mean vfs_read or vfs_write?"
+INSIDE = "vfs_read+0x3 is inside the instruction at +0x1 (5 bytes): instructions begin at +0x0, +0x1, +0x6"
+
+
+def test_each_point_once(check: Check, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(TABLES, having=("lab-i386-up", "debian-686"))
+    file = tmp_path / "x.yaml"
+    assert (caught.value.where, caught.value.what) == (str(file), "2 problems")
+    assert list(caught.value.detail) == [
+        f"{file}:8: points.1: found 'vfs_raed'; lab-i386-up, debian-686: {WRONG}",
+        f"{file}:13: tables.third.points.0: found 'vfs_read+0x3'; lab-i386-up, debian-686: {INSIDE}",
+    ]
+
+
+def test_only_what_is_selected(check: Check) -> None:
+    having = ("lab-i386-up", "debian-686")
+    assert check(TABLES, having=having, only="point=vfs_write") == []
+    with pytest.raises(ConfigError, match=r"x\.yaml:13: tables\.third\.points\.0: found 'vfs_read\+0x3'"):
+        check(TABLES, having=having, only="table=third")
+
+
+def test_an_override_is_where_it_is_from(check: Check) -> None:
+    override = "points=[vfs_raed]"
+    with pytest.raises(ConfigError, match=r"^--set points=\[vfs_raed\]: points\.0: found 'vfs_raed'; lab-i386-up: "):
+        check(TABLES, override, "kernels=[lab-i386-up]", having=("lab-i386-up",), only="table=first")
+
+
+def test_a_kernel_that_is_not_there_may_have_it(check: Check) -> None:
+    assert check(TABLES, having=("lab-i386-up",)) == ["debian-686"]
+    assert check(TABLES, having=()) == ["lab-i386-up", "debian-686"]
+
+
+def test_a_table_without_points_asks_for_no_kernel(check: Check) -> None:
+    without = TABLES[: TABLES.index("points")]
+    assert check(without, having=()) == []
