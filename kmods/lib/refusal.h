@@ -3,6 +3,15 @@
 #ifndef LAB_REFUSAL_H
 #define LAB_REFUSAL_H
 
+/* Why a probe point is refused. */
+struct refusal {
+	int err;		/* a negative errno, 0 where it is not refused */
+	const char *reason;
+};
+
+#define REFUSAL(error, text)	((struct refusal){ .err = -(error), .reason = (text) })
+#define NO_REFUSAL		((struct refusal){ })
+
 /*
  * Writes "<module>: <symbol>+0x<offset>: <reason>" into the kernel log and
  * returns err, so that a check can end with it.
