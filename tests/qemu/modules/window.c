@@ -6,7 +6,7 @@
 
 #include "window.h"
 
-static char window[16];
+static char window[MODULE_NAME_LEN];
 module_param_string(window, window, sizeof(window), 0644);
 
 void window_open(const char *name)
