@@ -120,7 +120,7 @@ int register_djprobe(struct djprobe *djp)
 
 	if (!refusal.err)
 		return 0;
-	return djp->symbol ? refuse(djp->symbol, djp->offset, refusal.err, refusal.reason) :
+	return djp->symbol ? refuse_point(djp->symbol, djp->offset, refusal.err, refusal.reason) :
 			     refuse_address(djp->address, refusal.err, refusal.reason);
 }
 

@@ -12,7 +12,7 @@ from djprobe_trial import insert
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, render
+from orchestrator.artifacts.module_source import ModuleSource, Value, render
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import CommandFailed, GuestError
@@ -29,8 +29,8 @@ _WINDOW = ("window.h", "window.c")
 def probe_source(template: str, kernel: Kernel) -> ModuleSource:
     # The function tracer's own place is the function's first byte.
     offset = 0 if template == "ftrace" else kernels()[kernel.spec.name].entry_offset
-    values = {"symbol": "__ia32_sys_gettimeofday", "offset": offset}
-    return render(template, {**values, "number": GETTIMEOFDAY} if template == "tracepoint" else values)
+    values: dict[str, Value] = {"symbol": "__ia32_sys_gettimeofday", "offset": offset, "number": GETTIMEOFDAY}
+    return render(template, values)
 
 
 def extended(source: ModuleSource, files: Sequence[str], flags: str) -> ModuleSource:
@@ -86,9 +86,9 @@ def test_a_module_that_has_ended_takes_no_parameter(
     guest: Guest, guest_kernel: Kernel, modules: ModuleMaker, template: str, name: str, value: str
 ) -> None:
     module = modules.built(probe_source(template, guest_kernel))
-    watch = (_FOLDER / "module_watch.c").read_text()
-    kbuild = "obj-m := watch.o\nwatch-y := module_watch.o\n"
-    insert(guest, modules.built(extended(ModuleSource("watch", {"module_watch.c": watch, "Kbuild": kbuild}), _WINDOW, "")))
+    main = {"module_watch.c": (_FOLDER / "module_watch.c").read_text()}
+    watch = ModuleSource("watch", {**main, "Kbuild": "obj-m := watch.o\nwatch-y := module_watch.o\n"})
+    insert(guest, modules.built(extended(watch, _WINDOW, "")))
     guest.put(module.name.encode(), "/sys/module/watch/parameters/window")
     guest.put(f"echo {value} > {parameter(module, name)}; echo $? > /tmp/written".encode(), "/tmp/window.sh")
     insert(guest, module)
