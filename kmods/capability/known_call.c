@@ -30,18 +30,15 @@ bool known_call_is_right(const struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(known_call_is_right);
 
-bool known_call_is_undefined(const struct pt_regs *regs)
+bool known_call_lacks_segments(const struct pt_regs *regs)
 {
 #ifdef CONFIG_X86_64
-	/* What the detour pushes for the stub lies where ss belongs. */
-	if (regs->ss == __KERNEL_DS)
-		return false;
+	/* The only one that is no constant there. */
+	return regs->ss != __KERNEL_DS;
 #else
 	const u16 undefined = (u16)KNOWN_STACK_WORD;
 
-	if (regs->ds != undefined || regs->es != undefined || regs->fs != undefined || regs->gs != undefined)
-		return false;
+	return regs->ds == undefined && regs->es == undefined && regs->fs == undefined && regs->gs == undefined;
 #endif
-	return regs->ip == KNOWN_STACK_WORD && regs->orig_ax == KNOWN_STACK_WORD;
 }
-NOKPROBE_SYMBOL(known_call_is_undefined);
+NOKPROBE_SYMBOL(known_call_lacks_segments);

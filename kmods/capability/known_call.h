@@ -19,10 +19,10 @@
 bool known_call_is_right(const struct pt_regs *regs);
 
 /*
- * Whether ip, orig_ax and the segments are what was on the stack, so that no
- * code has saved them. cs is left out: in the kernel it is a constant. For a
- * handler.
+ * Whether the segments are what was on the stack, so that no code has saved them;
+ * on x86_64 only ss is looked at. cs is left out: in the kernel it is a constant.
+ * For a handler.
  */
-bool known_call_is_undefined(const struct pt_regs *regs);
+bool known_call_lacks_segments(const struct pt_regs *regs);
 
 #endif

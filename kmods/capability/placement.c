@@ -71,7 +71,7 @@ void placement_put_in(struct placement *placement, const struct function *functi
 
 void placement_take_out(struct placement *placement)
 {
-	static struct kprobe *all[PLACES_MAX];
+	static struct kprobe *all[PLACEMENT_MAX];
 	unsigned int number;
 
 	for (number = 0; number < placement->taken; number++)

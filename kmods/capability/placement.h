@@ -7,18 +7,18 @@
 
 #include "function.h"
 
-#define PLACES_MAX	256
+#define PLACEMENT_MAX	256
 
 struct placement {
 	unsigned int places;		/* instructions that were tried */
 	unsigned int taken;		/* those that have a kprobe now */
 	unsigned int straight;		/* index in kprobes[] of the last one that every call reaches */
-	struct kprobe kprobes[PLACES_MAX];	/* those that were taken come first */
+	struct kprobe kprobes[PLACEMENT_MAX];	/* those that were taken come first */
 };
 
 /*
  * Registers kprobes from function->entry on: at every instruction, or, where there
- * are more than "most" (PLACES_MAX or fewer), at every second, third, ... one.
+ * are more than "most" (PLACEMENT_MAX or fewer), at every second, third, ... one.
  * Each has a post-handler, so that it is neither boosted nor optimised. Those that
  * are refused are left out. placement_take_out() undoes it. May sleep.
  */

@@ -8,7 +8,8 @@
  * at the same place share its jump; those of another module are refused there,
  * as each module carries its own implementation. A kprobe that another user
  * registers at the place of a jump succeeds, but is not hit until the jump is
- * gone: CPUs take the jump, not its breakpoint.
+ * gone: CPUs take the jump, not its breakpoint. Behind the first of the bytes that
+ * the jump covers, kprobes are refused.
  */
 #ifndef LAB_DJPROBE_H
 #define LAB_DJPROBE_H
@@ -16,43 +17,36 @@
 #include <linux/kprobes.h>
 #include <linux/list.h>
 
+struct djprobe;
 struct djprobe_jump;
 
+typedef void djprobe_handler(struct djprobe *djp, struct pt_regs *regs);
+
+/**
+ * struct djprobe - a handler at a function's entry
+ * @symbol: the function; "module:function" names a module's. NULL where address
+ *	    names the place. The module cannot be unloaded while it is probed.
+ * @offset: bytes behind the symbol; 0 for the function's entry
+ * @address: the place; filled in by register_djprobe() where there is a symbol
+ * @handler: called before the function, with preemption off. Of regs the segments
+ *	     and ss are undefined; ip and orig_ax are as in an optimised kprobe's.
+ *	     What the handler writes into general registers and flags the function
+ *	     sees; the rest, the stack pointer and ss too, it must leave alone. It
+ *	     must not call the function that it probes.
+ * @jump: for register_djprobe() only; NULL while the probe is not registered
+ * @list: for register_djprobe() only
+ */
 struct djprobe {
-	/*
-	 * The probe point, by name or, without one, by address: a function's
-	 * entry in the kernel proper or in a module, which then cannot be
-	 * unloaded while it is probed. "module:function" names a module's.
-	 */
 	const char *symbol;
 	unsigned int offset;
-	u8 *address;			/* filled in by register_djprobe() from a symbol */
-	/*
-	 * Called before the function, with preemption off. Of regs only general
-	 * registers, flags and stack pointer are saved; what the handler writes
-	 * there, except the stack pointer, the function sees. It must not call
-	 * the function it probes.
-	 */
-	void (*handler)(struct djprobe *djp, struct pt_regs *regs);
+	u8 *address;
+	djprobe_handler *handler;
 
-	/* For register_djprobe() only. */
 	struct djprobe_jump *jump;
 	struct list_head list;
 };
 
-/*
- * Puts the jump in place, or joins those that share it: handlers are called in
- * the order of registration. Returns a negative errno, with the reason in the
- * kernel log, where the point cannot be probed. May sleep for some tenths of a
- * second.
- */
 int register_djprobe(struct djprobe *djp);
-
-/*
- * Removes the probe, and the jump with the last probe that shares it: then, on
- * return, no task and no CPU is in the detour, and the original bytes are back.
- * In any case none is in djp's handler. May sleep for some tenths of a second.
- */
-void unregister_djprobe(struct djprobe *djp);
+int unregister_djprobe(struct djprobe *djp);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What does a CPU run between a djprobe's jump and the jump back? */
 #include <linux/build_bug.h>
+#include <linux/errno.h>
 #include <linux/preempt.h>
 #include <linux/string.h>
 
@@ -9,42 +10,30 @@
 #include "instruction.h"
 #include "ktext.h"
 
-/* push of a word at an absolute address: opcode, modrm and, on x86_64, sib */
-#ifdef CONFIG_X86_64
-static const u8 push_memory[] = { 0xff, 0x34, 0x25 };
-#else
-static const u8 push_memory[] = { 0xff, 0x35 };
-#endif
-
-/* Drops the word that a detour pushed; unlike an add, it leaves the flags alone. */
-#ifdef CONFIG_X86_64
-static const u8 drop_word[] = { 0x48, 0x8d, 0x64, 0x24, 0x08 };	/* lea 8(%rsp), %rsp */
-#else
-static const u8 drop_word[] = { 0x8d, 0x64, 0x24, 0x04 };	/* lea 4(%esp), %esp */
-#endif
-
-extern u8 djprobe_detours[DETOUR_COUNT][DETOUR_SIZE];
-extern const u8 djprobe_stub[];
-
 /* Static, because a detour names its jump by a 32-bit address. */
-static struct djprobe_jump jumps[DETOUR_COUNT];
+static struct djprobe_jump djprobe_jumps[DETOUR_COUNT];
 
 /*
- * Called by djprobe_stub. The probed function may be preemptible; a handler is
- * not, which is what lets synchronize_rcu() wait for handlers. A hit keeps all
- * its state on its own stack, so an interrupt's or NMI's hit on top of it is
- * harmless, and there is no guard against re-entering that could lose a hit.
+ * The probed function may be preemptible; a handler is not, which is what lets
+ * synchronize_rcu() wait for handlers. A hit keeps all its state on its own stack,
+ * so an interrupt's or NMI's hit on top of it is harmless, and there is no guard
+ * against re-entering that could lose a hit.
  */
-void djprobe_hit(struct djprobe *djp, struct pt_regs *regs);
-
 void djprobe_hit(struct djprobe *djp, struct pt_regs *regs)
 {
-	static_assert(offsetof(struct pt_regs, sp) == REGS_SP);
+	djprobe_handler *handler;
+
+#ifdef CONFIG_X86_64
+	static_assert(offsetof(struct pt_regs, di) == REGS_DI);
+#else
+	static_assert(offsetof(struct pt_regs, ax) == REGS_AX);
 	static_assert(offsetof(struct pt_regs, ss) == REGS_SS);
+#endif
 	static_assert(sizeof(struct pt_regs) == REGS_SIZE);
 
 	preempt_disable_notrace();
-	READ_ONCE(djp->handler)(djp, regs);
+	handler = READ_ONCE(djp->handler);
+	handler(djp, regs);
 	preempt_enable_notrace();
 }
 NOKPROBE_SYMBOL(djprobe_hit);
@@ -62,47 +51,61 @@ static void add(struct detour *detour, const void *bytes, size_t size)
 	detour->size += size;
 }
 
-/* A jump or call; all text is within two gigabytes of a module's. */
-static void add_branch(struct detour *detour, u8 opcode, const void *target)
+static void set_operand(struct detour *detour, const u8 *operand, s32 value)
 {
-	const u8 *next = detour->text + detour->size + JMP32_INSN_SIZE;
-	s32 distance = (const u8 *)target - next;
-
-	add(detour, &opcode, sizeof(opcode));
-	add(detour, &distance, sizeof(distance));
+	memcpy(detour->buffer + (operand - djprobe_head), &value, sizeof(value));
 }
 
-static const char *add_copy(struct detour *detour, struct insn *insn, unsigned long addr)
+static void add_head(struct detour *detour, const struct djprobe_jump *jump)
+{
+	add(detour, djprobe_head, djprobe_head_end - djprobe_head);
+	set_operand(detour, djprobe_head_ip, (long)jump->bypass.addr + INT3_INSN_SIZE);
+	set_operand(detour, djprobe_head_called, (long)&jump->called);
+	/* The call is the last instruction. All text is within two gigabytes of a module's. */
+	set_operand(detour, djprobe_head_stub, djprobe_stub - (detour->text + detour->size));
+}
+
+static void add_jump_back(struct detour *detour, const u8 *target)
+{
+	u8 jump[JMP32_INSN_SIZE];
+
+	__text_gen_insn(jump, JMP32_INSN_OPCODE, detour->text + detour->size, target, JMP32_INSN_SIZE);
+	add(detour, jump, sizeof(jump));
+}
+
+/* An instruction of the kept bytes that is to run as if it were at addr. */
+static struct refusal add_copy(struct detour *detour, struct insn *insn, unsigned long addr)
 {
 	u8 *copy = detour->buffer + detour->size;
 	long moved = (long)(detour->text + detour->size) - (long)addr;
 
-	add(detour, (const void *)addr, insn->length);
+	add(detour, insn->kaddr, insn->length);
 	if (instruction_is_rip_relative(insn)) {
 		long distance = insn->displacement.value - moved;
 		s32 displacement = distance;
 
 		if (displacement != distance)
-			return "an operand is out of the detour's reach";
+			return REFUSAL(ERANGE, "an operand is out of the detour's reach");
 		memcpy(copy + insn_offset_displacement(insn), &displacement, sizeof(displacement));
 	}
-	return NULL;
+	return NO_REFUSAL;
 }
 
-static const char *add_copies(struct detour *detour, const struct djprobe_jump *jump)
+static struct refusal add_copies(struct detour *detour, const struct djprobe_jump *jump)
 {
-	unsigned long addr = (unsigned long)jump->bypass.addr, end = addr + jump->replaced;
-	const char *reason;
+	unsigned long kept = (unsigned long)jump->original, end = kept + jump->replaced;
+	unsigned long addr = (unsigned long)jump->bypass.addr;
+	struct refusal refusal;
 	struct insn insn;
 
-	for (; addr < end; addr += insn.length) {
-		if (!instruction_decode(&insn, addr, end))
-			return "an instruction cannot be decoded";
-		reason = add_copy(detour, &insn, addr);
-		if (reason)
-			return reason;
+	for (; kept < end; kept += insn.length, addr += insn.length) {
+		if (!instruction_decode(&insn, kept, end))
+			return REFUSAL(EINVAL, "an instruction cannot be decoded");
+		refusal = add_copy(detour, &insn, addr);
+		if (refusal.err)
+			return refusal;
 	}
-	return NULL;
+	return NO_REFUSAL;
 }
 
 struct djprobe_jump *djprobe_detour_jump(void)
@@ -110,31 +113,27 @@ struct djprobe_jump *djprobe_detour_jump(void)
 	int i;
 
 	for (i = 0; i < DETOUR_COUNT; i++)
-		if (!jumps[i].detour)
-			return &jumps[i];
+		if (!djprobe_jumps[i].detour)
+			return &djprobe_jumps[i];
 	return NULL;
 }
 
-const char *djprobe_detour_build(struct djprobe_jump *jump)
+struct refusal djprobe_detour_build(struct djprobe_jump *jump)
 {
-	struct detour detour = { .text = djprobe_detours[jump - jumps] };
-	s32 called = (long)&jump->called;
-	const char *reason;
+	struct detour detour = { .text = djprobe_detours[jump - djprobe_jumps] };
+	struct refusal refusal;
 
-	add(&detour, push_memory, sizeof(push_memory));
-	add(&detour, &called, sizeof(called));
-	add_branch(&detour, CALL_INSN_OPCODE, djprobe_stub);
-	add(&detour, drop_word, sizeof(drop_word));
+	add_head(&detour, jump);
 	jump->copy = detour.text + detour.size;
-	reason = add_copies(&detour, jump);
-	if (reason)
-		return reason;
-	add_branch(&detour, JMP32_INSN_OPCODE, jump->bypass.addr + jump->replaced);
+	refusal = add_copies(&detour, jump);
+	if (refusal.err)
+		return refusal;
+	add_jump_back(&detour, jump->bypass.addr + jump->replaced);
 
 	ktext_copy(detour.text, detour.buffer, detour.size);
 	jump->detour = detour.text;
 	jump->detour_size = detour.size;
-	return NULL;
+	return NO_REFUSAL;
 }
 
 void djprobe_detour_free(struct djprobe_jump *jump)

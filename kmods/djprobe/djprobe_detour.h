@@ -9,11 +9,10 @@
 struct djprobe_jump *djprobe_detour_jump(void);
 
 /*
- * Writes a detour for the replaced bytes at the probe point into the jump's
- * buffer in this module's own text and fills in detour, detour_size and copy.
- * Returns NULL, or the reason why there is none. May sleep.
+ * Writes a detour for the original bytes of the jump into its buffer in this
+ * module's own text and fills in detour, detour_size and copy. May sleep.
  */
-const char *djprobe_detour_build(struct djprobe_jump *jump);
+struct refusal djprobe_detour_build(struct djprobe_jump *jump);
 
 /* Frees the buffer; no CPU may be in it, nor on the way to it. */
 void djprobe_detour_free(struct djprobe_jump *jump);

@@ -6,26 +6,34 @@
  * interrupted, at an instruction in the middle of them. So:
  *
  * In:
- *   1. The detour is written before anything leads to it. Arming the kprobe
- *      makes every CPU serialise, so that none runs a stale copy of it.
- *   2. A kprobe at the entry sends every CPU that comes to it into the detour:
- *      from here on no CPU begins to run the instructions to be replaced.
- *   3. synchronize_rcu_tasks() waits until each task has slept or gone to user
+ *   1. The original bytes are kept, and a detour with a copy of them is written
+ *      before anything leads to it. Arming the kprobe makes every CPU serialise,
+ *      so that none runs a stale copy of it.
+ *   2. A kprobe is registered at the entry, not yet armed: it knows the true first
+ *      byte. If that and the others in memory are the ones kept, and nobody else's
+ *      kprobe is there, the detour is right, and the kprobe is armed.
+ *   3. From here on it sends every CPU that comes to the entry into the detour:
+ *      none begins to run the instructions to be replaced. While the jump is made,
+ *      kprobes take the int3 for the probed instruction: where they are switched
+ *      off as a whole, it stays, and so does its handler. Nobody else may register
+ *      a kprobe: its handler could send a CPU back into those instructions.
+ *   4. synchronize_rcu_tasks() waits until each task has slept or gone to user
  *      mode once and until each interrupt handler has ended: a task or an
  *      interrupt that was in the middle of those instructions has left them.
- *   4. The jump is written. A CPU that comes by meanwhile meets an int3 and is
+ *   5. The jump is written. A CPU that comes by meanwhile meets an int3 and is
  *      sent where the jump leads; one that trapped on the kprobe's int3 just
  *      before finds the kprobe still there.
  * Out:
  *   1. The original bytes are written over the jump, all but the first, which
  *      becomes the kprobe's int3 again. A CPU that comes by still goes into
- *      the detour. None can be inside the five bytes: since step 3 all have
+ *      the detour. None can be inside the five bytes: since step 4 all have
  *      taken the detour, which returns behind them.
  *   2. The kprobe goes, and its int3 with it unless another kprobe has joined
  *      at the same address; unregister_kprobe() waits for its handlers to end.
  *   3. synchronize_rcu_tasks() waits for the tasks preempted in the detour or
  *      on their way to it. Only then may the detour, and this module, be freed.
  */
+#include <linux/errno.h>
 #include <linux/module.h>
 #include <linux/rculist.h>
 #include <linux/rcupdate.h>
@@ -33,13 +41,14 @@
 
 #include "djprobe_detour.h"
 #include "djprobe_jump.h"
+#include "djprobe_reserve.h"
 #include "djprobe_site.h"
 #include "djprobe_text.h"
 #include "ktext.h"
 #include "refusal.h"
 
 /* Those with a bypass; writers are serialised, readers have interrupts off. */
-static LIST_HEAD(jumps);
+static LIST_HEAD(djprobe_bypassed);
 
 static int bypass_hit(struct kprobe *kp, struct pt_regs *regs)
 {
@@ -63,43 +72,119 @@ static void bypass_missed(struct kprobe *armed, struct pt_regs *regs)
 {
 	struct djprobe_jump *jump;
 
-	list_for_each_entry_rcu(jump, &jumps, list, true)
+	list_for_each_entry_rcu(jump, &djprobe_bypassed, list, true)
 		if (jump->bypass.addr == armed->addr)
 			regs->ip = (unsigned long)jump->copy;
 }
 NOKPROBE_SYMBOL(bypass_missed);
 
-static const char *arm_bypass(struct djprobe_jump *jump)
+/* Whether the bytes under the jump, but for the first, are as they were kept, and nobody else's. */
+static bool is_rest_unchanged(const struct djprobe_jump *jump)
+{
+	const u8 *addr = jump->bypass.addr;
+
+	return !memcmp(addr + 1, jump->original + 1, jump->replaced - 1) &&
+	       djprobe_text_is_alone(&jump->bypass) &&
+	       !djprobe_text_is_probed((unsigned long)addr + 1, (unsigned long)addr + jump->replaced);
+}
+
+/*
+ * What kprobes take for the first byte of the probed instruction: they write it
+ * where they are switched off as a whole, and decode the function with it to find
+ * out where another probe may go. Needs the lock on text, under which the kprobe
+ * at an address may become another one.
+ */
+static void set_opcode(const struct djprobe_jump *jump, u8 opcode)
+{
+	djprobe_text_kprobe(jump->bypass.addr)->opcode = opcode;
+}
+
+/* Whether the detour is right; then hits that kprobes miss run it as well. */
+static bool claim(struct djprobe_jump *jump)
+{
+	struct kprobe *registered;
+	bool right;
+
+	ktext_lock();
+	registered = djprobe_text_kprobe(jump->bypass.addr);
+	right = registered->opcode == jump->original[0] && is_rest_unchanged(jump);
+	if (right) {
+		jump->claimed = true;
+		jump->emulate_op = registered->ainsn.emulate_op;
+		WRITE_ONCE(registered->ainsn.emulate_op, bypass_missed);
+	}
+	ktext_unlock();
+	return right;
+}
+
+/* The int3 is there to stay, unless kprobes are switched off. */
+static bool keep_int3(struct djprobe_jump *jump)
+{
+	bool there;
+
+	ktext_lock();
+	there = *jump->bypass.addr == INT3_INSN_OPCODE;
+	if (there)
+		set_opcode(jump, INT3_INSN_OPCODE);
+	ktext_unlock();
+	return there;
+}
+
+static struct refusal arm_bypass(struct djprobe_jump *jump)
+{
+	int err;
+
+	if (!claim(jump))
+		return REFUSAL(EBUSY, "another probe came meanwhile");
+	err = enable_kprobe(&jump->bypass);
+	if (err)
+		return REFUSAL(-err, kprobe_refusal(err));
+	if (!keep_int3(jump))
+		return REFUSAL(EAGAIN, "kprobes are switched off");
+	return NO_REFUSAL;
+}
+
+static struct refusal register_bypass(struct djprobe_jump *jump)
 {
 	struct kprobe *bypass = &jump->bypass;
-	struct kprobe *armed;
 	int err;
 
 	bypass->pre_handler = bypass_hit;
 	bypass->post_handler = bypass_post;
+	bypass->flags = KPROBE_FLAG_DISABLED;
 	err = register_kprobe(bypass);
 	if (err)
-		return kprobe_refusal(err);
-	list_add_rcu(&jump->list, &jumps);
-	/* It may be another one than the one just registered, but stays as long as that. */
-	armed = djprobe_text_kprobe(bypass->addr);
-	jump->emulate_op = armed->ainsn.emulate_op;
-	WRITE_ONCE(armed->ainsn.emulate_op, bypass_missed);
-	return NULL;
+		return REFUSAL(-err, kprobe_refusal(err));
+	djprobe_reserve(bypass->addr, INT3_INSN_SIZE);
+	list_add_rcu(&jump->list, &djprobe_bypassed);
+	return NO_REFUSAL;
+}
+
+/*
+ * Where kprobes are switched off as a whole, unregister_kprobe() leaves the int3.
+ * A CPU that meets it before it is gone dies: there is no lock on that switch.
+ */
+static void remove_forgotten_int3(const struct djprobe_jump *jump)
+{
+	u8 *addr = jump->bypass.addr;
+
+	ktext_lock();
+	if (*addr == INT3_INSN_OPCODE && !djprobe_text_kprobe(addr))
+		ktext_exchange(addr, jump->original, INT3_INSN_SIZE, addr);
+	ktext_unlock();
 }
 
 /*
  * Needs the original bytes, where single-stepping is right again. Afterwards
- * no CPU is in the detour, nor on the way to it. The armed kprobe may stay, if
- * another user's probe has joined it.
+ * no CPU is in the detour, nor on the way to it. The registered kprobe may stay,
+ * if another user's probe has joined it.
  */
 static void drop_bypass(struct djprobe_jump *jump)
 {
-	struct kprobe *armed = djprobe_text_kprobe(jump->bypass.addr);
-
-	WRITE_ONCE(armed->ainsn.emulate_op, jump->emulate_op);
 	unregister_kprobe(&jump->bypass);
+	remove_forgotten_int3(jump);
 	list_del_rcu(&jump->list);
+	djprobe_release(jump->bypass.addr, INT3_INSN_SIZE);
 	synchronize_rcu_tasks();
 }
 
@@ -108,36 +193,33 @@ static void make_text(const struct djprobe_jump *jump, u8 text[JMP32_INSN_SIZE])
 	__text_gen_insn(text, JMP32_INSN_OPCODE, jump->bypass.addr, jump->detour, JMP32_INSN_SIZE);
 }
 
-/* Whether the probe point is still as it was checked and copied, except for the bypass. */
-static bool is_unchanged(const struct djprobe_jump *jump)
+/* Kprobes that join from here on are not hit until the jump has gone. */
+static struct refusal write_jump(struct djprobe_jump *jump)
 {
-	const u8 *addr = jump->bypass.addr;
-
-	return addr[0] == INT3_INSN_OPCODE &&
-	       !memcmp(addr + 1, jump->original + 1, sizeof(jump->original) - 1) &&
-	       !djprobe_text_is_probed((unsigned long)addr + 1, (unsigned long)addr + jump->replaced);
-}
-
-/*
- * While the jump is in place, kprobes must take it for the probed instruction:
- * when they are switched off and on as a whole, and when they decode the function
- * to find out where another probe may go.
- */
-static const char *write_jump(struct djprobe_jump *jump)
-{
-	const char *reason = NULL;
 	u8 text[JMP32_INSN_SIZE];
+	bool right;
 
 	make_text(jump, text);
 	ktext_lock();
-	if (is_unchanged(jump)) {
+	right = *jump->bypass.addr == INT3_INSN_OPCODE && is_rest_unchanged(jump);
+	if (right) {
 		ktext_replace(jump->bypass.addr, text, text);
-		djprobe_text_kprobe(jump->bypass.addr)->opcode = JMP32_INSN_OPCODE;
-	} else {
-		reason = "another probe came meanwhile, or kprobes are switched off";
+		set_opcode(jump, JMP32_INSN_OPCODE);
 	}
 	ktext_unlock();
-	return reason;
+	if (!right)
+		return REFUSAL(EBUSY, "another probe came meanwhile");
+	djprobe_release(jump->bypass.addr, INT3_INSN_SIZE);
+	return NO_REFUSAL;
+}
+
+static void unclaim(struct djprobe_jump *jump)
+{
+	if (!jump->claimed)
+		return;
+	set_opcode(jump, jump->original[0]);
+	WRITE_ONCE(djprobe_text_kprobe(jump->bypass.addr)->ainsn.emulate_op, jump->emulate_op);
+	jump->claimed = false;
 }
 
 /* Leaves the int3, which a kprobe that has joined needs; it goes with the last kprobe. */
@@ -150,87 +232,112 @@ static void write_original(struct djprobe_jump *jump)
 	original[0] = INT3_INSN_OPCODE;
 	ktext_lock();
 	ktext_replace(jump->bypass.addr, original, text);
-	djprobe_text_kprobe(jump->bypass.addr)->opcode = jump->original[0];
+	unclaim(jump);
 	ktext_unlock();
 }
 
-static const char *install(struct djprobe_jump *jump)
+static void give_up(struct djprobe_jump *jump)
 {
-	const char *reason = arm_bypass(jump);
-
-	if (reason)
-		return reason;
-	synchronize_rcu_tasks();
-	reason = write_jump(jump);
-	if (reason)
-		drop_bypass(jump);
-	return reason;
+	ktext_lock();
+	unclaim(jump);
+	ktext_unlock();
+	drop_bypass(jump);
 }
 
-/* A module that is being unloaded gives no reference; this one needs none, as its exit function unregisters. */
-static const char *hold_module(struct djprobe_jump *jump, u8 *address)
+static struct refusal install(struct djprobe_jump *jump)
 {
-	struct module *module = djprobe_text_module(address);
+	struct refusal refusal = register_bypass(jump);
 
-	if (module == THIS_MODULE)
-		return NULL;
-	if (module && !try_module_get(module))
-		return "the module is being unloaded";
-	jump->module = module;
-	return NULL;
+	if (refusal.err)
+		return refusal;
+	refusal = arm_bypass(jump);
+	if (!refusal.err) {
+		synchronize_rcu_tasks();
+		refusal = write_jump(jump);
+	}
+	if (refusal.err)
+		give_up(jump);
+	return refusal;
 }
 
-static const char *make(struct djprobe_jump *jump, u8 *address)
+/* What kprobes take for the beginning of an instruction while the jump is there need not be one. */
+static struct refusal install_alone(struct djprobe_jump *jump)
 {
-	const char *reason = djprobe_site_refusal((unsigned long)address, &jump->replaced);
+	const u8 *rest = jump->bypass.addr + INT3_INSN_SIZE;
+	size_t size = jump->replaced - INT3_INSN_SIZE;
+	struct refusal refusal;
 
-	if (reason)
-		return reason;
-	memcpy(jump->original, address, sizeof(jump->original));
+	djprobe_reserve(rest, size);
+	refusal = install(jump);
+	if (refusal.err)
+		djprobe_release(rest, size);
+	return refusal;
+}
+
+static struct refusal make(struct djprobe_jump *jump, u8 *address)
+{
+	struct refusal refusal = djprobe_site_refusal((unsigned long)address, &jump->replaced);
+
+	if (refusal.err)
+		return refusal;
+	memcpy(jump->original, address, jump->replaced);
 	jump->bypass.addr = address;
-	reason = djprobe_detour_build(jump);
-	if (reason)
-		return reason;
-	reason = install(jump);
-	if (reason)
+	refusal = djprobe_detour_build(jump);
+	if (refusal.err)
+		return refusal;
+	refusal = install_alone(jump);
+	if (refusal.err)
 		djprobe_detour_free(jump);
-	return reason;
+	return refusal;
 }
 
-const char *djprobe_jump_make(struct djprobe *djp)
+struct refusal djprobe_jump_make(struct djprobe *djp)
 {
 	struct djprobe_jump *jump = djprobe_detour_jump();
-	const char *reason;
+	struct refusal refusal;
 
 	if (!jump)
-		return "no detour buffer is free";
+		return REFUSAL(ENOSPC, "no detour buffer is free");
 	*jump = (struct djprobe_jump){ .called = djp };
 	INIT_LIST_HEAD(&jump->probes);
 	list_add(&djp->list, &jump->probes);
-	djp->jump = jump;
 
-	reason = hold_module(jump, djp->address);
-	if (reason)
-		return reason;
-	reason = make(jump, djp->address);
-	if (reason)
+	if (!djprobe_text_hold(djp->address, &jump->module))
+		return REFUSAL(ENOENT, "the module is being unloaded");
+	refusal = make(jump, djp->address);
+	if (refusal.err)
 		module_put(jump->module);
-	return reason;
+	else
+		djp->jump = jump;
+	return refusal;
 }
 
 void djprobe_jump_remove(struct djprobe_jump *jump)
 {
 	write_original(jump);
 	drop_bypass(jump);
+	djprobe_release(jump->bypass.addr, jump->replaced);
 	djprobe_detour_free(jump);
 	module_put(jump->module);
+}
+
+struct djprobe_jump *djprobe_jump_of(const struct djprobe *djp)
+{
+	struct djprobe_jump *jump;
+	struct djprobe *probe;
+
+	list_for_each_entry(jump, &djprobe_bypassed, list)
+		list_for_each_entry(probe, &jump->probes, list)
+			if (probe == djp)
+				return jump;
+	return NULL;
 }
 
 struct djprobe_jump *djprobe_jump_at(const u8 *address)
 {
 	struct djprobe_jump *jump;
 
-	list_for_each_entry(jump, &jumps, list)
+	list_for_each_entry(jump, &djprobe_bypassed, list)
 		if (jump->bypass.addr == address)
 			return jump;
 	return NULL;

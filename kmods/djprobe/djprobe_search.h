@@ -4,12 +4,16 @@
 #define LAB_DJPROBE_SEARCH_H
 
 #include "function.h"
+#include "refusal.h"
+
+/* -EOPNOTSUPP where this kernel lacks what the function below needs. May sleep. */
+int djprobe_search_init(void);
 
 /*
  * Looks through the function from its entry on, and through its cold part, for
- * a way into the middle of its first replaced bytes. Returns NULL, or the
- * reason why there is one or may be one. May sleep.
+ * a way into the middle of its first replaced bytes. Refuses it where there is
+ * one or may be one. May sleep.
  */
-const char *djprobe_search(const struct function *function, size_t replaced);
+struct refusal djprobe_search(const struct function *function, size_t replaced);
 
 #endif

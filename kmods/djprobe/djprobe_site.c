@@ -7,7 +7,6 @@
  * them. What cannot be decided counts as no.
  */
 #include <linux/errno.h>
-#include <linux/extable.h>
 #include <linux/ftrace.h>
 #include <linux/jump_label.h>
 #include <linux/kprobes.h>
@@ -15,6 +14,7 @@
 #include <linux/static_call.h>
 #include <asm/alternative.h>
 
+#include "djprobe_reserve.h"
 #include "djprobe_search.h"
 #include "djprobe_site.h"
 #include "djprobe_text.h"
@@ -25,7 +25,6 @@
 
 static struct {
 	typeof(within_kprobe_blacklist) *blacklisted;
-	typeof(search_exception_tables) *in_exception_table;
 	/* Null where the kernel is built without the feature. */
 	typeof(ftrace_text_reserved) *ftrace_reserved;
 	typeof(alternatives_text_reserved) *alternatives_reserved;
@@ -38,7 +37,6 @@ static struct {
 int djprobe_site_init(void)
 {
 	site.blacklisted = KSYM(within_kprobe_blacklist);
-	site.in_exception_table = KSYM(search_exception_tables);
 	site.ftrace_reserved = KSYM(ftrace_text_reserved);
 	site.alternatives_reserved = KSYM(alternatives_text_reserved);
 	site.static_call_reserved = KSYM(static_call_text_reserved);
@@ -46,11 +44,11 @@ int djprobe_site_init(void)
 	site.jump_label_lock = KSYM(jump_label_lock);
 	site.jump_label_unlock = (typeof(site.jump_label_unlock))ksym_lookup("jump_label_unlock");
 
-	if (!site.blacklisted || !site.in_exception_table)
+	if (!site.blacklisted)
 		return -EOPNOTSUPP;
 	if (site.jump_label_reserved && (!site.jump_label_lock || !site.jump_label_unlock))
 		return -EOPNOTSUPP;
-	return djprobe_text_init() ?: instruction_init();
+	return djprobe_text_init() ?: djprobe_search_init() ?: instruction_init();
 }
 
 /* Text that is freed when the module's initialisation ends. */
@@ -61,77 +59,78 @@ static bool is_init_text(unsigned long addr)
 	return module && within_module_init(addr, module);
 }
 
-/* What the kernel itself patches between first and last; NULL where it is nothing. */
-static const char *reserved(void *first, void *last)
+/* What the kernel itself patches between first and last, as a refusal. */
+static struct refusal reserved(void *first, void *last)
 {
 	bool label = false, alternative = false;
 
 	if (site.ftrace_reserved && site.ftrace_reserved(first, last))
-		return "the function tracer's nop under the jump";
+		return REFUSAL(EINVAL, "the function tracer's nop under the jump");
 	if (site.static_call_reserved && site.static_call_reserved(first, last))
-		return "a static call under the jump";
+		return REFUSAL(EINVAL, "a static call under the jump");
 	if (site.jump_label_reserved) {
 		site.jump_label_lock();
 		label = site.jump_label_reserved(first, last);
 		site.jump_label_unlock();
 	}
 	if (label)
-		return "a jump label under the jump";
+		return REFUSAL(EINVAL, "a jump label under the jump");
 	if (site.alternatives_reserved) {
 		ktext_lock();
 		alternative = site.alternatives_reserved(first, last);
 		ktext_unlock();
 	}
-	return alternative ? "an alternative under the jump" : NULL;
+	return alternative ? REFUSAL(EINVAL, "an alternative under the jump") : NO_REFUSAL;
 }
 
-static const char too_short[] = "shorter than five bytes of whole instructions";
+#define TOO_SHORT	REFUSAL(EINVAL, "shorter than five bytes of whole instructions")
 
 /* Takes whole instructions until a jump fits over them. */
-static const char *measure(const struct function *function, size_t *replaced)
+static struct refusal measure(const struct function *function, size_t *replaced)
 {
 	unsigned long addr = function->entry;
 	struct insn insn;
 
 	while (addr < function->entry + JMP32_INSN_SIZE) {
 		if (addr >= function->end)
-			return too_short;
+			return TOO_SHORT;
 		if (!instruction_decode(&insn, addr, function->end))
-			return "an instruction under the jump cannot be decoded";
+			return REFUSAL(EINVAL, "an instruction under the jump cannot be decoded");
 		if (insn.opcode.bytes[0] == INT3_INSN_OPCODE)
-			return "a breakpoint in the function";
+			return REFUSAL(EINVAL, "a breakpoint in the function");
 		if (instruction_is_return(&insn))
-			return too_short;
+			return TOO_SHORT;
 		if (!instruction_can_move(&insn))
-			return "an instruction under the jump cannot run out of line";
-		if (site.in_exception_table(addr))
-			return "an instruction under the jump may fault and be fixed up";
+			return REFUSAL(EINVAL, "an instruction under the jump cannot run out of line");
 		addr += insn.length;
 	}
 	*replaced = addr - function->entry;
-	return NULL;
+	/* Kprobes take the jump for the first instruction, and its end for the beginning of the next one. */
+	if (*replaced > JMP32_INSN_SIZE && !djprobe_reserve_works())
+		return REFUSAL(EOPNOTSUPP, "this kernel cannot keep other probes out of the bytes behind the jump");
+	return NO_REFUSAL;
 }
 
-const char *djprobe_site_refusal(unsigned long addr, size_t *replaced)
+struct refusal djprobe_site_refusal(unsigned long addr, size_t *replaced)
 {
 	struct function function;
-	const char *reason;
+	struct refusal refusal;
 
 	if (!djprobe_text_contains(addr))
-		return "not in the text of the kernel or a module";
+		return REFUSAL(EINVAL, "not in the text of the kernel or a module");
 	if (is_init_text(addr))
-		return "in text that is freed after the module's initialisation";
+		return REFUSAL(EINVAL, "in text that is freed after the module's initialisation");
 	if (!find_function(addr, &function) || addr != function.entry)
-		return "not a function entry (the instruction after endbr and the ftrace nop)";
+		return REFUSAL(EINVAL, "not a function entry (the instruction after endbr and the ftrace nop)");
 	if (site.blacklisted(addr))
-		return "on the blacklist of kprobes";
+		return REFUSAL(EINVAL, "on the blacklist of kprobes");
 	if (djprobe_text_is_probed(function.entry, function.end))
-		return "another probe in the function";
-	reason = measure(&function, replaced);
-	if (reason)
-		return reason;
-	reason = reserved((void *)addr, (void *)(addr + *replaced - 1));
-	if (reason)
-		return reason;
+		return REFUSAL(EBUSY, "another probe in the function");
+	refusal = measure(&function, replaced);
+	if (refusal.err)
+		return refusal;
+	refusal = reserved((void *)addr, (void *)(addr + *replaced - 1));
+	if (refusal.err)
+		return refusal;
 	return djprobe_search(&function, *replaced);
 }

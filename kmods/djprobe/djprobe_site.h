@@ -5,14 +5,16 @@
 
 #include <linux/types.h>
 
+#include "refusal.h"
+
 /* -EOPNOTSUPP where this kernel lacks what the functions below need. May sleep. */
 int djprobe_site_init(void);
 
 /*
  * Checks everything that can be checked before a jump is written at addr.
- * Returns NULL and the size of the whole instructions that it covers, or the
- * reason why there must not be one. May sleep.
+ * Where it is not refused, replaced is the size of the whole instructions that
+ * the jump covers: five to nineteen bytes. May sleep.
  */
-const char *djprobe_site_refusal(unsigned long addr, size_t *replaced);
+struct refusal djprobe_site_refusal(unsigned long addr, size_t *replaced);
 
 #endif

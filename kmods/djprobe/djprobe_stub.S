@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What all detours share: the buffers they are written to, and the call of the
- * handler with the probed function's registers.
+ * What do all detours share? The buffers they are written to, the instructions
+ * they begin with, and the call of the handler with the probed function's
+ * registers.
  *
- * A detour pushes a struct djprobe and calls djprobe_stub. These two words
- * are where ss and sp of a struct pt_regs belong, so pushing the rest below
- * them completes one. cs is constant; ip, orig_ax and the data segments are
- * left undefined: a handler is always entered from the kernel, and no segment
- * changes.
+ * Head and stub together push a struct pt_regs, from its end on. As in an
+ * optimised kprobe's, ip is behind the int3 that a kprobe would have there, and
+ * orig_ax shows that this is no system call. The data segments are left
+ * undefined, and ss: no segment changes. A return address into the detour must
+ * not lie among the registers; the stub moves it into a word that a handler has
+ * no use for, from where it is popped last.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
@@ -22,12 +24,55 @@
 djprobe_detours:
 	.fill DETOUR_COUNT * DETOUR_SIZE, 1, 0xcc
 
-SYM_FUNC_START(djprobe_stub)
+/* An operand of 32 bits at the end of the instruction before, to be filled in. */
+.macro operand name
+	.globl djprobe_head_\name
+	.set djprobe_head_\name, . - 4
+.endm
+
+	.section .rodata
+	.globl djprobe_head
+djprobe_head:
 #ifdef CONFIG_X86_64
+	pushq %rsp			/* above the registers: room for the return address */
+	pushq (%rsp)			/* ss */
+	pushq (%rsp)			/* sp, as it is at the probe point */
 	pushfq
 	pushq $__KERNEL_CS
-	leaq -2*8(%rsp), %rsp		/* ip, orig_ax */
+	pushq $0x7fffffff
+	operand ip
+	pushq $-1			/* orig_ax */
 	pushq %rdi
+	movq 0x7fffffff, %rdi
+	operand called
+#else
+	pushl %esp			/* ss: room for the return address */
+	pushl (%esp)			/* sp, as it is at the probe point */
+	pushfl
+	pushl $__KERNEL_CS
+	pushl $0x7fffffff
+	operand ip
+	pushl $-1			/* orig_ax */
+	leal -4*4(%esp), %esp		/* gs, fs, es, ds */
+	pushl %eax
+	movl 0x7fffffff, %eax
+	operand called
+#endif
+	.byte 0xe8			/* call djprobe_stub */
+	.long 0
+	operand stub
+	.globl djprobe_head_end
+djprobe_head_end:
+	.if djprobe_head_end - djprobe_head > DETOUR_SIZE - DJPROBE_COVERED_MAX - 5
+	.error "no room for the copied instructions and the jump back"
+	.endif
+
+	.text
+
+/* The first argument, the probe, is in its register already. */
+SYM_FUNC_START(djprobe_stub)
+#ifdef CONFIG_X86_64
+	popq (REGS_SIZE - REGS_DI)(%rsp)
 	pushq %rsi
 	pushq %rdx
 	pushq %rcx
@@ -43,19 +88,13 @@ SYM_FUNC_START(djprobe_stub)
 	pushq %r14
 	pushq %r15
 
-	movq REGS_SP(%rsp), %rbx	/* return address into the detour */
-	movq REGS_SS(%rsp), %rdi	/* the probe */
-	movq %rsp, %rsi
-	leaq REGS_SIZE(%rsp), %rax
-	movq %rax, REGS_SP(%rsp)
-
 	/* The kernel keeps its stack aligned to 8 bytes only. */
+	movq %rsp, %rsi
 	movq %rsp, %r12
 	andq $-16, %rsp
 	call djprobe_hit
 	movq %r12, %rsp
 
-	movq %rbx, REGS_SP(%rsp)
 	popq %r15
 	popq %r14
 	popq %r13
@@ -73,11 +112,9 @@ SYM_FUNC_START(djprobe_stub)
 	popq %rdi
 	leaq 3*8(%rsp), %rsp		/* orig_ax, ip, cs */
 	popfq
+	leaq 2*8(%rsp), %rsp		/* sp, ss */
 #else
-	pushfl
-	pushl $__KERNEL_CS
-	leal -6*4(%esp), %esp		/* ip, orig_ax, gs, fs, es, ds */
-	pushl %eax
+	popl (REGS_SS - REGS_AX)(%esp)
 	pushl %ebp
 	pushl %edi
 	pushl %esi
@@ -85,14 +122,9 @@ SYM_FUNC_START(djprobe_stub)
 	pushl %ecx
 	pushl %ebx
 
-	movl REGS_SP(%esp), %ebx	/* return address into the detour */
-	movl REGS_SS(%esp), %eax	/* the probe */
-	leal REGS_SIZE(%esp), %edx
-	movl %edx, REGS_SP(%esp)
 	movl %esp, %edx
 	call djprobe_hit
 
-	movl %ebx, REGS_SP(%esp)
 	popl %ebx
 	popl %ecx
 	popl %edx
@@ -102,9 +134,10 @@ SYM_FUNC_START(djprobe_stub)
 	popl %eax
 	leal 7*4(%esp), %esp		/* ds, es, fs, gs, orig_ax, ip, cs */
 	popfl
+	leal 4(%esp), %esp		/* sp */
 #endif
 	RET
 SYM_FUNC_END(djprobe_stub)
 
-/* It keeps a return address where objtool expects none. */
+/* It moves its return address, where objtool expects it to stay. */
 STACK_FRAME_NON_STANDARD djprobe_stub

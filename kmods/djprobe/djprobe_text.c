@@ -38,6 +38,21 @@ struct module *djprobe_text_module(const void *addr)
 	return module;
 }
 
+bool djprobe_text_hold(const void *addr, struct module **module)
+{
+	bool held = true;
+
+	/* Between the lookup and the reference the module must not be freed. */
+	preempt_disable();
+	*module = text.module_at((unsigned long)addr);
+	if (*module == THIS_MODULE)
+		*module = NULL;
+	else if (*module)
+		held = try_module_get(*module);
+	preempt_enable();
+	return held;
+}
+
 struct kprobe *djprobe_text_kprobe(void *addr)
 {
 	struct kprobe *kp;
@@ -46,6 +61,14 @@ struct kprobe *djprobe_text_kprobe(void *addr)
 	kp = text.get_kprobe(addr);
 	preempt_enable();
 	return kp;
+}
+
+bool djprobe_text_is_alone(const struct kprobe *kp)
+{
+	struct kprobe *there = djprobe_text_kprobe(kp->addr);
+
+	/* What is not kp itself has a list of all that it stands for. */
+	return there == kp || (there && list_is_singular(&there->list));
 }
 
 bool djprobe_text_is_probed(unsigned long start, unsigned long end)

@@ -144,11 +144,11 @@ static int check_entry(const struct kprobe *kp, unsigned long *address)
 	struct function function;
 
 	if (!start)
-		return refuse(kp->symbol_name, kp->offset, -ENOENT, "no such symbol");
+		return refuse_point(kp->symbol_name, kp->offset, -ENOENT, "no such symbol");
 	*address = start + kp->offset;
 	if (!find_function(*address, &function) || *address != function.entry)
-		return refuse(kp->symbol_name, kp->offset, -EINVAL,
-			      "not a function entry (the instruction after endbr and the ftrace nop)");
+		return refuse_point(kp->symbol_name, kp->offset, -EINVAL,
+				    "not a function entry (the instruction after endbr and the ftrace nop)");
 	return 0;
 }
 
@@ -209,7 +209,7 @@ int register_jprobe(struct jprobe *jp)
 	mutex_unlock(&jprobe_mutex);
 
 	if (err)
-		refuse(jp->kp.symbol_name, jp->kp.offset, err, kprobe_refusal(err));
+		refuse_point(jp->kp.symbol_name, jp->kp.offset, err, kprobe_refusal(err));
 	return err;
 }
 

@@ -5,6 +5,7 @@
 #include <linux/sysfs.h>
 
 #include "armed.h"
+#include "report.h"
 
 static bool armed;
 
@@ -12,7 +13,7 @@ static bool armed;
 static int set_armed(const char *text, const struct kernel_param *param)
 {
 	bool wanted;
-	int err = kstrtobool(text, &wanted);
+	int err = report_usable() ?: kstrtobool(text, &wanted);
 
 	if (err || wanted == armed)
 		return err;
@@ -43,7 +44,9 @@ bool is_armed(void)
 
 void armed_end(void)
 {
+	kernel_param_lock(THIS_MODULE);
 	if (armed)
 		disarm();
 	armed = false;
+	kernel_param_unlock(THIS_MODULE);
 }

@@ -14,7 +14,7 @@
 int arm(void);
 void disarm(void);
 
-/* For the module's exit function. */
+/* For the module's exit function. On return the probe is out, and nobody can arm it again. May sleep. */
 void armed_end(void);
 
 bool is_armed(void);

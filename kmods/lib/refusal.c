@@ -7,7 +7,7 @@
 
 #include "refusal.h"
 
-int refuse(const char *symbol, unsigned int offset, int err, const char *reason)
+int refuse_point(const char *symbol, unsigned int offset, int err, const char *reason)
 {
 	pr_err("%s+0x%x: %s\n", symbol, offset, reason);
 	return err;

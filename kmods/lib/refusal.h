@@ -3,11 +3,20 @@
 #ifndef LAB_REFUSAL_H
 #define LAB_REFUSAL_H
 
+/* Why a probe point is refused. */
+struct refusal {
+	int err;		/* a negative errno, 0 where it is not refused */
+	const char *reason;
+};
+
+#define REFUSAL(error, text)	((struct refusal){ .err = -(error), .reason = (text) })
+#define NO_REFUSAL		((struct refusal){ })
+
 /*
  * Writes "<module>: <symbol>+0x<offset>: <reason>" into the kernel log and
  * returns err, so that a check can end with it.
  */
-int refuse(const char *symbol, unsigned int offset, int err, const char *reason);
+int refuse_point(const char *symbol, unsigned int offset, int err, const char *reason);
 
 /* The same for a place that was named by its address, written as %pS does. */
 int refuse_address(const void *address, int err, const char *reason);

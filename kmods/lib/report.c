@@ -48,6 +48,9 @@ static int set_handler(const char *text, const struct kernel_param *param)
 	int wanted = sysfs_match_string(handler_names, text);
 	int err;
 
+	/* At loading it is set before the module's init function runs, which then takes it. */
+	if (READ_ONCE(THIS_MODULE->state) == MODULE_STATE_GOING)
+		return -ENODEV;
 	if (wanted < 0)
 		return wanted;
 	if (wanted == HANDLER_RECORD) {

@@ -3,6 +3,8 @@
 #ifndef LAB_REPORT_H
 #define LAB_REPORT_H
 
+#include <linux/errno.h>
+#include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
@@ -19,7 +21,10 @@ struct report {
 	unsigned long (*missed)(void);
 	/*
 	 * Sends hits to one of the three handlers; touches nothing else. Handlers
-	 * run with preemption off. A negative errno leaves the one before.
+	 * run with preemption off. A negative errno, which the writer of the
+	 * parameter gets, leaves the one before. May be called before the module's
+	 * init function, not once its exit function has begun and report_end() has
+	 * returned.
 	 */
 	int (*select_handler)(enum handler handler);
 };
@@ -47,11 +52,32 @@ static __always_inline void count_hit(void)
 		this_cpu_inc(report_others);
 }
 
+/*
+ * Parameters are in sysfs before the module's init function runs, and after its
+ * exit function has. A parameter's function, which has the kernel's lock on them,
+ * asks for this before it uses what init prepares: -ENODEV where the module is not
+ * in use.
+ */
+static inline int report_usable(void)
+{
+	return READ_ONCE(THIS_MODULE->state) == MODULE_STATE_LIVE ? 0 : -ENODEV;
+}
+
+/*
+ * The first thing in an exit function that takes away what parameters use: on
+ * return no parameter's function is using it, nor will one.
+ */
+static inline void report_end(void)
+{
+	kernel_param_lock(THIS_MODULE);
+	kernel_param_unlock(THIS_MODULE);
+}
+
 /* A read-only parameter: the format and the values of one line. */
 #define REPORT_VALUE(name, format, ...)						\
 static int report_get_##name(char *line, const struct kernel_param *param)	\
 {										\
-	return sysfs_emit(line, format "\n", __VA_ARGS__);			\
+	return report_usable() ?: sysfs_emit(line, format "\n", __VA_ARGS__);	\
 }										\
 static const struct kernel_param_ops report_ops_##name = {			\
 	.get = report_get_##name,						\

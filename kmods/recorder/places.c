@@ -44,7 +44,7 @@ int add_site(const char *symbol, const void *address, unsigned int size)
 	struct site *site = &sites[site_count];
 
 	if (site_count == SITES_MAX || size > SITE_BYTES)
-		return refuse(symbol, 0, -ENOSPC, "too many sites");
+		return refuse_point(symbol, 0, -ENOSPC, "too many sites");
 	*site = (struct site){ .symbol = symbol, .address = address, .size = size };
 	memcpy(site->original, address, size);
 	site_count++;
@@ -62,7 +62,7 @@ int find_entries(void)
 		struct function function;
 
 		if (!address || !find_function(address, &function)) {
-			err = refuse(symbol, 0, -ENOENT, "no such symbol");
+			err = refuse_point(symbol, 0, -ENOENT, "no such symbol");
 			continue;
 		}
 		entries[place] = function.entry;

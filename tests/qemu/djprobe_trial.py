@@ -18,17 +18,21 @@ from orchestrator.guest.guest import Guest
 NAME = "djprobe_trial"
 _FOLDER = Path(__file__).with_name("modules")
 _SHAPES = ("djprobe_shapes.S", "djprobe_branches.c")
+_WINDOWS = ("djprobe_windows.h", "window.h", "window.c")
 
 
 def trial_source(name: str = NAME) -> ModuleSource:
     """The trial module, under a name of its own where two are to be loaded: djprobe's sources and the shapes."""
     main = (_FOLDER / "djprobe_trial.c").read_text()
     shared = [file for file in included(main, [_FOLDER, *module_folders()]) if file.name != "djprobe_trial.c"]
-    files = {file.name: file.read_text() for file in [*shared, *(_FOLDER / name for name in _SHAPES)]}
+    files = {file.name: file.read_text() for file in [*shared, *(_FOLDER / name for name in (*_SHAPES, *_WINDOWS))]}
     files[f"{name}_main.c"] = main
     objects = " ".join(f"{Path(file).stem}.o" for file in files if not file.endswith(".h"))
     # objtool is right to find the shapes strange.
-    kbuild = f"obj-m := {name}.o\n{name}-y := {objects}\nOBJECT_FILES_NON_STANDARD_djprobe_shapes.o := y\n"
+    kbuild = (
+        f"obj-m := {name}.o\n{name}-y := {objects}\nOBJECT_FILES_NON_STANDARD_djprobe_shapes.o := y\n"
+        "CFLAGS_djprobe_jump.o := -include $(src)/djprobe_windows.h\n"
+    )
     return ModuleSource(name, {**files, "Kbuild": kbuild})
 
 
@@ -66,6 +70,11 @@ class Trial:
         self.write("call", f"{symbol} {argument}")
         order = self.read("order")
         return int(self.read("result")), [int(number) for number in order.split(",") if number]
+
+    def meanwhile(self, window: str, script: str) -> None:
+        """Run a shell script in that window of the next djprobe's way in (``djprobe_windows.h``)."""
+        self.guest.put(script.encode(), "/tmp/window.sh")
+        self.write("window", window)
 
     def counts(self, name: str = "hits") -> list[int]:
         """Hits on each CPU since the module was loaded; ``exact`` for those of processes of that name."""

@@ -11,10 +11,11 @@ import pytest
 from djprobe_trial import Trial, insert, trial_module
 from module_maker import ModuleMaker
 
-from orchestrator.errors import CommandFailed
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.errors import CommandFailed, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint
-from orchestrator.probes.symbols import LoadedModule
+from orchestrator.probes.symbols import LoadedModule, Symbols
 
 SHAPE = "djprobe_shape_"
 MANY = 64
@@ -89,6 +90,27 @@ def test_a_place_is_named_by_its_address(trial: Trial) -> None:
     assert trial.call(SHAPE + "five") == (0x2005, [1])
 
 
+@pytest.mark.parametrize("kernel", on(*sorted(FTRACED)), indirect=True)
+def test_a_symbol_means_the_entry_behind_the_function_tracer_s_nop(trial: Trial, guest_kernel: Kernel) -> None:
+    symbol = "vfs_read"
+    place = Symbols.of(trial.guest).address(symbol) + guest_kernel.spec.entry_offset
+    original = trial.guest.read_memory(place, 16)
+    assert trial.put(0, symbol) == place
+    before = sum(trial.counts())
+    assert sum(trial.counts()) > before
+    trial.take(0)
+    assert trial.guest.read_memory(place, 16) == original
+
+
+def test_a_handler_sees_ip_and_orig_ax_as_an_optimised_kprobe_s(trial: Trial) -> None:
+    """As optimized_callback() of arch/x86/kernel/kprobes/opt.c sets them: behind an int3, and no system call."""
+    address = trial.put(0, SHAPE + "five")
+    trial.put(1, SHAPE + "five")
+    trial.call(SHAPE + "five")
+    word = 1 << (64 if address >> 32 else 32)
+    assert (int(trial.read("ip")), int(trial.read("orig_ax"))) == (address + 1, word - 1)
+
+
 # --- several --------------------------------------------------------------------------------------
 
 
@@ -156,6 +178,109 @@ def test_a_kprobe_that_joins_is_hit_when_the_djprobe_has_gone(trial: Trial, modu
     assert trial.guest.read_memory(place, 5) == b"\xb8\x05\x20\x00\x00"
 
 
+def test_kprobes_in_what_the_jump_covers_are_refused(trial: Trial, modules: ModuleMaker) -> None:
+    """Else the jump's removal would complete an instruction around another's int3: ``sub $0xcc, %esp``."""
+    kprobe = modules.rogue("kprobe_trial")
+    place = trial.put(0, SHAPE + "frame")
+    trial.take(0)
+    original = trial.guest.read_memory(place, 16)
+    trial.put(0, SHAPE + "frame")
+    for offset in range(1, original.index(b"\xb8")):
+        with pytest.raises(CommandFailed):
+            insert(trial.guest, kprobe, [f"symbol={SHAPE}frame", f"offset={offset}"])
+    trial.take(0)
+    assert trial.guest.read_memory(place, 16) == original
+    assert trial.call(SHAPE + "frame") == (0x2006, [])
+    # Instructions take kprobes again.
+    insert(trial.guest, kprobe, [f"symbol={SHAPE}frame", "offset=1"])
+    trial.guest.succeed(["rmmod", "kprobe_trial"])
+
+
+# --- what happens while a jump comes or goes --------------------------------------------------------
+
+KPROBES_ENABLED = "/sys/kernel/debug/kprobes/enabled"
+
+
+def test_a_kprobe_that_comes_before_the_copy_is_refused(trial: Trial, modules: ModuleMaker) -> None:
+    module = modules.rogue("kprobe_trial")
+    trial.guest.put(module.file, "/tmp/kprobe_trial.ko")
+    trial.meanwhile("copy", f"insmod /tmp/kprobe_trial.ko symbol={SHAPE}one_four")
+    assert trial.refusal(SHAPE + "one_four") == f"{SHAPE}one_four+0x0: another probe came meanwhile"
+    joined = Trial(trial.guest, "kprobe_trial")
+    assert trial.call(SHAPE + "one_four", 35) == (42, [])
+    assert joined.counts() == [1]
+    trial.guest.succeed(["rmmod", "kprobe_trial"])
+    trial.put(0, SHAPE + "one_four")
+    assert trial.call(SHAPE + "one_four", 35) == (42, [0])
+
+
+def test_a_kprobe_that_comes_before_the_copy_and_goes_is_refused_or_leaves_no_trace(
+    trial: Trial, modules: ModuleMaker
+) -> None:
+    module = modules.rogue("kprobe_trial")
+    trial.guest.put(module.file, "/tmp/kprobe_trial.ko")
+    trial.meanwhile("copy", f"insmod /tmp/kprobe_trial.ko symbol={SHAPE}one_four; rmmod kprobe_trial")
+    trial.put(0, SHAPE + "one_four")
+    assert trial.call(SHAPE + "one_four", 35) == (42, [0])
+
+
+def test_of_two_modules_at_once_one_has_the_place(trial: Trial, modules: ModuleMaker) -> None:
+    insert(trial.guest, trial_module(modules, "djprobe_rival"))
+    rival = Trial(trial.guest, "djprobe_rival")
+    parameters = "/sys/module/djprobe_rival/parameters"
+    symbol = f"djprobe_trial:{SHAPE}five"
+    try:
+        trial.meanwhile("copy", f"cd {parameters}; echo {symbol} > symbol; echo 0 > put")
+        assert trial.refusal(symbol) == f"{symbol}+0x0: another probe came meanwhile"
+        assert trial.call(symbol) == (0x2005, [])
+        assert rival.counts() == [1]
+        rival.take(0)
+        trial.put(0, symbol)
+        assert trial.call(symbol) == (0x2005, [0])
+    finally:
+        trial.guest.succeed(["rmmod", "djprobe_rival"])
+
+
+def test_a_kprobe_cannot_join_while_the_jump_is_made(trial: Trial, modules: ModuleMaker) -> None:
+    module = modules.rogue("kprobe_trial")
+    trial.guest.put(module.file, "/tmp/kprobe_trial.ko")
+    trial.meanwhile("grace", f"insmod /tmp/kprobe_trial.ko symbol={SHAPE}five; echo $? > /tmp/joined")
+    trial.put(0, SHAPE + "five")
+    assert trial.guest.get("/tmp/joined") != b"0\n"
+    assert trial.call(SHAPE + "five") == (0x2005, [0])
+
+
+def test_kprobes_switched_off_and_on_meanwhile_let_no_cpu_pass(trial: Trial, modules: ModuleMaker) -> None:
+    """One that came by would be inside the bytes that the jump is then written over."""
+    insert(trial.guest, trial_module(modules, "djprobe_rival"))
+    symbol = f"djprobe_trial:{SHAPE}five"
+    call = f"echo {symbol} 0 > /sys/module/djprobe_rival/parameters/call"
+    try:
+        trial.meanwhile("grace", f"echo 0 > {KPROBES_ENABLED}; {call}; echo 1 > {KPROBES_ENABLED}")
+        place = trial.put(0, symbol)
+        assert sum(trial.counts()) == 1
+        assert trial.guest.read_memory(place, 1) == b"\xe9"
+        assert trial.call(symbol) == (0x2005, [0])
+    finally:
+        trial.guest.succeed(["rmmod", "djprobe_rival"])
+
+
+def test_where_kprobes_are_switched_off_a_djprobe_is_refused_or_goes(trial: Trial) -> None:
+    place = trial.put(0, SHAPE + "five")
+    trial.guest.put(b"0", KPROBES_ENABLED)
+    try:
+        assert trial.call(SHAPE + "five") == (0x2005, [0])
+        trial.take(0)
+        assert trial.guest.read_memory(place, 5) == b"\xb8\x05\x20\x00\x00"
+        assert trial.refusal(SHAPE + "five") == f"{SHAPE}five+0x0: kprobes are switched off"
+        assert trial.guest.read_memory(place, 5) == b"\xb8\x05\x20\x00\x00"
+        assert trial.call(SHAPE + "five") == (0x2005, [])
+    finally:
+        trial.guest.put(b"1", KPROBES_ENABLED)
+    trial.put(0, SHAPE + "five")
+    assert trial.call(SHAPE + "five") == (0x2005, [0])
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 NO_ENTRY = "not a function entry (the instruction after endbr and the ftrace nop)"
@@ -173,6 +298,7 @@ TOO_SHORT = "shorter than five bytes of whole instructions"
         ("breakpoint", 0, "a breakpoint in the function"),
         ("later_breakpoint", 0, "a breakpoint in the function"),
         ("call", 0, "an instruction under the jump cannot run out of line"),
+        ("fixup", 0, "an instruction of the function may fault and be fixed up"),
         ("blacklisted", 0, "on the blacklist of kprobes"),
         ("five", 5, NO_ENTRY),
         ("five", 1, NO_ENTRY),
@@ -181,6 +307,32 @@ TOO_SHORT = "shorter than five bytes of whole instructions"
 )
 def test_a_bad_place_is_refused_with_its_reason(trial: Trial, shape: str, offset: int, reason: str) -> None:
     assert trial.refusal(SHAPE + shape, offset) == f"{SHAPE}{shape}+{offset:#x}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "errno"),
+    [("nowhere", "no such file or directory"), ("short", "invalid argument"), ("frame", "device or resource busy")],
+)
+def test_a_refusal_has_an_errno(trial: Trial, modules: ModuleMaker, shape: str, errno: str) -> None:
+    insert(trial.guest, modules.rogue("kprobe_trial"), [f"symbol={SHAPE}frame", "offset=1"])
+    try:
+        with pytest.raises(GuestError, match=errno):
+            trial.put(0, SHAPE + shape)
+    finally:
+        trial.guest.succeed(["rmmod", "kprobe_trial"])
+
+
+def test_a_djprobe_is_registered_and_unregistered_once(trial: Trial) -> None:
+    with pytest.raises(GuestError, match="no such file or directory"):
+        trial.write("take_again", "0")
+    place = trial.put(0, SHAPE + "five")
+    with pytest.raises(GuestError, match="device or resource busy"):
+        trial.write("put_again", "0")
+    assert trial.call(SHAPE + "five") == (0x2005, [0])
+    trial.take(0)
+    with pytest.raises(GuestError, match="no such file or directory"):
+        trial.write("take_again", "0")
+    assert trial.guest.read_memory(place, 5) == b"\xb8\x05\x20\x00\x00"
 
 
 def test_a_jump_label_under_the_jump_is_refused(trial: Trial, kernel: str) -> None:

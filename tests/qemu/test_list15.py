@@ -103,7 +103,7 @@ def test_a_handler_that_sees_something_else_counts_nothing(
 
 
 SAVES_WHAT_IT_DID_NOT = {
-    "djprobe.other-registers": ("djprobe_stub.S", "\tleal -6*4(%esp), %esp", "\t.rept 6\n\tpushl $0\n\t.endr"),
+    "djprobe.other-registers": ("djprobe_stub.S", "\tleal -4*4(%esp), %esp", "\t.rept 4\n\tpushl $0\n\t.endr"),
     "djprobe.probe-and-registers": ("djprobe_stub.S", "\tpushl %edx\n", "\tpushl $0\n"),
     "kprobe.probe-and-registers": ("known_call_code.S", "\tmovl $KNOWN_VALUE(6), %ebp", "\tmovl $0, %ebp"),
 }

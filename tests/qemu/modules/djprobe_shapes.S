@@ -7,6 +7,7 @@
  */
 #include <linux/linkage.h>
 #include <asm/alternative.h>
+#include <asm/asm.h>
 #include <asm/nospec-branch.h>
 
 #ifdef CONFIG_X86_64
@@ -64,6 +65,21 @@ shape one_four
 	.byte 0x8d, 0x44, 0x20, 0x07	/* leal 7(%eax), %eax with a sib byte */
 	popl %ebp
 #endif
+	ret
+
+/* One byte, two and three, or one, three and four: byte 5 is inside the last. */
+shape frame
+#ifdef CONFIG_X86_64
+	pushq %rbp
+	movq %rsp, %rbp
+	subq $0x18, %rsp
+#else
+	pushl %ebp
+	movl %esp, %ebp
+	subl $0x18, %esp
+#endif
+	movl $0x2006, %eax
+	leave
 	ret
 
 /* An operand that is found relative to the instruction, where there is such a thing. */
@@ -182,6 +198,13 @@ shape later_breakpoint
 	movl $1, %eax
 	int3
 	ret
+
+/* The fixup leads back into the function. */
+shape fixup
+	movl $1, %eax
+1:	nop
+2:	ret
+	_ASM_EXTABLE(1b, 2b)
 
 shape call
 	call djprobe_shape_five

@@ -6,8 +6,10 @@
  * number written to "put" registers the djprobe of that number there, one
  * written to "take" unregisters it. A function's symbol and a number written to
  * "call" call it: "result" is what it returned, "order" the numbers of the
- * djprobes that were hit. "hits" are everybody's on each CPU, "exact" those of
- * processes whose name begins with that word.
+ * djprobes that were hit, "ip" and "orig_ax" what the last one's registers had.
+ * "hits" are everybody's on each CPU, "exact" those of processes whose name
+ * begins with that word. "put_again" and "take_again" register and unregister
+ * whatever has been registered or not.
  */
 #include <linux/module.h>
 #include <linux/percpu.h>
@@ -42,6 +44,10 @@ module_param(result, long, 0444);
 static int order[ORDER_MAX];
 static int order_count;
 module_param_array(order, int, &order_count, 0444);
+static unsigned long ip;
+module_param(ip, ulong, 0444);
+static unsigned long orig_ax;
+module_param(orig_ax, ulong, 0444);
 static struct task_struct *caller;
 
 static DEFINE_PER_CPU(unsigned long, hits);
@@ -56,6 +62,8 @@ static void trial_hit(struct djprobe *djp, struct pt_regs *regs)
 		return;
 	if (order_count < ORDER_MAX)
 		order[order_count++] = container_of(djp, struct trial, djp) - trials;
+	ip = regs->ip;
+	orig_ax = regs->orig_ax;
 #ifdef CONFIG_X86_64
 	regs->di += add;
 #else
@@ -110,6 +118,20 @@ static int take(const char *text, const struct kernel_param *param)
 	return 0;
 }
 
+static int put_again(const char *text, const struct kernel_param *param)
+{
+	struct trial *trial = numbered(text);
+
+	return trial ? register_djprobe(&trial->djp) : -EINVAL;
+}
+
+static int take_again(const char *text, const struct kernel_param *param)
+{
+	struct trial *trial = numbered(text);
+
+	return trial ? unregister_djprobe(&trial->djp) : -EINVAL;
+}
+
 static int call(const char *text, const struct kernel_param *param)
 {
 	unsigned long function;
@@ -149,11 +171,15 @@ static int get_exact(char *line, const struct kernel_param *param)
 
 static const struct kernel_param_ops put_ops = { .set = put };
 static const struct kernel_param_ops take_ops = { .set = take };
+static const struct kernel_param_ops put_again_ops = { .set = put_again };
+static const struct kernel_param_ops take_again_ops = { .set = take_again };
 static const struct kernel_param_ops call_ops = { .set = call };
 static const struct kernel_param_ops hits_ops = { .get = get_hits };
 static const struct kernel_param_ops exact_ops = { .get = get_exact };
 module_param_cb(put, &put_ops, NULL, 0200);
 module_param_cb(take, &take_ops, NULL, 0200);
+module_param_cb(put_again, &put_again_ops, NULL, 0200);
+module_param_cb(take_again, &take_again_ops, NULL, 0200);
 module_param_cb(call, &call_ops, NULL, 0200);
 module_param_cb(hits, &hits_ops, NULL, 0444);
 module_param_cb(exact, &exact_ops, NULL, 0444);

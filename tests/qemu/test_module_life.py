@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are a probe module's parameters harmless before its init function has ended, and once its exit function has begun?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from djprobe_trial import insert
+from module_maker import ModuleMaker
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import ModuleSource, Value, render
+from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.kernels import kernels
+from orchestrator.errors import CommandFailed, GuestError
+from orchestrator.guest.guest import Guest
+
+UP, TRACED = "lab-i386-up", "debian-686"
+GETTIMEOFDAY = 78
+"""Of i386."""
+
+_FOLDER = Path(__file__).with_name("modules")
+_WINDOW = ("window.h", "window.c")
+
+
+def probe_source(template: str, kernel: Kernel) -> ModuleSource:
+    # The function tracer's own place is the function's first byte.
+    offset = 0 if template == "ftrace" else kernels()[kernel.spec.name].entry_offset
+    values: dict[str, Value] = {"symbol": "__ia32_sys_gettimeofday", "offset": offset, "number": GETTIMEOFDAY}
+    return render(template, values)
+
+
+def extended(source: ModuleSource, files: Sequence[str], flags: str) -> ModuleSource:
+    """A module with more files of these tests', and compiler flags for its own ones."""
+    added = {name: (_FOLDER / name).read_text() for name in files}
+    objects = " ".join(f"{Path(name).stem}.o" for name in files if name.endswith(".c"))
+    kbuild = f"{source.files['Kbuild']}{source.name}-y += {objects}\n{flags}\n"
+    return dataclasses.replace(source, files={**source.files, **added, "Kbuild": kbuild})
+
+
+def parameter(module: Module, name: str) -> str:
+    return f"/sys/module/{module.name}/parameters/{name}"
+
+
+@pytest.mark.guest(kernel=UP, timing="tcg")
+def test_parameters_cannot_be_read_before_init_has_ended(
+    guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
+) -> None:
+    flags = "CFLAGS_djprobe_jump.o := -include $(src)/djprobe_windows.h"
+    source = extended(probe_source("djprobe", guest_kernel), (*_WINDOW, "djprobe_windows.h"), flags)
+    module, mark = modules.built(source), guest.console.length()
+    names = ["detour", "replaced", "missed", "address"]
+    script = [f"cat {parameter(module, name)} || echo nothing" for name in names]
+    guest.put(f"({'; '.join(script)}) > /tmp/seen 2> /dev/null".encode(), "/tmp/window.sh")
+    insert(guest, module, ["window=grace"])
+    assert guest.get("/tmp/seen") == b"nothing\n" * len(names)
+    assert all(guest.get(parameter(module, name)) for name in names)
+    guest.succeed(["rmmod", module.name])
+    guest.check_console(mark)
+
+
+@pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)
+def test_a_probe_cannot_be_armed_before_init(guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> None:
+    module = modules.built(probe_source("tracepoint", guest_kernel))
+    with pytest.raises(CommandFailed):
+        insert(guest, module, ["armed=1"])
+    insert(guest, module, ["handler=count"])
+    guest.put(b"1", parameter(module, "armed"))
+    assert guest.get(parameter(module, "handler")) == b"count\n"
+    guest.succeed(["rmmod", module.name])
+    guest.check_console()
+
+
+@pytest.mark.parametrize(
+    ("template", "name", "value"),
+    [
+        pytest.param("tracepoint", "armed", "1", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
+        pytest.param("kprobe", "handler", "count", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
+        pytest.param("ftrace", "handler", "count", marks=pytest.mark.guest(kernel=TRACED, timing="tcg", fresh=True)),
+    ],
+)
+def test_a_module_that_has_ended_takes_no_parameter(
+    guest: Guest, guest_kernel: Kernel, modules: ModuleMaker, template: str, name: str, value: str
+) -> None:
+    module = modules.built(probe_source(template, guest_kernel))
+    main = {"module_watch.c": (_FOLDER / "module_watch.c").read_text()}
+    watch = ModuleSource("watch", {**main, "Kbuild": "obj-m := watch.o\nwatch-y := module_watch.o\n"})
+    insert(guest, modules.built(extended(watch, _WINDOW, "")))
+    guest.put(module.name.encode(), "/sys/module/watch/parameters/window")
+    guest.put(f"echo {value} > {parameter(module, name)}; echo $? > /tmp/written".encode(), "/tmp/window.sh")
+    insert(guest, module)
+    guest.succeed(["rmmod", module.name])
+    assert guest.get("/tmp/written") == b"1\n"
+    guest.succeed(["uname"])
+    guest.check_console()
+
+
+@pytest.mark.guest(kernel=UP, timing="tcg")
+def test_a_handler_that_cannot_be_exchanged_is_an_error(
+    guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
+) -> None:
+    flags = "CFLAGS_lab_tracepoint_main.o := -include $(src)/tracepoint_refusal.h"
+    source = extended(probe_source("tracepoint", guest_kernel), ("tracepoint_refusal.h",), flags)
+    module = modules.built(source)
+    insert(guest, module)
+    guest.put(b"1", parameter(module, "armed"))
+    guest.put(b"1", parameter(module, "refusals"))
+    with pytest.raises(GuestError, match="device or resource busy"):
+        guest.put(b"count", parameter(module, "handler"))
+    assert guest.get(parameter(module, "handler")) == b"noop\n"
+    assert guest.get(parameter(module, "enabled")) == b"1\n"
+    guest.put(b"count", parameter(module, "handler"))
+    assert guest.get(parameter(module, "handler")) == b"count\n"
+    guest.succeed(["rmmod", module.name])
+    guest.check_console()
