@@ -18,6 +18,7 @@ from tiny_modules import tiny_kernel, tiny_module
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.inclusion import included
 from orchestrator.artifacts.module_source import ModuleSource, Value, module_folders, render, templates
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError, UsageError
@@ -69,9 +70,8 @@ def test_every_object_has_its_source(template: str) -> None:
 
 
 def test_a_file_is_found_by_its_name_alone() -> None:
-    names = [file.name for folder in module_folders() for file in folder.iterdir()]
+    names = [file.name for folder in module_folders() for file in sources_in(folder)]
     assert len(names) == len(set(names))
-    assert [file.name for file in data_dir("kmods").iterdir() if file.is_file()] == ["README.md"]
 
 
 def test_every_source_is_part_of_a_module() -> None:
@@ -83,7 +83,34 @@ def test_every_source_is_part_of_a_module() -> None:
     used = {
         file for template in templates() for values in choices for file in render(template, {**VALUES, **values}).files
     }
-    assert {file.name for folder in module_folders() for file in folder.iterdir() if file.suffix != ".j2"} <= used
+    sources = {file.name for folder in module_folders() for file in sources_in(folder) if file.suffix != ".j2"}
+    assert sources <= used | {file.name for files in plain_modules().values() for file in files}
+
+
+def sources_in(folder: Path) -> list[Path]:
+    """The sources of a folder, in which make may have left what it built."""
+    return [file for file in folder.iterdir() if file.suffix in (".c", ".h", ".S", ".j2") and ".mod" not in file.name]
+
+
+def plain_modules() -> dict[str, set[Path]]:
+    """The sources of each module that Kbuild builds, by the module's name."""
+    text = (data_dir("kmods") / "Kbuild").read_text().replace("\\\n", " ")
+    found: dict[str, set[Path]] = {}
+    for name, value in re.findall(r"^(\w+)-y := (.*)$", text, re.MULTILINE):
+        if name == "ccflags":
+            continue
+        folder = re.match(r"\$\(addprefix (\w+)/,", value)
+        paths = [f"{folder[1] + '/' if folder else ''}{path}" for path in re.findall(r"([\w/]+)\.o\b", value)]
+        paths = [re.sub(r"^\w+/lib_", "lib/", path) for path in paths]
+        found[name] = {next(data_dir("kmods").glob(f"{path}.[cS]")) for path in paths}
+    return found
+
+
+@pytest.mark.parametrize("name", ["djprobe", "jprobe", "marker"])
+def test_make_alone_builds_a_module_of_all_that_its_header_brings(name: str) -> None:
+    brought = {file for file in included(f'#include "{name}.h"\n', module_folders()) if file.suffix != ".h"}
+    module = data_dir("kmods") / name / f"{name}_module.c"
+    assert plain_modules()[name] == brought | {module}
 
 
 def test_no_source_depends_on_itself_through_others() -> None:
