@@ -2,14 +2,19 @@
 /* What does a probe's struct pt_regs hold when every register is known? */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
+#include <asm/unwind_hints.h>
 
 #include "known_call_code.h"
 
 	.text
 
-/* No endbr, as it is only called directly: its first byte is its entry. */
+/*
+ * No endbr, as it is only called directly: its first byte is its entry. The hint
+ * lets objtool follow it to its end, which it would find unreachable (x86_64).
+ */
 SYM_CODE_START(known_call_target)
 	ANNOTATE_NOENDBR
+	UNWIND_HINT_FUNC
 	nop
 	nop
 	nop

@@ -22,7 +22,7 @@ static ssize_t write_sites(struct file *file, const char __user *text, size_t si
 
 	if (!count || *offset != site_count * sizeof(*sites))
 		return -EINVAL;
-	if (count > SITES_MAX - site_count)
+	if (count > KPCACHE_SITES_MAX - site_count)
 		return -ENOSPC;
 	if (copy_from_user(sites + site_count, text, count * sizeof(*sites)))
 		return -EFAULT;
@@ -45,7 +45,7 @@ int sites_init(void)
 	text_end = ksym_lookup("_etext");
 	if (!text_start || !text_end)
 		return -EOPNOTSUPP;
-	sites = vmalloc(array_size(SITES_MAX, sizeof(*sites)));
+	sites = vmalloc(array_size(KPCACHE_SITES_MAX, sizeof(*sites)));
 	if (!sites)
 		return -ENOMEM;
 	folder = debugfs_create_dir(THIS_MODULE->name, NULL);

@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-#define SITES_MAX	65536
+#define KPCACHE_SITES_MAX	65536
 
 /* What was written so far, in the order of writing. */
 extern unsigned long *sites;
@@ -14,7 +14,7 @@ extern unsigned int site_count;
 /*
  * Shows <debugfs>/<module's name>/sites, to which the host writes addresses as
  * machine words. An address outside the kernel's own text is refused (-ERANGE), and
- * so are more than SITES_MAX (-ENOSPC). Returns -ENOMEM, or -EOPNOTSUPP where
+ * so are more than KPCACHE_SITES_MAX (-ENOSPC). Returns -ENOMEM, or -EOPNOTSUPP where
  * kallsyms has no _stext or _etext.
  */
 int sites_init(void);

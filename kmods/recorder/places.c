@@ -17,7 +17,7 @@
 #include "refusal.h"
 
 #define REPORT_FORMAT	1
-#define SITES_MAX	256
+#define RECORDER_SITES_MAX	256
 /* The largest change of text is a five-byte jump. */
 #define SITE_BYTES	5
 
@@ -28,12 +28,12 @@ struct site {
 	u8 original[SITE_BYTES];
 };
 
-DEFINE_PER_CPU(unsigned long [PLACES_MAX], place_hits);
+DEFINE_PER_CPU(unsigned long [RECORDER_PLACES_MAX], place_hits);
 
-static unsigned long entries[PLACES_MAX];
+static unsigned long entries[RECORDER_PLACES_MAX];
 /* The last values of missed_hits(), for when the probes are out. */
-static unsigned long missed_finally[PLACES_MAX];
-static struct site sites[SITES_MAX];
+static unsigned long missed_finally[RECORDER_PLACES_MAX];
+static struct site sites[RECORDER_SITES_MAX];
 static unsigned int site_count;
 
 static DEFINE_MUTEX(places_mutex);
@@ -43,7 +43,7 @@ int add_site(const char *symbol, const void *address, unsigned int size)
 {
 	struct site *site = &sites[site_count];
 
-	if (site_count == SITES_MAX || size > SITE_BYTES)
+	if (site_count == RECORDER_SITES_MAX || size > SITE_BYTES)
 		return refuse_point(symbol, 0, -ENOSPC, "too many sites");
 	*site = (struct site){ .symbol = symbol, .address = address, .size = size };
 	memcpy(site->original, address, size);
@@ -153,7 +153,7 @@ static void show_site(struct seq_file *file, const struct site *site)
 		   site->size, site->original, site->size, site->address);
 }
 
-/* Bounded by PLACES_MAX and SITES_MAX; the last line shows that nothing is missing. */
+/* Bounded by RECORDER_PLACES_MAX and RECORDER_SITES_MAX; the last line shows that nothing is missing. */
 static int report_show(struct seq_file *file, void *unused)
 {
 	unsigned int i;

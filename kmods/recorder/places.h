@@ -18,7 +18,7 @@
 
 #include "ring.h"
 
-#define PLACES_MAX	128
+#define RECORDER_PLACES_MAX	128
 
 struct place {
 	const char *symbol;	/* the function's name, or the marker's */
@@ -39,7 +39,7 @@ void take_out(void);
 /* Hits of a place whose handler did not run. Not valid after take_out(). */
 unsigned long missed_hits(unsigned int place);
 
-DECLARE_PER_CPU(unsigned long [PLACES_MAX], place_hits);
+DECLARE_PER_CPU(unsigned long [RECORDER_PLACES_MAX], place_hits);
 
 /* What every handler does, for all mechanisms. With preemption off. */
 static __always_inline void record_hit(unsigned int place, unsigned int event, unsigned long address,

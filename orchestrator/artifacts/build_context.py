@@ -16,11 +16,12 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """``say`` gets one line for each thing that takes seconds or more."""
+    """``say`` gets one line for each thing that takes seconds or more, ``warn`` the warnings of what was built."""
 
     cache: Cache
     offline: bool = False
     say: Callable[[str], None] = _silent
+    warn: Callable[[str], None] = _silent
 
     def need_network(self, what: str) -> None:
         """Raise HostError with ``--offline``, where ``what`` would have to be fetched."""

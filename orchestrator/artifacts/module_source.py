@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,16 +25,24 @@ _LONGEST = 1024
 _LONGEST_NAME = 40
 """Of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
 
+_MARKERS = "marker.h"
+_FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
+"""A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
+
 Scalar = str | int
 Value = Scalar | tuple[Scalar, ...]
 
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """A module's files by name, with its Kbuild. ``name`` is what the kernel lists."""
+    """A module's files by name, with its Kbuild. ``name`` is what the kernel lists.
+
+    ``origins`` has the paths that the files come from, by name: what messages on them name.
+    """
 
     name: str
     files: Mapping[str, str]
+    origins: Mapping[str, Path] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)
@@ -103,10 +111,15 @@ def _source(name: str, main: str, folders: Sequence[Path], main_file: Path) -> M
 
     ``main_file`` is where ``main`` comes from: a header of that name must not bring it in a second time.
     """
-    files = {f"{name}_main.c": main}
-    files |= {file.name: read_source(file) for file in included(main, folders) if file != main_file}
+    shared = [file for file in included(main, folders) if file != main_file]
+    files = {f"{name}_main.c": main, **{file.name: read_source(file) for file in shared}}
     objects = " ".join(f"{Path(file).stem}.o" for file in files if file.endswith((".c", ".S")))
-    return ModuleSource(name, {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n"})
+    flags = f"ccflags-y := {_FORMAT_ERRORS}\n" if _MARKERS in files else ""
+    return ModuleSource(
+        name,
+        {**files, "Kbuild": f"obj-m := {name}.o\n{name}-y := {objects}\n{flags}"},
+        {f"{name}_main.c": main_file, **{file.name: file for file in shared}},
+    )
 
 
 def _check(key: str, value: Value) -> None:

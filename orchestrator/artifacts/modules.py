@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,31 +15,53 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.compiler import build_environment
+from orchestrator.artifacts.diagnostics import error_place, first_error, kept_output, kept_warnings, located
 from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.errors import BuildError
 from orchestrator.paths import kbuild_takes
 from orchestrator.process import run
+from orchestrator.steps import step
 
 _BUILD_LIMIT = 300.0
 
 
+_WARNINGS = "warnings.txt"
+_SHOWN_LINES = 60
+_RECIPE = "warnings kept"
+"""Part of every key: modules from before were built without a record of their warnings."""
+
+
 @dataclass(frozen=True)
 class Module:
-    """A built module. ``sources`` is the folder of its sources; None where the user has built it."""
+    """A built module.
+
+    ``sources`` is the folder of its sources, with ``warnings.txt`` where it has warnings; None where the user has built
+    it. ``warnings`` are the compiler's lines, with the places in the files that the module comes from.
+    """
 
     name: str
     file: Path
     key: str
     sources: Path | None
+    warnings: tuple[str, ...] = ()
 
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:
     """Return the modules built for ``kernel``, in the order given; those not in the cache are built in parallel.
 
-    A module that does not build is a BuildError in its place, with the file, the line and the compiler's output.
+    Their warnings are shown, those of a module from the cache too. A module that does not build is a BuildError in its
+    place, with the file, the line and the compiler's output.
     """
+    modules = _built_or_cached(context, kernel, sources)
+    _show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
+    return modules
+
+
+def _built_or_cached(
+    context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]
+) -> list[Module | BuildError]:
     if all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
         return [_build(context, kernel, source, _Places.of(kernel)) for source in sources]
     if kernel.spec.source is not None:
@@ -51,6 +72,17 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
         ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0))), thread_name_prefix="build") as pool,
     ):
         return list(pool.map(lambda source: _try_to_build(context, kernel, source, places), sources))
+
+
+def _show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Module]) -> None:
+    """Show each text of warnings once: cells share modules."""
+    for name, lines in dict.fromkeys((module.name, module.warnings) for module in modules if module.warnings):
+        heading = f"module {name} for {kernel.spec.name} builds with warnings:"
+        for line in (heading, *lines):
+            with step(line):
+                pass
+        more = [f"... and {len(lines) - _SHOWN_LINES} lines more"] if len(lines) > _SHOWN_LINES else []
+        context.warn("\n".join([heading, *lines[:_SHOWN_LINES], *more]))
 
 
 @dataclass(frozen=True)
@@ -90,12 +122,17 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: 
                 raise BuildError(f"strip fails on {source.name}.ko", detail=stripped.complaint())
             shutil.copy(scratch / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
+            warnings = kept_warnings(finished.stderr, scratch)
+            if warnings:
+                (folder / "sources" / _WARNINGS).write_text(warnings)
             for name, text in source.files.items():
                 (folder / "sources" / name).write_text(text)
 
     label = f"{source.name} for {kernel.spec.name}"
     artifact = context.cache.obtain("modules", _inputs(kernel, source), label, build)
-    return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources")
+    kept = artifact.path / "sources" / _WARNINGS
+    warnings = tuple(located(kept.read_text(), source.origins)) if kept.exists() else ()
+    return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources", warnings)
 
 
 def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
@@ -104,23 +141,24 @@ def _inputs(kernel: Kernel, source: ModuleSource) -> dict[str, object]:
         "compiler": kernel.toolchain.version,
         "name": source.name,
         "files": dict(source.files),
+        "recipe": _RECIPE,
     }
 
 
 def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, output: str) -> BuildError:
-    """Keep the sources that do not compile, and rewrite the paths in the compiler's messages to point to them."""
-    kept = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
-    kept.mkdir(parents=True, exist_ok=True)
+    """Keep the sources that do not compile, and name the user's own files in the compiler's messages."""
+    folder = context.cache.root / "failed-builds" / f"{source.name}-{digest(dict(source.files))}"
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in source.files.items():
-        (kept / name).write_text(text)
-    lines = output.replace(str(scratch), str(kept)).splitlines()
-    first = next((n for n, line in enumerate(lines) if re.search(r"error|undefined|Error", line)), 0)
-    place = re.match(r"(/.+?:\d+)(?::\d+)?: ", lines[first]) if lines else None
+        (folder / name).write_text(text)
+    origins = {name: folder / name for name in source.files} | dict(source.origins)
+    kept = kept_output(output, scratch)
+    first = first_error(kept)
     return BuildError(
         f"module {source.name} does not build",
-        where=place[1] if place else str(kept),
-        detail=lines[first : first + 20],
-        hint=f"the rendered sources are in {kept}",
+        where=error_place(kept, origins) or str(folder),
+        detail=located(kept, origins)[first : first + 20],
+        hint=f"the rendered sources are in {folder}",
     )
 
 

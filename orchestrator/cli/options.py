@@ -27,12 +27,12 @@ Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; defau
 
 
 def open_context(*, offline: bool) -> BuildContext:
-    """The context of a command: the user's cache, and progress on stderr."""
+    """The context of a command: the user's cache, progress and warnings on stderr."""
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.paths import cache_dir
 
-    return BuildContext(Cache(cache_dir()), offline, _print)
+    return BuildContext(Cache(cache_dir()), offline, _print, _print)
 
 
 def printed_steps(*, verbose: bool) -> contextlib.AbstractContextManager[None]:

@@ -22,6 +22,7 @@ class _Lines:
         self._stream = stream
         self._total = 0
         self._done = 0
+        self._warned: set[str] = set()
 
     def begin(self, run: str, plan: Plan, done: int) -> None:
         self._total, self._done = len(plan.cells), done
@@ -29,6 +30,11 @@ class _Lines:
 
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
+
+    def warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self.say(text)
 
     def cell_begins(self, cell_id: str) -> None:
         del cell_id  # its end says it all
@@ -44,6 +50,7 @@ class _Live:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("preparing", total=None)
+        self._warned: set[str] = set()
 
     def begin(self, run: str, plan: Plan, done: int) -> None:
         self._progress.console.print(f"run {run}", highlight=False)
@@ -51,6 +58,11 @@ class _Live:
 
     def say(self, text: str) -> None:
         self._progress.update(self._task, description=text)
+
+    def warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def cell_begins(self, cell_id: str) -> None:
         self._progress.update(self._task, description=f"measuring {cell_id}")

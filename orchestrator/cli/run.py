@@ -88,7 +88,7 @@ def run(
             options.printed_steps(verbose=verbose),
             Store.open(lab_dir()) as store,
         ):
-            context = BuildContext(Cache(cache_dir()), offline, watching.say)
+            context = BuildContext(Cache(cache_dir()), offline, watching.say, watching.warn)
             runner = Runner(context, store, watching, kinds(), jobs, events)
             entry = _run_one(runner, experiment, planned, directory, resume=resume)
             record = store.load_run(entry.id)

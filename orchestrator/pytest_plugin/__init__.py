@@ -147,7 +147,7 @@ def context(pytestconfig: pytest.Config) -> BuildContext:
             with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
                 terminal.write_line(text)
 
-    return BuildContext(Cache(cache_dir()), say=say)
+    return BuildContext(Cache(cache_dir()), say=say, warn=say)
 
 
 @pytest.fixture(scope="session")

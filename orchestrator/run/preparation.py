@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.modules import Module, build_modules
@@ -81,6 +82,8 @@ def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:
 
 
 def compiler_note(kernel: Kernel, module: Module | None) -> tuple[str, ...]:
-    """The note of a module that was compiled here by another compiler than its kernel; none of any other."""
-    compiled = module is not None and module.sources is not None
-    return (kernel.compiler_note,) if compiled and kernel.compiler_note is not None else ()
+    """The notes of a module that was compiled here: by another compiler than its kernel, or with warnings."""
+    if module is None or module.sources is None:
+        return ()
+    other = () if kernel.compiler_note is None else (kernel.compiler_note,)
+    return (*other, warning_note(module.name, module.warnings)) if module.warnings else other

@@ -18,6 +18,9 @@ class ProgressListener(Protocol):
     def say(self, text: str) -> None:
         """Something that takes a person's time begins: a download, a build, a boot."""
 
+    def warn(self, text: str) -> None:
+        """Something was built with warnings: several lines, once for each boot that needs it."""
+
     def cell_begins(self, cell_id: str) -> None:
         """A cell is being measured."""
 

@@ -38,6 +38,9 @@ class Silent:
     def say(self, text: str) -> None:
         pass
 
+    def warn(self, text: str) -> None:
+        pass
+
     def cell_begins(self, cell_id: str) -> None:
         pass
 

@@ -183,10 +183,10 @@ class Places:
     """The entry has the kprobe, and is about to get the address."""
 
 
-def places_in(guest: Guest) -> Places:
-    """Found in the live code of the guest's kernel, which is not written in the same way for every compiler."""
+def places_in(guest: Guest, name_of_handler: str) -> Places:
+    """Of a hit that this handler looks up; found in the live code, which is not the same for every compiler."""
     symbols = Symbols.of(guest)
-    lookup, handler = symbols.address("get_kprobe_cached"), symbols.address("kprobe_ftrace_handler")
+    lookup, handler = symbols.address("get_kprobe_cached"), symbols.address(name_of_handler)
     machine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64 if lookup >> 32 else capstone.CS_MODE_32)
 
     def code(address: int) -> list[tuple[int, int, str, str]]:
@@ -234,9 +234,9 @@ Race = Callable[[str, str], Outcome]
 
 
 @pytest.fixture
-def race(sound: Guest, modules: ModuleMaker) -> Iterator[Race]:
+def race(kernel: str, sound: Guest, modules: ModuleMaker) -> Iterator[Race]:
     module = loaded(sound, modules.built(race_source()))
-    places = places_in(sound)
+    places = places_in(sound, "kprobe_ftrace_handler" if kernel.endswith("-ftrace") else "kprobe_int3_handler")
 
     def run(name: str, place: str) -> Outcome:
         module.write("hold", getattr(places, place))
@@ -288,6 +288,18 @@ def test_an_interrupt_that_hits_a_list_full_of_kprobes_during_the_setting(kernel
         assert outcome == Outcome(True, False, False, (1, 0), (0, 0), [(1, 0), (1, 0), (1, 0), (1, 1)])
     else:
         assert outcome == Outcome(False, True, False, (2, 0), (0, 0), [(1, 0)] * 4)
+
+
+@pytest.mark.parametrize("kernel", on("kpcache", "kpcache-published", "kpcache-ftrace"), indirect=True)
+def test_an_nmi_that_hits_a_list_full_of_kprobes_during_the_setting(kernel: str, race: Race) -> None:
+    """Interrupts are off in a breakpoint's handler, and the repaired cache sets its entries so; an NMI comes anyway."""
+    outcome = race("nmi", "set")
+    assert (outcome.interrupts, outcome.timed_out) == (False, False)
+    if kernel.endswith("-published"):
+        # The last of the others has got the entry of the first: it is hit in its place, and the first no more.
+        assert (outcome.first, outcome.others) == ((1, 0), [(1, 0), (1, 0), (1, 0), (1, 1)])
+    else:
+        assert (outcome.first, outcome.others) == ((2, 0), [(1, 0)] * 4)
 
 
 @TRACED

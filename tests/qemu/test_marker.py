@@ -13,7 +13,7 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.inclusion import included
-from orchestrator.artifacts.module_source import ModuleSource, module_folders
+from orchestrator.artifacts.module_source import ModuleSource, module_folders, render_own
 from orchestrator.errors import BuildError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint
@@ -204,11 +204,47 @@ def test_markers_of_one_name_are_connected_together(trial: Trial) -> None:
     assert not any(place.connected for place in trial.places())
 
 
+MISFIT = Path(__file__).with_name("modules") / "marker_misfit.c.j2"
+
+
+def user_module(folder: Path, flavour: str, passed: str) -> Path:
+    """A user's C file with one marker, in line 15."""
+    file = folder / "misfit.c"
+    file.write_text(MISFIT.read_text().replace("{{ flavour }}", flavour).replace("{{ passed }}", passed))
+    return file
+
+
 @pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")
-def test_the_compiler_checks_what_is_passed(modules: ModuleMaker) -> None:
+@pytest.mark.parametrize(
+    ("flavour", "passed", "complaint"),
+    [
+        ("MARK", '"value %d name %s", text, 3', "format '%d' expects argument of type 'int'"),
+        ("MARK", '"%ld %s", number', "format '%s' expects a matching 'char *' argument"),
+        ("MARK", '"%ld", number, text', "too many arguments for format"),
+        (
+            "MARK_GENERIC",
+            '"%d", number',
+            "format '%d' expects argument of type 'int', but argument 2 has type 'long int'",
+        ),
+    ],
+)
+def test_a_marker_that_does_not_fit_its_format_does_not_build(
+    modules: ModuleMaker, tmp_path: Path, flavour: str, passed: str, complaint: str
+) -> None:
+    file = user_module(tmp_path, flavour, passed)
     with pytest.raises(BuildError) as failure:
-        modules.built(source_of("marker_misfit"))
-    assert "format '%s' expects argument of type" in str(failure.value).replace("\u2018", "'").replace("\u2019", "'")
+        modules.built(render_own(file, {}))
+    assert failure.value.where == f"{file}:15"
+    assert any(complaint in line and line.startswith(f"{file}:15:") for line in failure.value.detail)
+
+
+@pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")
+def test_other_warnings_are_shown_with_the_users_line(modules: ModuleMaker, tmp_path: Path) -> None:
+    file = user_module(tmp_path, "MARK", '"%ld %s", number, text')
+    for _ in ("built", "from the cache"):
+        warnings = modules.built(render_own(file, {})).warnings
+        assert f"{file}:13:13: warning: unused variable 'unused' [-Wunused-variable]" in warnings
+        assert sum(": warning: " in line for line in warnings) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 /*
  * Which kprobes fire when something comes between a hit's look into the cache and its end?
  *
- * CPU 1 hits a kprobe through the function tracer and is held before "hold", an
- * address in the kernel, while CPU 0 does something. The name of a race written to
+ * CPU 1 hits a kprobe and is held before "hold", an address in the kernel, while
+ * CPU 0 does something. The name of a race written to
  * "race" has it run. "hits" has a line for each kprobe: how often its handler ran
  * at its own address, and at another one. "held" shows in four numbers whether CPU
  * 1 was held, whether interrupts were on there, whether it gave up waiting, and
@@ -19,6 +19,8 @@
 #include <linux/smp.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
+#include <asm/apic.h>
+#include <asm/nmi.h>
 
 #include "cpu_hold.h"
 #include "traced_kprobes.h"
@@ -101,7 +103,7 @@ static void call_and_be_held(void)
 static int race_with(int (*doing)(void))
 {
 	struct errand caller;
-	int err = put_traced(FIRST, first_place) ?: start(&caller, call_and_be_held, 1);
+	int err = start(&caller, call_and_be_held, 1);
 
 	if (err)
 		return err;
@@ -122,7 +124,7 @@ static int remove_first(void)
 
 static int race_removal(void)
 {
-	return race_with(remove_first) ?: put_traced(SECOND, first_place) ?: call();
+	return put_traced(FIRST, first_place) ?: race_with(remove_first) ?: put_traced(SECOND, first_place) ?: call();
 }
 
 /* A second kprobe comes, so that an aggregator takes the place of the first. */
@@ -133,7 +135,7 @@ static int add_second(void)
 
 static int race_joining(void)
 {
-	return race_with(add_second) ?: call();
+	return put_traced(FIRST, first_place) ?: race_with(add_second) ?: call();
 }
 
 /* An interrupt hits as many kprobes of the same list as that has entries in the cache. */
@@ -144,7 +146,39 @@ static int interrupt(void)
 
 static int race_setting(void)
 {
-	return put_others(first_place) ?: race_with(interrupt) ?: call();
+	return put_others(first_place) ?: put_traced(FIRST, first_place) ?: race_with(interrupt) ?: call();
+}
+
+/* An NMI does the same, whether interrupts are on or off. */
+static bool nmi_wanted, nmi_done;
+
+static int on_nmi(unsigned int reason, struct pt_regs *regs)
+{
+	if (!READ_ONCE(nmi_wanted) || smp_processor_id() != 1)
+		return NMI_DONE;
+	WRITE_ONCE(nmi_wanted, false);
+	run_others(NULL);
+	smp_store_release(&nmi_done, true);
+	return NMI_HANDLED;
+}
+
+static int send_nmi(void)
+{
+	nmi_done = false;
+	WRITE_ONCE(nmi_wanted, true);
+	apic->send_IPI(1, NMI_VECTOR);
+	return wait_until(smp_load_acquire(&nmi_done));
+}
+
+static int race_nmi(void)
+{
+	int err = register_nmi_handler(NMI_LOCAL, on_nmi, 0, KBUILD_MODNAME);
+
+	if (err)
+		return err;
+	err = put_others(first_place) ?: put_single_stepped(FIRST, first_place) ?: race_with(send_nmi) ?: call();
+	unregister_nmi_handler(NMI_LOCAL, KBUILD_MODNAME);
+	return err;
 }
 
 /* --- a kprobe is used again elsewhere while a hit has got it from the cache -- */
@@ -227,6 +261,7 @@ static const struct {
 	{ "removal", race_removal },
 	{ "joining", race_joining },
 	{ "setting", race_setting },
+	{ "nmi", race_nmi },
 	{ "reuse", race_reuse },
 };
 

@@ -70,6 +70,11 @@ int put_traced(int number, void (*function)(void))
 	return err ?: kprobe_ftrace(&trials[number].kp) ? 0 : -EOPNOTSUPP;
 }
 
+int put_single_stepped(int number, void (*function)(void))
+{
+	return put(number, function, post);
+}
+
 int put_others(void (*function)(void))
 {
 	u32 list = hash_ptr(function, CONFIG_KPROBE_HASH_BITS);

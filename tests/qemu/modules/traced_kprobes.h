@@ -10,6 +10,8 @@ enum { FIRST, SECOND, OTHERS, OTHERS_END = OTHERS + 4 };
 
 /* At a function's entry. -EOPNOTSUPP where that does not go through the function tracer. */
 int put_traced(int number, void (*function)(void));
+/* At a function's entry, by a breakpoint where that does not go through the function tracer. */
+int put_single_stepped(int number, void (*function)(void));
 /* The others, into the function's list of the kernel's hash; run_others() hits each once. */
 int put_others(void (*function)(void));
 void run_others(void *unused);

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,21 +12,19 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from host_toolchain import HOST_TOOLCHAIN
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_modules import tiny_kernel, tiny_module
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.inclusion import included
 from orchestrator.artifacts.module_source import ModuleSource, Value, module_folders, render, templates
 from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.paths import data_dir
 from orchestrator.probes.recorder import MECHANISMS, recorder_values
 
-TINY = Path(__file__).parent / "tiny"
 VALUES: dict[str, str | int] = {
     "symbol": "__ia32_sys_gettimeofday",
     "offset": 5,
@@ -60,7 +57,7 @@ def test_the_values_are_in_the_source(template: str) -> None:
 @pytest.mark.parametrize("template", list(templates()))
 def test_every_object_has_its_source(template: str) -> None:
     source = render(template, VALUES)
-    kbuild = re.fullmatch(r"obj-m := (\S+)\.o\n(\S+)-y := (.*)\n", source.files["Kbuild"])
+    kbuild = re.fullmatch(r"obj-m := (\S+)\.o\n(\S+)-y := (.*)\n(?:ccflags-y := .*\n)?", source.files["Kbuild"])
     assert kbuild is not None
     assert kbuild[1] == kbuild[2] == source.name
     stems = [name.removesuffix(".o") for name in kbuild[3].split()]
@@ -73,9 +70,8 @@ def test_every_object_has_its_source(template: str) -> None:
 
 
 def test_a_file_is_found_by_its_name_alone() -> None:
-    names = [file.name for folder in module_folders() for file in folder.iterdir()]
+    names = [file.name for folder in module_folders() for file in sources_in(folder)]
     assert len(names) == len(set(names))
-    assert [file.name for file in data_dir("kmods").iterdir() if file.is_file()] == ["README.md"]
 
 
 def test_every_source_is_part_of_a_module() -> None:
@@ -87,7 +83,34 @@ def test_every_source_is_part_of_a_module() -> None:
     used = {
         file for template in templates() for values in choices for file in render(template, {**VALUES, **values}).files
     }
-    assert {file.name for folder in module_folders() for file in folder.iterdir() if file.suffix != ".j2"} <= used
+    sources = {file.name for folder in module_folders() for file in sources_in(folder) if file.suffix != ".j2"}
+    assert sources <= used | {file.name for files in plain_modules().values() for file in files}
+
+
+def sources_in(folder: Path) -> list[Path]:
+    """The sources of a folder, in which make may have left what it built."""
+    return [file for file in folder.iterdir() if file.suffix in (".c", ".h", ".S", ".j2") and ".mod" not in file.name]
+
+
+def plain_modules() -> dict[str, set[Path]]:
+    """The sources of each module that Kbuild builds, by the module's name."""
+    text = (data_dir("kmods") / "Kbuild").read_text().replace("\\\n", " ")
+    found: dict[str, set[Path]] = {}
+    for name, value in re.findall(r"^(\w+)-y := (.*)$", text, re.MULTILINE):
+        if name == "ccflags":
+            continue
+        folder = re.match(r"\$\(addprefix (\w+)/,", value)
+        paths = [f"{folder[1] + '/' if folder else ''}{path}" for path in re.findall(r"([\w/]+)\.o\b", value)]
+        paths = [re.sub(r"^\w+/lib_", "lib/", path) for path in paths]
+        found[name] = {next(data_dir("kmods").glob(f"{path}.[cS]")) for path in paths}
+    return found
+
+
+@pytest.mark.parametrize("name", ["djprobe", "jprobe", "marker"])
+def test_make_alone_builds_a_module_of_all_that_its_header_brings(name: str) -> None:
+    brought = {file for file in included(f'#include "{name}.h"\n', module_folders()) if file.suffix != ".h"}
+    module = data_dir("kmods") / name / f"{name}_module.c"
+    assert plain_modules()[name] == brought | {module}
 
 
 def test_no_source_depends_on_itself_through_others() -> None:
@@ -173,8 +196,7 @@ def test_a_missing_value_is_named(template: str, missing: str) -> None:
 
 
 def tiny(**changes: str) -> ModuleSource:
-    files = {path.name: path.read_text() for path in sorted((TINY / "module").iterdir())}
-    return ModuleSource("lab_tiny", {**files, **changes})
+    return tiny_module(changes)
 
 
 @pytest.fixture
@@ -185,15 +207,6 @@ def progress() -> list[str]:
 @pytest.fixture
 def context(tmp_path: Path, progress: list[str]) -> BuildContext:
     return BuildContext(Cache(tmp_path / "cache"), say=progress.append)
-
-
-def kernel(root: Path) -> Kernel:
-    """Unpacked packages of a kernel that is all headers."""
-    headers = root / "usr/src/linux-headers-1.0"
-    headers.mkdir(parents=True)
-    makefile = shutil.copy(TINY / "headers" / "Makefile", root / "usr/src")
-    spec = kernels()["debian-amd64"]
-    return Kernel(spec, "1.0", "a-key", root / "image", root, headers, Path(makefile), {}, {}, HOST_TOOLCHAIN)
 
 
 def built(result: Module | BuildError) -> Module:
@@ -207,7 +220,7 @@ def failed(result: Module | BuildError) -> BuildError:
 
 
 def test_a_module_is_built_once(context: BuildContext, progress: list[str], tmp_path: Path) -> None:
-    headers = kernel(tmp_path)
+    headers = tiny_kernel(tmp_path)
     module = built(build_modules(context, headers, [tiny()])[0])
     assert module.name == "lab_tiny"
     symbols = subprocess.run(["nm", module.file], check=True, capture_output=True, text=True).stdout
@@ -221,7 +234,7 @@ def test_a_module_is_built_once(context: BuildContext, progress: list[str], tmp_
 
 
 def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_path: Path) -> None:
-    headers = kernel(tmp_path)
+    headers = tiny_kernel(tmp_path)
     other = tiny(**{"shared.h": "int shared(void); /* other */\n"})
     keys = [built(module).key for module in build_modules(context, headers, [tiny(), other, tiny()])]
     assert keys[0] == keys[2] != keys[1]
@@ -231,7 +244,7 @@ def test_another_source_or_kernel_is_another_module(context: BuildContext, tmp_p
 
 def test_one_that_does_not_compile_is_reported_with_its_line(context: BuildContext, tmp_path: Path) -> None:
     broken = tiny(**{"lab_tiny_main.c": '#include "shared.h"\n\nint tiny(void) { return shared( }\n'})
-    module, result = build_modules(context, kernel(tmp_path), [tiny(), broken])
+    module, result = build_modules(context, tiny_kernel(tmp_path), [tiny(), broken])
     assert built(module).file.is_file()
     error = failed(result)
     place, _, line = error.where.rpartition(":")
@@ -241,18 +254,18 @@ def test_one_that_does_not_compile_is_reported_with_its_line(context: BuildConte
     assert "error: expected" in error.detail[0]
     assert "lab_tiny does not build" in error.what
     # Nothing half-built is taken for a module the next time.
-    failed(build_modules(context, kernel(tmp_path / "again"), [broken])[0])
+    failed(build_modules(context, tiny_kernel(tmp_path / "again"), [broken])[0])
 
 
 def test_an_object_that_is_missing_is_reported(context: BuildContext, tmp_path: Path) -> None:
     kbuild = tiny().files["Kbuild"].replace("stub.o", "stub.o absent.o")
-    error = failed(build_modules(context, kernel(tmp_path), [tiny(Kbuild=kbuild)])[0])
+    error = failed(build_modules(context, tiny_kernel(tmp_path), [tiny(Kbuild=kbuild)])[0])
     assert any("absent.o" in line for line in error.detail)
     assert Path(error.where).is_dir()
 
 
 def test_headers_in_a_path_with_a_space(context: BuildContext, tmp_path: Path) -> None:
-    module = built(build_modules(context, kernel(tmp_path / "my cache"), [tiny()])[0])
+    module = built(build_modules(context, tiny_kernel(tmp_path / "my cache"), [tiny()])[0])
     assert module.file.is_file()
 
 
@@ -260,4 +273,4 @@ def test_the_options_of_a_make_around_us_do_not_matter(
     context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAKEFLAGS", "n")
-    assert built(build_modules(context, kernel(tmp_path), [tiny()])[0]).file.is_file()
+    assert built(build_modules(context, tiny_kernel(tmp_path), [tiny()])[0]).file.is_file()

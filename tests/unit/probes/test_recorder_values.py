@@ -53,8 +53,8 @@ def test_every_event_has_its_places(mechanism: Mechanism, arch: Arch) -> None:
 
 
 def test_the_reader_takes_as_much_as_the_module_reports() -> None:
-    assert number("recorder/places.h", "PLACES_MAX") == MOST_PLACES
-    assert number("recorder/places.c", "SITES_MAX") == MOST_SITES
+    assert number("recorder/places.h", "RECORDER_PLACES_MAX") == MOST_PLACES
+    assert number("recorder/places.c", "RECORDER_SITES_MAX") == MOST_SITES
 
 
 def test_some_events_are_chosen_and_numbered_anew() -> None:

@@ -37,6 +37,9 @@ class RecordingListener:
     def say(self, text: str) -> None:
         self.lines.append(text)
 
+    def warn(self, text: str) -> None:
+        self.lines.append(text)
+
     def cell_begins(self, cell_id: str) -> None:
         self.lines.append(f"begins {cell_id}")
 

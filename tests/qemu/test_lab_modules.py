@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do the lab's own modules build without a warning on every kernel?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from experiment_boot import boot_of, boot_of_calls
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.module_source import ModuleSource, render
+from orchestrator.artifacts.modules import Module, build_modules
+from orchestrator.benchmarks.calls import probe_setup
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.probes import probes
+from orchestrator.paths import data_dir
+from orchestrator.probes import recorder
+
+CAPABILITIES = data_dir("configs") / "djprobe-2005-list15.yaml"
+EVERY_DAY = "debian-686"
+ALONE = ["marker_sizes", "markers", "kpcache_driver", "kpcache_model"]
+"""Templates that take no values."""
+
+
+def sources(kernel: Kernel) -> Iterator[ModuleSource]:
+    """Each module that the lab would build for this kernel."""
+    cpu = "xeon-e5410" if kernel.spec.needs_long_mode else "pentium4"
+    kinds = boot_of_calls(
+        kernels=[kernel.spec.name], machines=[{"cpu": cpu}], probes=list(probes()), benchmark={"name": "gtodbench"}
+    )
+    capabilities = boot_of(CAPABILITIES, f"kernels=[{kernel.spec.name}]", f"machines.0.cpu={cpu}")
+    for cell in [*kinds.cells, *capabilities.cells]:
+        if probe_setup.unsupported_reason(kernel, cell) is None:
+            setup = probe_setup.set_up(kernel, cell)
+            if setup.template is not None:
+                yield render(setup.template, setup.values)
+    for template in ALONE:
+        yield render(template, {})
+    for mechanism in recorder.MECHANISMS:
+        if recorder.unsupported_reason(kernel, mechanism) is None:
+            yield render(recorder.TEMPLATE, recorder.recorder_values(mechanism, kernel.spec.arch))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=[
+                pytest.mark.kernels(name),
+                *([] if name == EVERY_DAY else [pytest.mark.nightly("two dozen modules for each kernel")]),
+            ],
+        )
+        for name in kernels()
+    ],
+)
+def test_the_labs_modules_build_without_a_warning(name: str, context: BuildContext) -> None:
+    kernel = ready_kernel(context, kernels()[name])
+    wanted = list({str(one.files): one for one in sources(kernel)}.values())
+    assert len(wanted) > 20
+    for module in build_modules(context, kernel, wanted):
+        assert isinstance(module, Module), module
+        assert module.warnings == (), module.name

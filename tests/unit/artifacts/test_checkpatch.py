@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the kernel's own checkpatch.pl --strict accept the modules, as they are written and as they are rendered?"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.artifacts.module_source import Value, module_folders, render, templates
+from orchestrator.benchmarks.calls.capabilities import capability_names
+from orchestrator.paths import cache_dir, data_dir
+from orchestrator.probes.recorder import MECHANISMS, recorder_values
+
+KMODS = data_dir("kmods")
+RULES = yaml.safe_load((KMODS / "checkpatch.yaml").read_text())
+POINT: Mapping[str, Value] = {"symbol": "__ia32_sys_gettimeofday", "offset": 5, "number": 78}
+CHOICES: Sequence[Mapping[str, Value]] = [
+    {},
+    {"wrapper": 0},
+    *({name: 1} for name in ("single_step", "own_booster", "hold_optimiser")),
+]
+_LINE = re.compile(r"(?P<file>.+?):(?P<line>\d+): (?:ERROR|WARNING|CHECK):(?P<type>\w+): (?P<message>.*)")
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What checkpatch says of one line: ``file`` as below kmods, ``text`` the line itself."""
+
+    file: str
+    line: int
+    type: str
+    message: str
+    text: str
+
+    def is_excepted_by(self, exception: Mapping[str, object]) -> bool:
+        """Whether an entry of checkpatch.yaml lets it stay."""
+        files = exception["files"]
+        assert isinstance(files, list)
+        return (
+            exception["type"] == self.type
+            and any(fnmatch(self.file, str(pattern)) for pattern in files)
+            and re.search(str(exception.get("line", "")), self.text) is not None
+        )
+
+
+def plain() -> Iterator[tuple[str, str]]:
+    """The sources that are no templates, by their paths below kmods."""
+    for folder in module_folders():
+        for file in sorted(folder.iterdir()):
+            if file.suffix in (".c", ".h", ".S"):
+                yield f"{folder.name}/{file.name}", file.read_text()
+
+
+def rendered() -> Iterator[tuple[str, str]]:
+    """The templates in all their forms, each form once, by the template's path."""
+    for name, file in templates().items():
+        values: list[Mapping[str, Value]] = [{**POINT, **choice} for choice in CHOICES]
+        if name == "recorder":
+            values = [recorder_values(mechanism, "i386") for mechanism in MECHANISMS]
+        if name.startswith("capability_"):
+            kind = name.partition("_")[2]
+            capabilities = [capability for probe, capability in capability_names().values() if probe == kind]
+            values = [{**POINT, "capability": capability.replace("-", "_")} for capability in capabilities]
+        sources = [render(name, choice) for choice in values]
+        for text in dict.fromkeys(source.files[f"{source.name}_main.c"] for source in sources):
+            yield f"{file.parent.name}/{file.name}", text
+
+
+@pytest.fixture(scope="module")
+def checkpatch() -> Sequence[str]:
+    """The command: the newest script among the unpacked kernel sources of the cache."""
+    scripts = sorted(cache_dir().glob("kernel-source/*/linux/scripts/checkpatch.pl"))
+    if not scripts:
+        pytest.skip("no kernel's source is unpacked in the cache; building a kernel unpacks it: ./lab kernel build")
+    perl = shutil.which("perl")
+    if perl is None:
+        pytest.skip("perl is not installed")
+    return [perl, str(scripts[-1]), "--no-tree", "--strict", "--terse", "--show-types"]
+
+
+@pytest.fixture(scope="module")
+def complaints(checkpatch: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Sequence[Complaint]:
+    """All that checkpatch complains of."""
+    folder = tmp_path_factory.mktemp("checkpatch")
+    origins: dict[str, tuple[str, str]] = {}
+    for number, (origin, text) in enumerate([*plain(), *rendered()]):
+        suffix = Path(origin.removesuffix(".j2")).suffix
+        file = folder / f"{number}{suffix}"
+        file.write_text(text)
+        origins[str(file)] = (origin, text)
+    argv = [*checkpatch, f"--max-line-length={RULES['max_line_length']}", "-f", *origins]
+    # The script's directory, where it finds its lists of words and types.
+    finished = subprocess.run(argv, cwd=Path(checkpatch[1]).parent, capture_output=True, text=True)
+    assert finished.returncode in (0, 1), finished.stderr
+    found = []
+    for match in _LINE.finditer(finished.stdout):
+        origin, text = origins[match["file"]]
+        line = int(match["line"])
+        found.append(Complaint(origin, line, match["type"], match["message"], text.splitlines()[line - 1]))
+    return found
+
+
+@pytest.mark.parametrize("folder", [folder.name for folder in module_folders()])
+def test_checkpatch_is_clean_but_for_what_has_a_reason(complaints: Sequence[Complaint], folder: str) -> None:
+    here = [one for one in complaints if one.file.startswith(f"{folder}/")]
+    left = [one for one in here if not any(one.is_excepted_by(entry) for entry in RULES["exceptions"])]
+    assert not left, "\n".join(f"{one.file}:{one.line}: {one.type}: {one.message}: {one.text}" for one in left)
+
+
+def test_each_exception_is_needed(complaints: Sequence[Complaint]) -> None:
+    for entry in RULES["exceptions"]:
+        assert entry["reason"]
+        assert any(one.is_excepted_by(entry) for one in complaints), entry

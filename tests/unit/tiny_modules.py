@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A module and a kernel's build system in small: what builds in a tenth of a second."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from host_toolchain import HOST_TOOLCHAIN
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.catalog.kernels import kernels
+
+_TINY = Path(__file__).parent / "artifacts" / "tiny"
+
+
+def tiny_module(changes: Mapping[str, str], origins: Mapping[str, Path] | None = None) -> ModuleSource:
+    """The small module with some of its files changed, which come from elsewhere."""
+    files = {path.name: path.read_text() for path in sorted((_TINY / "module").iterdir())}
+    return ModuleSource("lab_tiny", {**files, **changes}, origins or {})
+
+
+def tiny_kernel(root: Path) -> Kernel:
+    """Unpacked packages of a kernel that is all headers."""
+    headers = root / "usr/src/linux-headers-1.0"
+    headers.mkdir(parents=True)
+    makefile = shutil.copy(_TINY / "headers" / "Makefile", root / "usr/src")
+    spec = kernels()["debian-amd64"]
+    return Kernel(spec, "1.0", "a-key", root / "image", root, headers, Path(makefile), {}, {}, HOST_TOOLCHAIN)
