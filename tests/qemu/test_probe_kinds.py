@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
+from hit_extras import check_extras
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
@@ -71,6 +72,8 @@ def test_every_kind_with_and_without_recording(ready: ReadyGuest, context: Build
             assert plain is not None
             assert recording is not None
             assert plain < recording
+    for handler in ("noop", "record"):
+        check_extras({probe: record for (probe, of), record in records.items() if of == handler})
     assert ready.guest.get(KPROBES_LIST) == b""
     assert "lab_" not in ready.guest.get("/proc/modules").decode()
     ready.guest.check_console()

@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, remove_extras
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
@@ -118,7 +119,22 @@ def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, P
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
         proof = _proof(work, armed, counted)
+        if proof.extras:
+            # Last: nothing puts an extra back.
+            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured))
     return exact_figures(measured), proof
+
+
+def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement) -> Mapping[Extra, float]:
+    """Time the calls again without each extra, and prove that what is left has the same mechanism."""
+
+    def rest() -> Sequence[float]:
+        return work.workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
+
+    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, work.workload.hits)
+    count_hits(work, armed.attachment, None)
+    armed.check_same("while what a hit passes was measured")
+    return sizes
 
 
 def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
@@ -145,6 +161,8 @@ def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
     with attached(work.ready.guest, work.kind, module, work.point) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
+        if work.kind.extras == "removed":
+            remove_extras(attachment)
         seen = attachment.wait_until_armed()
         yield _Armed(work.kind, attachment, seen, attachment.detour(seen))
 
@@ -162,6 +180,9 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
 
 
 def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
+    extras = armed.attachment.extras()
+    if extras and work.kind.extras == "removed":
+        raise EvidenceError(f"while the calls were timed, hits passed the kernel's {extras[0]}")
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,
@@ -173,6 +194,7 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
         detour=armed.detour,
         memory=armed.attachment.memory(),
         places=armed.attachment.places(),
+        extras=extras,
     )
 
 
@@ -217,7 +239,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             **identity(cell),
             parameters=_parameters(work, figures, proof),
             status="ok",
-            notes=(*notes, *figures.notes),
+            notes=(*notes, *extra_notes(proof.extras, proof.extra_sizes), *figures.notes),
             samples=figures.samples,
             value=figures.value,
             overhead=figures.overhead,
@@ -228,9 +250,9 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
         )
 
 
-def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | int]:
+def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
     """Parameters that distinguish the cell from others, and facts that reports use. Memory is in bytes."""
-    parameters: dict[str, str | int] = {
+    parameters: dict[str, str | float] = {
         **work.cell.parameters,
         "kernel_release": work.ready.artifacts.kernel.release,
         "entry": figures.entry,
@@ -239,6 +261,8 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "accelerator": "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
     }
     parameters.update(proof.places)
+    for extra, size in (proof.extra_sizes or {}).items():
+        parameters[f"{extra}_instructions"] = size
     if proof.memory is not None:
         parameters["probe_bytes_plain"], parameters["probe_bytes_extra"] = proof.memory
     return parameters
