@@ -20,10 +20,12 @@ _WHAT: Mapping[Extra, str] = {
 }
 
 
-def remove_extras(attachment: Attachment) -> None:
-    """Take off whatever a hit passes besides the handler. Raises EvidenceError where it stays."""
-    for extra in attachment.extras():
+def remove_extras(attachment: Attachment) -> Sequence[Extra]:
+    """Take off whatever a hit passes besides the handler, and return it. Raises EvidenceError where it stays."""
+    removed = attachment.extras()
+    for extra in removed:
         attachment.take_off(extra)
+    return removed
 
 
 def extra_sizes(
@@ -49,6 +51,12 @@ def extra_sizes(
             sizes[extra] = (value - rest) / hits
         value = rest
     return sizes
+
+
+def removal_notes(removed: Sequence[Extra]) -> Iterator[str]:
+    """A note for the report on each extra that the cell's hits were rid of."""
+    for extra in removed:
+        yield f"the module takes {_WHAT[extra]} off the registered kprobe"
 
 
 def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, remove_extras
+from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, removal_notes, remove_extras
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
@@ -55,6 +55,7 @@ class _Armed:
     attachment: Attachment
     seen: Observation
     detour: str | None
+    removed: Sequence[Extra]
 
     def check_same(self, when: str) -> None:
         """Raise EvidenceError unless the probe is now as it was when it was armed."""
@@ -161,10 +162,9 @@ def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
     with attached(work.ready.guest, work.kind, module, work.point) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
-        if work.kind.extras == "removed":
-            remove_extras(attachment)
+        removed = remove_extras(attachment) if work.kind.extras == "removed" else ()
         seen = attachment.wait_until_armed()
-        yield _Armed(work.kind, attachment, seen, attachment.detour(seen))
+        yield _Armed(work.kind, attachment, seen, attachment.detour(seen), removed)
 
 
 def _timed_between(work: _Work, armed: _Armed) -> Measurement:
@@ -195,6 +195,7 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
         memory=armed.attachment.memory(),
         places=armed.attachment.places(),
         extras=extras,
+        removed=armed.removed,
     )
 
 
@@ -239,7 +240,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             **identity(cell),
             parameters=_parameters(work, figures, proof),
             status="ok",
-            notes=(*notes, *extra_notes(proof.extras, proof.extra_sizes), *figures.notes),
+            notes=(*notes, *_extra_notes(proof), *figures.notes),
             samples=figures.samples,
             value=figures.value,
             overhead=figures.overhead,
@@ -248,6 +249,11 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             evidence=evidence,
             reference=cell.published,
         )
+
+
+def _extra_notes(proof: Proof) -> Iterator[str]:
+    yield from removal_notes(proof.removed)
+    yield from extra_notes(proof.extras, proof.extra_sizes)
 
 
 def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:

@@ -71,9 +71,6 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
         if kind.extras != "removed":
             notes.append(f"single-stepped because of a post-handler; without one {why}")
-    if kind.extras == "removed":
-        what = "the kernel's aggregator" + (" and the post-handler" if "single_step" in values else "")
-        notes.append(f"the module takes {what} off the registered kprobe, before the first call")
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")

@@ -38,7 +38,7 @@ class Proof:
 
     ``int3`` is None where traps cannot be counted, ``recorded`` where the handler records no events, ``others`` where
     hits of other processes are not counted. ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how
-    many instructions of a hit that is, None where it was not measured.
+    many instructions of a hit that is, None where it was not measured; ``removed`` is what they were rid of.
     """
 
     point: ProbePoint
@@ -53,6 +53,7 @@ class Proof:
     places: Mapping[str, int] = field(default_factory=dict)
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
+    removed: Sequence[Extra] = ()
 
 
 class _Work(Protocol):

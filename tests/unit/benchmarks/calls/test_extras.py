@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, remove_extras
+from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, removal_notes, remove_extras
 from orchestrator.catalog.probes import Extra
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.attachment import Attachment
@@ -54,8 +54,10 @@ def test_samples_that_cannot_be_are_no_size(rest: Sequence[float]) -> None:
 
 def test_a_plain_kprobe_is_rid_of_all() -> None:
     registered = Registered("post_handler", "aggregator")
-    remove_extras(cast("Attachment", registered))
+    removed = remove_extras(cast("Attachment", registered))
+    assert list(removed) == ["post_handler", "aggregator"]
     assert registered.extras() == []
+    assert len(list(removal_notes(removed))) == 2
 
 
 def test_a_note_has_the_size_or_says_where_to_get_it() -> None:
