@@ -49,7 +49,7 @@ CHEAPEST_FIRST = [
 ]
 NOTES = {
     "kprobe": "instructions of a hit are the aggregator that the kernel puts before a kprobe that could become a jump",
-    "kprobe-plain": "the module takes the aggregator that the kernel puts before a kprobe that could become a jump",
+    "kprobe-plain": "without the aggregator that the kernel puts before a kprobe that could become a jump",
     "kprobe-boosted": "boosted by the module's own booster: this kernel is preemptible, and such a kernel has none",
     "kprobe-fallback": "single-stepped because of a post-handler; without one it could be optimised",
     "jprobe": "instructions of a hit are the aggregator that the kernel puts before a kprobe that could become a jump",

@@ -56,7 +56,7 @@ def extra_sizes(
 def removal_notes(removed: Sequence[Extra]) -> Iterator[str]:
     """A note for the report on each extra that the cell's hits were rid of."""
     for extra in removed:
-        yield f"the module takes {_WHAT[extra]} off the registered kprobe"
+        yield f"without {_WHAT[extra]}: the module takes it off the registered kprobe"
 
 
 def extra_notes(extras: Sequence[Extra], sizes: Mapping[Extra, float] | None) -> Iterator[str]:
