@@ -19,6 +19,8 @@ BASELINE = "none"
 Mechanism = Literal["none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "own"]
 """The mechanism of a hit. ``own`` is a user's module's: any bytes at the probe point are accepted."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint"]
+Extra = Literal["post_handler", "aggregator"]
+"""What a hit of a kprobe may pass besides its own handler, in the order in which it can be taken off."""
 Handler = Literal["noop", "count", "record"]
 """What a hit does: nothing, count itself, or write a 64-byte event into a ring."""
 
@@ -29,8 +31,9 @@ class ProbeKind(Fact):
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
     ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence, ``template`` its module in
     ``kmods`` (None: no module of the lab is loaded), ``optimisation`` the value of ``debug.kprobes-optimization`` while
-    it is loaded. A user's module has a ``file``, and its traps are not known in advance. A kind that only verifies one
-    capability (List 15 of the djprobe document) has a ``capability``.
+    it is loaded. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
+    measured, or removed; none where there are none to speak of. A user's module has a ``file``, and its traps are not
+    known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
@@ -42,6 +45,7 @@ class ProbeKind(Fact):
     int3_per_hit: int | None
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool
+    extras: Literal["kept", "removed", "none"] = "none"
     file: Path | None = None
     capability: str | None = None
 

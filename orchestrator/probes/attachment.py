@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import get_args
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.catalog.probes import Extra, Handler, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
@@ -109,6 +110,24 @@ class Attachment:
 
     def _has(self, parameter: str) -> bool:
         return self._kind.file is None or parameter in self._parameters
+
+    def extras(self) -> Sequence[Extra]:
+        """What a hit passes at present besides the handler, by what the kernel finds at the probe point.
+
+        Empty for a kind that has none to speak of.
+        """
+        return [] if self._kind.extras == "none" else [extra for extra in get_args(Extra) if self._number(extra)]
+
+    def take_off(self, extra: Extra) -> None:
+        """Rid the registered kprobe of something that its hits pass; nothing puts it back.
+
+        Raises EvidenceError when the hits still pass it.
+        """
+        # Without its post-handler the kernel would optimise it.
+        self._guest.put(b"0", _OPTIMISATION)
+        self._guest.put(b"0", _parameter_file(self._module, extra))
+        if extra in self.extras():
+            raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
 
     def memory(self) -> tuple[int, int] | None:
         """Bytes of a kprobe, and those that the kernel takes besides for an optimised one; None where it is neither.

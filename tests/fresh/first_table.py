@@ -11,6 +11,8 @@ from orchestrator.results.contract import RunRecord
 PROBES = ("none", "kprobe", "jprobe", "djprobe")
 _HEADINGS = ("kprobes", "jprobe", "djprobe")
 _RULE = re.compile(r"^─+$")
+_MARK = re.compile(r" \[\d+\]")
+"""A heading's reference to a note."""
 _EVERY_CALL_HIT = re.compile(r" ([1-9]\d*) hits = \1 calls,")
 
 
@@ -32,7 +34,7 @@ def read_table(printed: str) -> FirstTable:
     rules = [number for number, line in enumerate(lines) if _RULE.match(line)]
     if len(rules) < 2 or rules[0] == 0:
         raise ValueError("no table was printed")
-    kernel, *headings = lines[rules[0] - 1].split()
+    kernel, *headings = _MARK.sub("", lines[rules[0] - 1]).split()
     if not kernel.startswith("linux-") or tuple(headings) != _HEADINGS:
         raise ValueError(f"the table's columns are {kernel} {' '.join(headings)}, not a kernel and {_HEADINGS}")
     rows = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
+from hit_extras import check_extras, extras_of
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.modules import Module
@@ -71,6 +72,8 @@ def test_every_kind_with_and_without_recording(ready: ReadyGuest, context: Build
             assert plain is not None
             assert recording is not None
             assert plain < recording
+    for handler in ("noop", "record"):
+        check_extras({probe: record for (probe, of), record in records.items() if of == handler})
     assert ready.guest.get(KPROBES_LIST) == b""
     assert "lab_" not in ready.guest.get("/proc/modules").decode()
     ready.guest.check_console()
@@ -109,6 +112,24 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
         assert isinstance(extra, int)
         assert 64 < plain < extra + 64 < 1024
     assert len(set(record.samples)) == 1
+
+
+@pytest.mark.kernels(PREEMPTIBLE)
+@pytest.mark.guest(kernel=PREEMPTIBLE, timing="instructions")
+def test_a_plain_kprobe_is_what_the_kernel_has_where_no_jump_fits(ready: ReadyGuest, context: BuildContext) -> None:
+    """Four bytes into getppid() of this kernel there is a call, which no jump may cover: kprobes add no aggregator."""
+    boot = boot_of_calls(
+        kernels=[PREEMPTIBLE],
+        machines=[{"cpu": "pentium4"}],
+        probes=["none", "kprobe", "kprobe-plain"],
+        benchmark={"name": "syscall", "call": "getppid", "calls": 200, "repeats": 2},
+    )
+    ready = prepared_for(ready, context, boot)
+    _, kernels_own, plain = (measured_call(ready, cell) for cell in boot.cells)
+    assert kernels_own.status == plain.status == "ok", (kernels_own.reason, plain.reason)
+    assert extras_of(kernels_own) == extras_of(plain) == {}
+    assert "aggregator" not in " ".join((*kernels_own.notes, *plain.notes))
+    assert kernels_own.value == plain.value
 
 
 @pytest.mark.kernels(PREEMPTIBLE)

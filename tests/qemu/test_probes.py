@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
+from hit_extras import check_extras
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
@@ -22,6 +23,7 @@ FUNCTION, BEHIND_THE_NOP = "{function}", "{function}+0x5"
 EXPECTED = {
     "none": ("", "", BEHIND_THE_NOP),
     "kprobe": ("cc", "", BEHIND_THE_NOP),
+    "kprobe-plain": ("cc", "", BEHIND_THE_NOP),
     "kprobe-boosted": ("cc", "", BEHIND_THE_NOP),
     "kprobe-optimized": ("e9", "[OPTIMIZED]", BEHIND_THE_NOP),
     "kprobe-ftrace": ("e8", "[FTRACE]", FUNCTION),
@@ -42,11 +44,15 @@ NOT_HERE = {"debian-686": {"hook", "kprobe-detour"}, "debian-amd64": {"hook"}}
 # By what happens in a hit, the cheapest first.
 CHEAPEST_FIRST = [
     ["none", "djprobe", "kprobe-optimized", "kprobe-ftrace", "kprobe-boosted", "kprobe", "kretprobe", "jprobe"],
+    ["kprobe-boosted", "kprobe-plain", "kprobe"],
     ["kprobe-optimized", "kretprobe-optimized", "kretprobe-ftrace", "kretprobe-boosted", "kretprobe"],
 ]
 NOTES = {
+    "kprobe": "instructions of a hit are the aggregator that the kernel puts before a kprobe that could become a jump",
+    "kprobe-plain": "without the aggregator that the kernel puts before a kprobe that could become a jump",
     "kprobe-boosted": "boosted by the module's own booster: this kernel is preemptible, and such a kernel has none",
     "kprobe-fallback": "single-stepped because of a post-handler; without one it could be optimised",
+    "jprobe": "instructions of a hit are the aggregator that the kernel puts before a kprobe that could become a jump",
     "kretprobe": "the return is hooked by the module: register_kretprobe() refuses a place behind the function "
     "tracer's nop",
     "kretprobe-boosted": "the return is hooked by the module: register_kretprobe() takes no booster of a module's",
@@ -86,6 +92,7 @@ def test_every_kind_proves_itself_in_one_guest(ready: ReadyGuest, context: Build
         _check(probe, SYMBOLS[kernel], record)
     for order in CHEAPEST_FIRST:
         assert sorted(order, key=lambda probe: records[probe].value or 0.0) == order
+    check_extras(records)
     assert ready.guest.get(KPROBES_LIST) == b""
     assert "lab_" not in ready.guest.get("/proc/modules").decode()
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, removal_notes, remove_extras
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.outcome import difference_note, outcome_parameters
 from orchestrator.benchmarks.calls.preparation import CallSetup
@@ -16,7 +17,7 @@ from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
@@ -55,6 +56,7 @@ class _Armed:
     attachment: Attachment
     seen: Observation
     detour: str | None
+    removed: Sequence[Extra]
 
     def check_same(self, when: str) -> None:
         """Raise EvidenceError unless the probe is now as it was when it was armed."""
@@ -119,7 +121,22 @@ def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, P
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
         proof = _proof(work, armed, counted)
+        if proof.extras:
+            # Last: nothing puts an extra back.
+            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured))
     return exact_figures(measured), proof
+
+
+def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement) -> Mapping[Extra, float]:
+    """Time the calls again without each extra, and prove that what is left has the same mechanism."""
+
+    def rest() -> Sequence[float]:
+        return work.workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
+
+    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, work.workload.hits)
+    count_hits(work, armed.attachment, None)
+    armed.check_same("while what a hit passes was measured")
+    return sizes
 
 
 def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
@@ -146,8 +163,9 @@ def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
     with attached(work.ready.guest, work.kind, module, work.point) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
+        removed = remove_extras(attachment) if work.kind.extras == "removed" else ()
         seen = attachment.wait_until_armed()
-        yield _Armed(work.kind, attachment, seen, attachment.detour(seen))
+        yield _Armed(work.kind, attachment, seen, attachment.detour(seen), removed)
 
 
 def _timed_between(work: _Work, armed: _Armed) -> Measurement:
@@ -163,6 +181,9 @@ def _timed_between(work: _Work, armed: _Armed) -> Measurement:
 
 
 def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
+    extras = armed.attachment.extras()
+    if extras and work.kind.extras == "removed":
+        raise EvidenceError(f"while the calls were timed, hits passed the kernel's {extras[0]}")
     return Proof(
         point=armed.attachment.point,
         seen=armed.seen,
@@ -175,6 +196,8 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
         memory=armed.attachment.memory(),
         places=armed.attachment.places(),
         results=counted.results,
+        extras=extras,
+        removed=armed.removed,
     )
 
 
@@ -219,7 +242,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             **identity(cell),
             parameters=_parameters(work, figures, proof),
             status="ok",
-            notes=(*notes, *figures.notes, *difference_note(figures.outcome, proof.results)),
+            notes=(*notes, *_extra_notes(proof), *figures.notes, *difference_note(figures.outcome, proof.results)),
             samples=figures.samples,
             value=figures.value,
             overhead=figures.overhead,
@@ -230,9 +253,14 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
         )
 
 
-def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | int]:
+def _extra_notes(proof: Proof) -> Iterator[str]:
+    yield from removal_notes(proof.removed)
+    yield from extra_notes(proof.extras, proof.extra_sizes)
+
+
+def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | float]:
     """Parameters that distinguish the cell from others, and facts that reports use. Memory is in bytes."""
-    parameters: dict[str, str | int] = {
+    parameters: dict[str, str | float] = {
         **work.cell.parameters,
         "kernel_release": work.ready.artifacts.kernel.release,
         "entry": figures.entry,
@@ -242,6 +270,8 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         **outcome_parameters(figures.outcome, proof.results),
     }
     parameters.update(proof.places)
+    for extra, size in (proof.extra_sizes or {}).items():
+        parameters[f"{extra}_instructions"] = size
     if proof.memory is not None:
         parameters["probe_bytes_plain"], parameters["probe_bytes_extra"] = proof.memory
     return parameters

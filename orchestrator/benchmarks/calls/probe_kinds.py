@@ -27,5 +27,6 @@ def _showing(probe: str, capability: str) -> ProbeKind:
             "mechanism": kind.mechanism if grant.int3 is not None else "own",
             "int3_per_hit": grant.int3,
             "capability": capability,
+            "extras": "none",
         }
     )

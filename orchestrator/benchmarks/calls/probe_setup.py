@@ -69,7 +69,8 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
         why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
-        notes.append(f"single-stepped because of a post-handler; without one {why}")
+        if kind.extras != "removed":
+            notes.append(f"single-stepped because of a post-handler; without one {why}")
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Workload
-from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment
@@ -42,7 +42,9 @@ class Proof:
     """The observations at the probe point during the timed and the counting pass.
 
     ``int3`` is None where traps cannot be counted, ``recorded`` where the handler records no events, ``others`` where
-    hits of other processes are not counted, ``results`` of the counting pass where they are not known.
+    hits of other processes are not counted. ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how
+    many instructions of a hit that is, None where it was not measured; ``removed`` is what they were rid of.
+    ``results`` is what the calls of the counting pass returned, None where that is not known.
     """
 
     point: ProbePoint
@@ -56,6 +58,9 @@ class Proof:
     memory: tuple[int, int] | None = None
     places: Mapping[str, int] = field(default_factory=dict)
     results: CallResults | None = None
+    extras: Sequence[Extra] = ()
+    extra_sizes: Mapping[Extra, float] | None = None
+    removed: Sequence[Extra] = ()
 
 
 class _Work(Protocol):

@@ -50,6 +50,10 @@ class WholeProgram:
         """Not supported: see ``exact``."""
         raise NotImplementedError
 
+    def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
+        """Not supported: see ``exact``."""
+        raise NotImplementedError
+
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one run, after a warm-up run."""
         _, (tsc, nanoseconds, _) = self._run(guest, 2, None, time_limit)

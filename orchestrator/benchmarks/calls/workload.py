@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,6 +55,9 @@ class Workload(Protocol):
 
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples; raises EvidenceError when they differ. Only where ``exact``."""
+
+    def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
+        """Measure two samples where calls cost no more than when ``dearer`` was measured. Only where ``exact``."""
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, which may scatter."""

@@ -26,5 +26,5 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
     module = module_outcomes(context, kernel, wanted).get(cell.id)
     if isinstance(module, Refused):
         return module
-    notes = (*smp_note(kernel, cell.smp), *compiler_note(kernel, module))
+    notes = (*smp_note(kernel, cell.smp), *compiler_note(kernel, module), *recording.passed_notes(kernel, cell))
     return Ready(recording.beside(cell, module), () if module is None else (module,), notes, keys)

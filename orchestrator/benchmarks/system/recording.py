@@ -73,6 +73,20 @@ def module_source(kernel: Kernel, cell: SystemCell) -> ModuleSource | Path | Non
     return own if own is None or own.suffix == ".ko" else render_own(own, {})
 
 
+def passed_notes(kernel: Kernel, cell: SystemCell) -> tuple[str, ...]:
+    """A note for the report on what a hit of the recorder's kprobes passes besides their handler.
+
+    The sizes are measured in tables of calls; among a whole system's instructions nothing separates them.
+    """
+    kind = recorder_of(cell)
+    if kind is None or kind.mechanism != "int3":
+        return ()
+    passed = ["the post-handler that keeps it single-stepped"] if kind.module == "kprobe" else []
+    if kernel.config.get("CONFIG_OPTPROBES") == "y":
+        passed.append("the aggregator that the kernel puts before a kprobe that could become a jump (OPTPROBES)")
+    return tuple(f"a hit passes {what}; a table of calls measures what that costs" for what in passed)
+
+
 def beside(cell: SystemCell, module: Module | None) -> Beside | None:
     """How the module beside the cell's workload is loaded and used; None without one."""
     if module is None:

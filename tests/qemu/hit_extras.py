@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what a hit of a kprobe passes besides its handler measured: the kernel's aggregator and a post-handler?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.catalog.probes import probes
+from orchestrator.results.contract import CellRecord
+
+_LEFT_EARLY = 5
+"""Instructions of the aggregator after a handler that returns 1, as a jprobe's: the kernel goes on with the next."""
+
+
+def check_extras(records: Mapping[str, CellRecord]) -> None:
+    """The records of one kernel and handler by their probes: the sizes must explain what ``kprobe-plain`` lacks."""
+    plain = _value(records["kprobe-plain"])
+    for probe in "kprobe", "kprobe-fallback":
+        sizes = extras_of(records[probe])
+        assert _value(records[probe]) - plain == sum(sizes.values()), probe
+    aggregator = extras_of(records["kprobe"])["aggregator"]
+    for probe, record in records.items():
+        sizes = extras_of(record)
+        assert bool(sizes) == (record.status == "ok" and probes()[probe].extras == "kept"), probe
+        if sizes:
+            assert aggregator - sizes["aggregator"] in (0, _LEFT_EARLY), probe
+    assert aggregator - extras_of(records["jprobe"])["aggregator"] == _LEFT_EARLY
+
+
+def extras_of(record: CellRecord) -> dict[str, float]:
+    """The instructions of a hit that are not its handler's, by what they are; each has a note."""
+    sizes: dict[str, float] = {}
+    for extra in "aggregator", "post_handler":
+        size = record.parameters.get(f"{extra}_instructions")
+        if size is not None:
+            assert isinstance(size, float)
+            assert size > 0
+            assert any(note.startswith(f"{size:g} instructions of a hit are the ") for note in record.notes)
+            sizes[extra] = size
+    return sizes
+
+
+def _value(record: CellRecord) -> float:
+    assert record.status == "ok", record.reason
+    assert record.value is not None
+    return record.value
