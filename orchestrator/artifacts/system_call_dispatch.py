@@ -2,7 +2,7 @@
 """Which function does a system call's number go to? The kernel's own dispatch says it.
 
 It is a switch since Linux 6.9 and in stable kernels (x64_sys_call, ia32_sys_call; commit 1e3ad78334a6; 6.1.176 has it),
-and a table of pointers before. A kernel with a switch may keep ``sys_call_table`` for the tracing of system calls alone;
+and a table of pointers before. A kernel with a switch may keep ``sys_call_table`` for the tracing of system calls;
 on x86_64 that is not the table of int80.
 
 A compiler makes a switch into compares and jumps, or into a table of jumps. So the switch is followed for one number:
