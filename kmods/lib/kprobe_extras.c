@@ -10,6 +10,7 @@
 
 #include "kprobe_extras.h"
 #include "ksym.h"
+#include "report.h"
 
 /* What a hit finds at the kprobe's place: the kprobe itself, or its aggregator. NULL while there is none. */
 static struct kprobe *found_by_hit(void)
@@ -95,7 +96,7 @@ static bool has_aggregator(const struct kprobe *found)
 static int set_extra(const char *text, bool present, int (*take_off)(struct kprobe *), struct kprobe *found)
 {
 	bool wanted;
-	int err = kstrtobool(text, &wanted);
+	int err = report_usable() ?: kstrtobool(text, &wanted);
 
 	if (err || wanted == present)
 		return err;
