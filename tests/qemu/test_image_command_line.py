@@ -29,6 +29,17 @@ def command(tmp_path: Path, context: BuildContext) -> CommandLine:
     return CommandLine(tmp_path / "lab")
 
 
+@pytest.mark.parametrize("channel", ["ssh", "serial"])
+def test_an_oops_fails_a_command_over_every_channel(command: CommandLine, late_oops: Path, channel: str) -> None:
+    logs = command.lab / "logs"
+    done = command.run(
+        *("exec", *QUICK, "--image", IMAGE, "--channel", channel, "--module", late_oops, "--console", logs),
+        *("--", "sh", "-c", "sleep 1; echo hello"),
+    )
+    assert (done.returncode, done.stdout) == (1, "hello\n")
+    assert "guest.console: the guest's kernel reported trouble (" in done.stderr
+
+
 @pytest.mark.parametrize("channel", ["framed", "ssh", "serial"])
 def test_a_command_runs_in_an_image_with_data(command: CommandLine, tmp_path: Path, channel: str) -> None:
     folder = tmp_path / "tool"
