@@ -11,7 +11,6 @@
 #include <linux/compiler.h>
 #include <linux/kernel.h>
 
-#include "djprobe_jump.h"
 #include "djprobe_reserve.h"
 #include "djprobe_stub.h"
 
