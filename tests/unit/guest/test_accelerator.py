@@ -85,6 +85,16 @@ def test_a_time_limit_ends_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_kvm
+def test_a_limit_of_processor_time_ends_the_probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spinning = tmp_path / "spinning.py"
+    spinning.write_text("import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True:\n    pass\n")
+    monkeypatch.setattr(kvm_probe, "__file__", str(spinning))
+    speed = measure_kvm()
+    assert speed.state is KvmState.BROKEN
+    assert "of processor time" in speed.reason
+
+
+@needs_kvm
 def test_a_cache_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCHESTRATOR_CACHE", "/proc/nowhere")
     assert measure_kvm().instructions == kvm_probe.INSTRUCTIONS
