@@ -36,6 +36,12 @@ class Program:
             f"sample {number} calls={calls} batches={len(sizes)} tsc={taken} ns={taken} disturbed=0"
             for number in range(repeats)
         ]
+        # Of timed calls, the result of the warm-up and one of each batch.
+        observed = {"timed": 1 + len(sizes) * repeats, "untimed": calls}
+        lines += [
+            f"results {name} observed={seen} failed=0 before={seen} other=0 last=0x0 values=0x0:{seen}"
+            for name, seen in observed.items()
+        ]
         return CommandResult(tuple(argv), 0, "\n".join(lines).encode(), b"")
 
 
