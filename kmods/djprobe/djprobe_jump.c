@@ -22,7 +22,8 @@
  *      interrupt that was in the middle of those instructions has left them.
  *   5. The jump is written. A CPU that comes by meanwhile meets an int3 and is
  *      sent where the jump leads; one that trapped on the kprobe's int3 just
- *      before finds the kprobe still there.
+ *      before finds the kprobe still there. What is left of an instruction behind
+ *      the jump becomes nops.
  * Out:
  *   1. The original bytes are written over the jump, all but the first, which
  *      becomes the kprobe's int3 again. A CPU that comes by still goes into
@@ -38,6 +39,7 @@
 #include <linux/rculist.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>
+#include <asm/nops.h>
 
 #include "djprobe_detour.h"
 #include "djprobe_jump.h"
@@ -193,17 +195,32 @@ static void make_text(const struct djprobe_jump *jump, u8 text[JMP32_INSN_SIZE])
 	__text_gen_insn(text, JMP32_INSN_OPCODE, jump->bypass.addr, jump->detour, JMP32_INSN_SIZE);
 }
 
+/*
+ * No CPU comes to the bytes between the jump and the next instruction, but kprobes
+ * decode them, to find out where another probe may go: what is left of an instruction
+ * would make them take its neighbours for others. Needs the lock on text.
+ */
+static void write_rest(const struct djprobe_jump *jump, const u8 *rest)
+{
+	u8 *addr = jump->bypass.addr, *end = addr + jump->replaced;
+
+	for (addr += JMP32_INSN_SIZE; addr < end; addr++, rest++)
+		ktext_exchange(addr, rest, 1, end);
+}
+
 /* Kprobes that join from here on are not hit until the jump has gone. */
 static struct refusal write_jump(struct djprobe_jump *jump)
 {
-	u8 text[JMP32_INSN_SIZE];
+	u8 text[JMP32_INSN_SIZE], nops[DJPROBE_COVERED_MAX];
 	bool right;
 
 	make_text(jump, text);
+	memset(nops, BYTES_NOP1, sizeof(nops));
 	ktext_lock();
 	right = *jump->bypass.addr == INT3_INSN_OPCODE && is_rest_unchanged(jump);
 	if (right) {
 		ktext_replace(jump->bypass.addr, text, text);
+		write_rest(jump, nops);
 		set_opcode(jump, JMP32_INSN_OPCODE);
 	}
 	ktext_unlock();
@@ -231,6 +248,7 @@ static void write_original(struct djprobe_jump *jump)
 	memcpy(original, jump->original, sizeof(original));
 	original[0] = INT3_INSN_OPCODE;
 	ktext_lock();
+	write_rest(jump, jump->original + JMP32_INSN_SIZE);
 	ktext_replace(jump->bypass.addr, original, text);
 	unclaim(jump);
 	ktext_unlock();

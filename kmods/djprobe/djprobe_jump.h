@@ -20,7 +20,7 @@ struct djprobe_jump {
 	struct module *module;			/* whose text this is; NULL for the kernel proper */
 	struct kprobe bypass;			/* .addr is the probe point */
 	size_t replaced;			/* bytes of whole instructions under the jump */
-	u8 original[DJPROBE_COVERED_MAX];	/* those bytes, and more where they are fewer */
+	u8 original[DJPROBE_COVERED_MAX];	/* those bytes */
 	bool claimed;				/* kprobes have another first byte and emulate_op */
 	void (*emulate_op)(struct kprobe *kp, struct pt_regs *regs);	/* kprobes' own */
 	u8 *detour;				/* NULL where the struct is free */

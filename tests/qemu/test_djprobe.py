@@ -196,6 +196,24 @@ def test_kprobes_in_what_the_jump_covers_are_refused(trial: Trial, modules: Modu
     trial.guest.succeed(["rmmod", "kprobe_trial"])
 
 
+def test_the_instructions_behind_a_jump_take_kprobes(trial: Trial, modules: ModuleMaker) -> None:
+    """Kprobes decode the function from its beginning: bytes 18 b8 ... of a frame on i386 are no instruction's first."""
+    place = trial.put(0, SHAPE + "frame")
+    trial.take(0)
+    original = trial.guest.read_memory(place, 16)
+    trial.put(0, SHAPE + "frame")
+    behind = original.index(b"\xb8")
+    insert(trial.guest, modules.rogue("kprobe_trial"), [f"symbol={SHAPE}frame", f"offset={behind}"])
+    try:
+        assert trial.call(SHAPE + "frame") == (0x2006, [0])
+        assert Trial(trial.guest, "kprobe_trial").counts() == [1]
+    finally:
+        trial.guest.succeed(["rmmod", "kprobe_trial"])
+    trial.take(0)
+    assert trial.guest.read_memory(place, 16) == original
+    assert trial.call(SHAPE + "frame") == (0x2006, [])
+
+
 # --- what happens while a jump comes or goes --------------------------------------------------------
 
 KPROBES_ENABLED = "/sys/kernel/debug/kprobes/enabled"
