@@ -92,27 +92,37 @@ static bool has_aggregator(const struct kprobe *found)
 	return found && found != extras_of;
 }
 
-/* The kernel's lock on this module's parameters serialises writers. */
-static int set_extra(const char *text, bool present, int (*take_off)(struct kprobe *), struct kprobe *found)
+static bool has_post_handler(const struct kprobe *found)
 {
+	return found && found->post_handler;
+}
+
+/*
+ * The kernel's lock on this module's parameters serialises writers, and holds the
+ * module's exit function: what a hit finds is not freed meanwhile.
+ */
+static int set_extra(const char *text, bool (*has)(const struct kprobe *), int (*take_off)(struct kprobe *))
+{
+	struct kprobe *found;
 	bool wanted;
 	int err = report_usable() ?: kstrtobool(text, &wanted);
 
-	if (err || wanted == present)
+	if (err)
 		return err;
+	found = found_by_hit();
+	if (wanted == has(found))
+		return 0;
 	return wanted || !found ? -EINVAL : take_off(found);
 }
 
 static int set_aggregator(const char *text, const struct kernel_param *param)
 {
-	struct kprobe *found = found_by_hit();
-
-	return set_extra(text, has_aggregator(found), take_aggregator_off, found);
+	return set_extra(text, has_aggregator, take_aggregator_off);
 }
 
 static int get_aggregator(char *line, const struct kernel_param *param)
 {
-	return sysfs_emit(line, "%d\n", has_aggregator(found_by_hit()));
+	return report_usable() ?: sysfs_emit(line, "%d\n", has_aggregator(found_by_hit()));
 }
 
 static const struct kernel_param_ops aggregator_ops = {
@@ -123,16 +133,12 @@ module_param_cb(aggregator, &aggregator_ops, NULL, 0644);
 
 static int set_post_handler(const char *text, const struct kernel_param *param)
 {
-	struct kprobe *found = found_by_hit();
-
-	return set_extra(text, found && found->post_handler, take_post_handler_off, found);
+	return set_extra(text, has_post_handler, take_post_handler_off);
 }
 
 static int get_post_handler(char *line, const struct kernel_param *param)
 {
-	const struct kprobe *found = found_by_hit();
-
-	return sysfs_emit(line, "%d\n", found && found->post_handler);
+	return report_usable() ?: sysfs_emit(line, "%d\n", has_post_handler(found_by_hit()));
 }
 
 static const struct kernel_param_ops post_handler_ops = {

@@ -3,12 +3,13 @@
 #ifndef LAB_REPORT_H
 #define LAB_REPORT_H
 
-#include <linux/errno.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/sysfs.h>
+
+#include "report_life.h"
 
 /* What a hit does: nothing, increment a counter, or record an event (ring.h). */
 enum handler { HANDLER_NOOP, HANDLER_COUNT, HANDLER_RECORD };
@@ -50,27 +51,6 @@ static __always_inline void count_hit(void)
 		this_cpu_inc(report_hits);
 	else
 		this_cpu_inc(report_others);
-}
-
-/*
- * Parameters are in sysfs before the module's init function runs, and after its
- * exit function has. A parameter's function, which has the kernel's lock on them,
- * asks for this before it uses what init prepares: -ENODEV where the module is not
- * in use.
- */
-static inline int report_usable(void)
-{
-	return READ_ONCE(THIS_MODULE->state) == MODULE_STATE_LIVE ? 0 : -ENODEV;
-}
-
-/*
- * The first thing in an exit function that takes away what parameters use: on
- * return no parameter's function is using it, nor will one.
- */
-static inline void report_end(void)
-{
-	kernel_param_lock(THIS_MODULE);
-	kernel_param_unlock(THIS_MODULE);
 }
 
 /* A read-only parameter: the format and the values of one line. */

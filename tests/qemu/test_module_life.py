@@ -62,6 +62,20 @@ def test_parameters_cannot_be_read_before_init_has_ended(
     guest.check_console(mark)
 
 
+@pytest.mark.guest(kernel=UP, timing="tcg")
+def test_a_sample_is_not_taken_before_init_has_ended(guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> None:
+    values: dict[str, Value] = {"symbol": "__ia32_sys_gettimeofday", "offset": 0, "capability": "anywhere"}
+    flags = "CFLAGS_lab_capability_kprobe_main.o := -include $(src)/capability_window.h"
+    source = extended(render("capability_kprobe", values), (*_WINDOW, "capability_window.h"), flags)
+    module, mark = modules.built(source), guest.console.length()
+    guest.put(f"cat {parameter(module, 'sample')} > /tmp/seen || echo nothing > /tmp/seen".encode(), "/tmp/window.sh")
+    insert(guest, module, ["window=init"])
+    assert guest.get("/tmp/seen") == b"nothing\n"
+    assert b" in " in guest.get(parameter(module, "sample"))
+    guest.succeed(["rmmod", module.name])
+    guest.check_console(mark)
+
+
 @pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)
 def test_a_probe_cannot_be_armed_before_init(guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> None:
     module = modules.built(probe_source("tracepoint", guest_kernel))
@@ -79,6 +93,10 @@ def test_a_probe_cannot_be_armed_before_init(guest: Guest, guest_kernel: Kernel,
     [
         pytest.param("tracepoint", "armed", "1", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
         pytest.param("kprobe", "handler", "count", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
+        pytest.param(
+            "markers", "armed", "static_key key_count", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)
+        ),
+        pytest.param("kpcache_driver", "do", "total 5", marks=pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)),
         pytest.param("ftrace", "handler", "count", marks=pytest.mark.guest(kernel=TRACED, timing="tcg", fresh=True)),
     ],
 )
