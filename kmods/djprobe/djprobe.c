@@ -104,6 +104,7 @@ static struct refusal attach(struct djprobe *djp)
  * * -EBUSY: another probe is there or has come meanwhile, or djp is registered
  * * -EAGAIN: kprobes are switched off
  * * -ENOSPC: no detour buffer is free
+ * * -ENOMEM: no memory for the kprobe that leads into the detour
  * * -ERANGE: an operand is out of the detour's reach
  * * -EOPNOTSUPP: this kernel lacks something that djprobe needs
  */
