@@ -185,7 +185,7 @@ def test_a_test_whose_guest_oopsed_is_not_green(pytester: pytest.Pytester, late_
 
 @pytest.mark.qemu
 def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
-    marks = ("", "'('", "5", "regex='x'")
+    marks = ("", "'('", "5", "regex='x'", "''")
     tests = (f"@pytest.mark.allow_oops({mark})\ndef test_{n}(guest): pass" for n, mark in enumerate(marks))
     pytester.makepyfile("\n".join(["import pytest", "pytestmark = pytest.mark.guest()", *tests]))
     result = pytester.runpytest_subprocess("--qemu")
@@ -196,5 +196,6 @@ def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
             "ERROR: *::test_1: mark allow_oops: '(' is no regular expression: *",
             "ERROR: *::test_2: mark allow_oops: 5 is no regular expression: *",
             "ERROR: *::test_3: mark allow_oops: regular expressions are expected",
+            "ERROR: *::test_4: mark allow_oops: '' would allow every report",
         ]
     )
