@@ -176,9 +176,10 @@ class Cache:
         return removed
 
     def artifacts(self) -> Iterator[Artifact]:
-        """All complete artifacts, by kind and label."""
+        """All complete artifacts, by kind and label; what was set aside is none."""
         places = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
-        found = (self._read(place) for place in places if place.suffix != _UNFINISHED)
+        kept = (place for place in places if place.suffix != _UNFINISHED and place.parent.name != DAMAGED)
+        found = (self._read(place) for place in kept)
         yield from sorted((a for a in found if a is not None), key=lambda a: (a.kind, a.label, a.key))
 
     def contents(self, kind: str) -> Iterator[tuple[Path, Artifact | None]]:

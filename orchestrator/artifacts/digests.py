@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator, MutableMapping
@@ -22,6 +23,7 @@ RECORD = "digests.txt"
 
 _HEAD = "# SHA256 SIZE:MTIME:INODE PATH"
 _END = "# end"
+_FORM = re.compile(r"([0-9a-f]{64}) (\d+:-?\d+:\d+) ([^\0]+)")
 
 Known = MutableMapping[tuple[int, str], str]
 """Digests by device and facts: patched kernel sources share most of their files, which are read once."""
@@ -43,6 +45,10 @@ class _Line:
     digest: str
     facts: str
     path: str
+
+    @property
+    def size(self) -> int:
+        return int(self.facts.partition(":")[0])
 
     def __str__(self) -> str:
         return f"{self.digest} {self.facts} {_escaped(self.path)}"
@@ -98,7 +104,7 @@ def _compare(folder: Path, known: Known | None) -> Damage | None:
 
 
 def _difference(folder: Path, line: _Line, found: os.stat_result, known: Known | None) -> str | None:
-    size = int(line.facts.partition(":")[0])
+    size = line.size
     if found.st_size != size:
         return f"has {found.st_size} bytes instead of {size}"
     key = (found.st_dev, _facts(found))
@@ -139,8 +145,10 @@ def _read(folder: Path) -> Iterator[_Line]:
     if lines[0] != _HEAD or lines[-2:] != [_END, ""]:
         raise ValueError("it is not whole")
     for line in lines[1:-2]:
-        digest, facts, path = line.split(" ", 2)
-        yield _Line(digest, facts, _unescaped(path))
+        found = _FORM.fullmatch(line)
+        if found is None:
+            raise ValueError("a line of it is damaged")
+        yield _Line(found[1], found[2], _unescaped(found[3]))
 
 
 def _write(folder: Path, lines: Iterable[_Line]) -> None:

@@ -8,11 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import capstone
-from capstone import x86
-
-_MODES = {4: capstone.CS_MODE_32, 8: capstone.CS_MODE_64}
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -52,12 +47,16 @@ def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
 
 @lru_cache(maxsize=2)
 def _decoder(word: int) -> Any:
-    decoder = capstone.Cs(capstone.CS_ARCH_X86, _MODES[word])
+    import capstone  # takes a tenth of a second, and a command that decodes nothing does not wait for it
+
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, {4: capstone.CS_MODE_32, 8: capstone.CS_MODE_64}[word])
     decoder.detail = True
     return decoder
 
 
 def _operand(operand: Any, word: int) -> Operand:
+    from capstone import x86
+
     if operand.type == x86.X86_OP_REG:
         return _register(operand.reg)
     if operand.type == x86.X86_OP_IMM:

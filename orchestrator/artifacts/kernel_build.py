@@ -109,7 +109,7 @@ def _build(
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
-    """The built kernel of the same architecture, package and compiler that shares the most lines of configuration."""
+    """The sound kernel of the same architecture, package and compiler that shares the most lines of configuration."""
     sources = sources_of_same_package(context, source)
     candidates = [
         artifact
@@ -124,7 +124,8 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
     def shared(artifact: Artifact) -> int:
         return len(lines & set(str(artifact.inputs["config"]).splitlines()))
 
-    return max(candidates, key=shared, default=None)
+    # What is copied is recorded as sound: it must be.
+    return next(filter(context.cache.is_sound, sorted(candidates, key=shared, reverse=True)), None)
 
 
 class _Progress:

@@ -126,8 +126,8 @@ class KernelCode:
 
     def _paravirtual(self) -> Iterator[tuple[int, int]]:
         # struct paravirt_patch_site: a pointer, the type and the length in a byte each, and padding.
-        part = self.sections.get(_PARAVIRTUAL)
-        for place in range(part.place, part.place + part.size, 2 * self.word) if part else ():
+        part, size = self.sections.get(_PARAVIRTUAL), 2 * self.word
+        for place in range(part.place, part.place + part.size - size + 1, size) if part else ():
             address = int.from_bytes(self.image[place : place + self.word], "little")
             yield address, address + self.image[place + self.word + 1]
 

@@ -55,6 +55,7 @@ _SIGNED: Mapping[str, Callable[[int, int], bool]] = {
     "jle": lambda a, b: a <= b,
 }
 _IDLE = frozenset({"push", "pop", "nop", "endbr32", "endbr64"})
+_KEEPS_FLAGS = frozenset({"mov", "movabs", "movsxd", "movzx", "movsx", "lea"})
 
 
 class UnknownDispatchError(Exception):
@@ -156,7 +157,9 @@ class _Switch:
         return left & _WORD, right & _WORD
 
     def _write(self, one: Instruction) -> None:
-        """Carry out what changes a register; what is not known is forgotten."""
+        """Carry out what changes a register or the flags; what is not known is forgotten."""
+        if one.name not in _KEEPS_FLAGS:
+            self._compared = None
         if not one.operands or not isinstance(one.operands[0], str):
             return
         register = _family(one.operands[0])
@@ -167,7 +170,8 @@ class _Switch:
             result = right
         elif one.name in ("add", "sub") and left is not None and right is not None:
             result = left + right if one.name == "add" else left - right
-            self._compared = None if one.name == "add" else (left & _WORD, right & _WORD)
+            if one.name == "sub":
+                self._compared = (left & _WORD, right & _WORD)
         self._registers.pop(register, None)
         if result is not None:
             self._registers[register] = result & _WORD

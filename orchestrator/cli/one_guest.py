@@ -189,18 +189,14 @@ class Choice:
 
 
 def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """The patterns of ``--allow-oops``. Raises UsageError for one that is none."""
+    """The patterns of ``--allow-oops``. Raises UsageError as ``report_patterns`` does."""
     from orchestrator.errors import UsageError
+    from orchestrator.guest.kernel_reports import report_patterns
 
-    patterns = []
-    for regex in regexes:
-        try:
-            patterns.append(re.compile(regex, re.MULTILINE))
-        except re.error as error:
-            raise UsageError(f"--allow-oops {regex!r} is no regular expression: {error}") from None
-        if not regex:
-            raise UsageError("--allow-oops '' would allow every report", hint="--allow-oops . if that is meant")
-    return tuple(patterns)
+    try:
+        return report_patterns(regexes)
+    except UsageError as error:
+        raise UsageError(error.what, where="--allow-oops", hint=error.hint) from None
 
 
 def unexpected_trouble(guest: Guest) -> GuestOops | None:

@@ -59,6 +59,9 @@ _REPORTS_MAX = 100
 _DRAINING_LIMIT = 10.0
 """Host seconds for the agent to write a line; and without a new one on the console, for that line to come."""
 
+_DRAINING_BYTES = 2 << 20
+"""Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
+
 _DRAINING_PAUSE = 0.01
 _LISTENING_INTERVAL = 0.5
 _LAST_ATTEMPT_LIMIT = 1.0
@@ -223,17 +226,19 @@ class Guest:
         """Wait until what the kernel has logged so far is on the console.
 
         A kernel prints its log in order, on whatever CPU: once a line of ours is there, so is all before it. Returns as
-        well where that line does not come: the guest is dead, or its console prints no alerts.
+        well where that line does not come: the guest is dead, or its console prints no alerts. A program that prints
+        without end does not keep it waiting.
         """
         if self._agent is None or self.state is not State.READY:
             return
         line = f"lab: end of log {secrets.token_hex(8)}"
         mark = self.console.length()
+        end = mark + _DRAINING_BYTES
         with step("drain the console"), contextlib.suppress(GuestError):
             # An alert: the guest's log level may be low.
             self._agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_DRAINING_LIMIT)
             deadline = time.monotonic() + _DRAINING_LIMIT
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline and mark < end:
                 lines, after = self.console.whole_lines(mark)
                 if any(line in printed for printed in lines):
                     return

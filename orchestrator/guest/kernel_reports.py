@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orchestrator.errors import UsageError
+
 REPORT_LINES = 60
 """Lines of one report at most; an oops of 6.1 with a deep call trace has about 50."""
 
@@ -64,6 +66,20 @@ class KernelReport:
         """Whether one of the patterns is found in its text."""
         text = "\n".join(self.lines)
         return any(pattern.search(text) for pattern in patterns)
+
+
+def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """Patterns of reports that are expected. Raises UsageError for one that is wrong, or allows every report."""
+    patterns = []
+    for regex in regexes:
+        try:
+            pattern = re.compile(regex, re.MULTILINE)
+        except (re.error, TypeError, OverflowError, RecursionError) as error:
+            raise UsageError(f"{regex!r} is no regular expression: {error}") from None
+        if pattern.search(""):
+            raise UsageError(f"{regex!r} would allow every report", hint="'.' if that is meant")
+        patterns.append(pattern)
+    return tuple(patterns)
 
 
 def sign_in(line: str) -> Trouble | None:

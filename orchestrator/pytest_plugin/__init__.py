@@ -96,9 +96,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     for guest in item.stash.get(_guests, []):
         with _sentences(item.config):
             guest.drain_console()
-            # Not before: a test may be about the error that check_console() raises.
+            # Neither before nor in the next test: one may be about the error that check_console() raises.
             guest.expected_reports = item.stash.get(_expected, ())
-            guest.check_console()
+            try:
+                guest.check_console()
+            finally:
+                guest.expected_reports = ()
     return result
 
 

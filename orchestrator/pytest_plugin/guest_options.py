@@ -22,6 +22,7 @@ from orchestrator.experiment.file.problems import problems_of
 from orchestrator.experiment.machine import Machine as DescribedMachine
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.run.machines import Hardware, machine_for
 
@@ -72,17 +73,11 @@ def read_markers(markers: Sequence[pytest.Mark]) -> GuestOptions:
 
 
 def read_expected_reports(markers: Sequence[pytest.Mark]) -> Expected:
-    """What a test's ``allow_oops`` markers permit. Raises UsageError for what is no regular expression."""
-    patterns: list[re.Pattern[str]] = []
+    """What a test's ``allow_oops`` markers permit. Raises UsageError as ``report_patterns`` does."""
     for marker in markers:
         if not marker.args or marker.kwargs:
             raise UsageError("regular expressions are expected", hint="for example allow_oops('WARNING: .* my_init')")
-        for regex in marker.args:
-            try:
-                patterns.append(re.compile(regex, re.MULTILINE))
-            except (re.error, TypeError) as error:
-                raise UsageError(f"{regex!r} is no regular expression: {error}") from None
-    return patterns
+    return report_patterns(regex for marker in markers for regex in marker.args)
 
 
 def _checked(arguments: Mapping[str, Any]) -> GuestOptions:

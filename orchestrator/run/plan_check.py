@@ -10,6 +10,7 @@ from orchestrator.experiment.file.origin import TableOrigin, error_of_tables
 from orchestrator.experiment.file.problems import Problem
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.available_cpu import check_cpu
+from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.run.machines import timing_of
 from orchestrator.run.point_check import FindKernel, check_points
 
@@ -17,7 +18,8 @@ from orchestrator.run.point_check import FindKernel, check_points
 def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:
     """Check the CPUs and the points of a plan; the names of kernels whose points could not be checked.
 
-    Raises ConfigError, which lists all points that are wrong, and HostError for CPUs that this host cannot give.
+    Raises ConfigError, which lists all points that are wrong, and HostError for CPUs that this host cannot give,
+    or where it has no QEMU.
     """
     _check_cpus(experiment, plan)
     return check_points(experiment, plan, find)
@@ -26,6 +28,7 @@ def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str
 def _check_cpus(experiment: Experiment, plan: Plan) -> None:
     problems: list[tuple[TableOrigin | None, Problem]] = []
     errors: list[LabError] = []
+    qemu_cpu_names()  # without QEMU no CPU of the file is to blame
     for boot in {(boot.cpu, boot.clock): boot for boot in plan.boots}.values():
         try:
             check_cpu(cpu(boot.cpu), timing_of(boot))

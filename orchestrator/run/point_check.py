@@ -23,19 +23,19 @@ FindKernel = Callable[[str], Kernel | None]
 
 def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
     """Why the kernel lacks the points that cells name, by the cells' ids; nothing where its code is not at hand."""
-    code = kernel.code
+    named = [(cell.id, point) for cell in cells if (point := named_point(cell)) is not None]
+    code = kernel.code if named else None  # 60 MB to read
+    if code is None:
+        return {}
     found: dict[str, str] = {}
     reasons: dict[str, str | None] = {}
-    for cell in cells:
-        point = named_point(cell)
-        if point is None or code is None:
-            continue
+    for cell_id, point in named:
         if point not in reasons:
             symbol, plus, offset = point.partition("+")
             reasons[point] = wrong_point_reason(code, symbol, int(offset, 0) if plus else None)
         reason = reasons[point]
         if reason is not None:
-            found[cell.id] = reason
+            found[cell_id] = reason
     return found
 
 

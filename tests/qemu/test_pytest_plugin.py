@@ -184,8 +184,31 @@ def test_a_test_whose_guest_oopsed_is_not_green(pytester: pytest.Pytester, late_
 
 
 @pytest.mark.qemu
+@pytest.mark.kernels("lab-i386-up")
+def test_what_one_test_expects_the_next_does_not(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from orchestrator.errors import GuestOops
+
+        pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="athlon", timing="tcg")
+
+        @pytest.mark.allow_oops("BUG: ")
+        def test_one(guest): guest.succeed(["true"])
+        @pytest.mark.allow_oops("BUG: of nobody")
+        def test_next(guest):
+            guest.succeed(["sh", "-c", "echo '<1>BUG: of nobody' >/dev/kmsg"])
+            guest.drain_console()
+            with pytest.raises(GuestOops):
+                guest.check_console()
+        """
+    )
+    pytester.runpytest_subprocess("--qemu", "--strict-markers").assert_outcomes(passed=2)
+
+
+@pytest.mark.qemu
 def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
-    marks = ("", "'('", "5", "regex='x'")
+    marks = ("", "'('", "5", "regex='x'", "''")
     tests = (f"@pytest.mark.allow_oops({mark})\ndef test_{n}(guest): pass" for n, mark in enumerate(marks))
     pytester.makepyfile("\n".join(["import pytest", "pytestmark = pytest.mark.guest()", *tests]))
     result = pytester.runpytest_subprocess("--qemu")
@@ -196,5 +219,6 @@ def test_wrong_expressions_are_bad_usage(pytester: pytest.Pytester) -> None:
             "ERROR: *::test_1: mark allow_oops: '(' is no regular expression: *",
             "ERROR: *::test_2: mark allow_oops: 5 is no regular expression: *",
             "ERROR: *::test_3: mark allow_oops: regular expressions are expected",
+            "ERROR: *::test_4: mark allow_oops: '' would allow every report",
         ]
     )

@@ -137,6 +137,17 @@ def test_a_record_that_is_not_whole_is_damage(tmp_path: Path) -> None:
     assert "digests.txt: cannot be read (it is not whole)" in said[0]
 
 
+@pytest.mark.parametrize(
+    ("whole", "damaged"), [(" 20:", " x0:"), ("boot/image", "boot/\0mage"), ("boot/image\n", "\n"), (" 20:", "x20:")]
+)
+def test_a_damaged_line_of_a_record_is_damage(whole: str, damaged: str, tmp_path: Path) -> None:
+    record = made(tmp_path).path / digests.RECORD
+    record.write_text(record.read_text().replace(whole, damaged))
+    said: list[str] = []
+    assert Cache(tmp_path, said.append).get("kernels", INPUTS) is None
+    assert "digests.txt: cannot be read (a line of it is damaged)" in said[0]
+
+
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     first = made(tmp_path)
     (first.path / digests.RECORD).unlink()

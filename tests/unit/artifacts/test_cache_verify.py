@@ -100,6 +100,9 @@ def test_a_damaged_manifest(content: bytes, root: Path) -> None:
     assert "manifest.json: " in done.stdout
     assert done.stdout.splitlines()[1].startswith("set aside  workloads")
     assert (root / "damaged" / f"workloads-{mine.key}" / "workload").exists()
+    # Nor does what was set aside disturb who lists the artifacts: `cache show`, and the builds of kernels.
+    shown = CliRunner().invoke(app, ["cache", "show"])
+    assert (shown.exit_code, shown.stdout) == (0, f"0.0 MB in {root}\n")
 
 
 def test_what_earlier_versions_made_is_recorded(root: Path) -> None:

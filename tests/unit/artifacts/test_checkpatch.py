@@ -77,13 +77,14 @@ def rendered() -> Iterator[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def checkpatch() -> Sequence[str]:
     """The command: the newest script among the unpacked kernel sources of the cache."""
-    scripts = sorted(cache_dir().glob("kernel-source/*/linux/scripts/checkpatch.pl"))
+    scripts = list(cache_dir().glob("kernel-source/*/linux/scripts/checkpatch.pl"))
     if not scripts:
         pytest.skip("no kernel's source is unpacked in the cache; building a kernel unpacks it: ./lab kernel build")
     perl = shutil.which("perl")
     if perl is None:
         pytest.skip("perl is not installed")
-    return [perl, str(scripts[-1]), "--no-tree", "--strict", "--terse", "--show-types"]
+    newest = max(scripts, key=lambda script: script.stat().st_mtime)  # the time is the release's
+    return [perl, str(newest), "--no-tree", "--strict", "--terse", "--show-types"]
 
 
 @pytest.fixture(scope="module")

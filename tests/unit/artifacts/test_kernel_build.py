@@ -197,6 +197,19 @@ def test_a_kernel_is_built_once_and_a_variant_from_what_it_left(context: BuildCo
     assert (hooked.path / "build/source").readlink() == kernel_source(context, PACKAGE, ["number"]).path / "linux"
 
 
+def test_a_variant_is_not_made_from_a_damaged_kernel(context: BuildContext, progress: Listener) -> None:
+    plain = built_kernel(context, toy())
+    idle = plain.path / "build/idle.o"
+    sound = idle.read_bytes()
+    idle.write_bytes(sound[:-4])
+    progress.lines.clear()
+    later = BuildContext(Cache(context.cache.root, say=progress), say=progress)
+    hooked = built_kernel(later, toy("number"))
+    assert "kernels toy in the cache is damaged (build/idle.o: has " in progress.lines[0]
+    assert progress.lines[1] == "building toy-number: 0.4 GB, some 10 minutes of one CPU"
+    assert (hooked.path / "build/idle.o").read_bytes() == sound
+
+
 @pytest.mark.parametrize(("first", "second"), [((), ("number",)), (("number",), ())])
 def test_what_was_compiled_after_the_other_source_was_made_is_not_taken_for_it(
     context: BuildContext, first: tuple[str, ...], second: tuple[str, ...]

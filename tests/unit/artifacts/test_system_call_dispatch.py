@@ -62,3 +62,15 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     changed = switch.image[:place] + b"\xff\xe1" + switch.image[place + 2 :]
     with pytest.raises(UnknownDispatchError, match=r"^what jmp at 0x[0-9a-f]+ depends on is not known$"):
         dispatched(dataclasses.replace(switch, image=changed), "i386", 0)
+
+
+def test_flags_of_an_unknown_instruction_are_not_those_of_the_compare_before(tmp_path: Path) -> None:
+    switch = built(tmp_path, "switch.c", 4)
+    start = switch.function("ia32_sys_call")
+    assert start is not None
+    place = switch.image.index(switch.read(start, 16))
+    # cmp $1,%edx; and $4,%edx; je .+5: whether it jumps follows from the and.
+    code = bytes.fromhex("83fa0183e2047405")
+    changed = dataclasses.replace(switch, image=switch.image[:place] + code + switch.image[place + len(code) :])
+    with pytest.raises(UnknownDispatchError, match=r"^what je at 0x[0-9a-f]+ depends on is not known$"):
+        dispatched(changed, "i386", 1)

@@ -327,8 +327,11 @@ def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path)
 @pytest.mark.parametrize(
     ("regex", "sentence"),
     [
-        ("(", "error: --allow-oops '(' is no regular expression: missing ), unterminated subpattern at position 0"),
-        ("", "error: --allow-oops '' would allow every report"),
+        ("(", "error: --allow-oops: '(' is no regular expression: missing ), unterminated subpattern at position 0"),
+        ("a{99999999999}", "error: --allow-oops: 'a{99999999999}' is no regular expression: the repetition number is"),
+        ("(" * 999 + ")" * 999, "is no regular expression: maximum recursion depth exceeded"),
+        ("", "error: --allow-oops: '' would allow every report"),
+        ("WARNING|", "error: --allow-oops: 'WARNING|' would allow every report"),
     ],
 )
 def test_reports_are_allowed_by_regular_expressions(regex: str, sentence: str) -> None:

@@ -7,12 +7,14 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import CommandFailed, CommandTimeout, GuestConnectionLost
 from orchestrator.guest.channel import CommandResult, Listener
+from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
 from orchestrator.steps import step_echo
@@ -73,6 +75,19 @@ def test_the_last_poll_gets_what_is_left_of_the_limit(tmp_path: Path) -> None:
     guest_on(channel, tmp_path).wait_until_succeeds(["true"], time_limit=30)
     first, second = channel.limits
     assert (first, 29 < second < 30) == (30, True)
+
+
+def test_a_guest_that_prints_without_end_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest = guest_on(ScriptedChannel(), tmp_path)
+    guest._agent = cast(FramedChannel, ScriptedChannel())
+    guest.console.path.touch()
+
+    def printed(after: int) -> tuple[list[str], int]:
+        assert after < 100 << 20
+        return ["y"], after + (1 << 10)
+
+    monkeypatch.setattr(guest.console, "whole_lines", printed)
+    guest.drain_console()
 
 
 def test_a_condition_that_never_holds_is_given_up_at_the_limit(tmp_path: Path) -> None:

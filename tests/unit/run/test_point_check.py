@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.selection import select
-from orchestrator.run.point_check import check_points
+from orchestrator.run.point_check import check_points, wrong_points
 
 SOURCE = Path(__file__).parents[1] / "probes" / "points" / "points.S"
 TABLES = """\
@@ -99,3 +101,18 @@ def test_a_kernel_that_is_not_there_may_have_it(check: Check) -> None:
 def test_a_table_without_points_asks_for_no_kernel(check: Check) -> None:
     without = TABLES[: TABLES.index("points")]
     assert check(without, having=()) == []
+
+
+def test_without_points_no_code_is_read(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(TABLES[: TABLES.index("points")])
+    monkeypatch.setattr(Kernel, "code", property(lambda kernel: pytest.fail("the image is read")))
+    for boot in plan(load_experiment(file, kinds(), [])).boots:
+        assert wrong_points(a_kernel(boot.kernel, tree), boot.cells) == {}
+
+
+def test_a_run_that_decodes_nothing_loads_no_disassembler() -> None:
+    modules = "orchestrator.run.runner, orchestrator.benchmarks.registry as registry"
+    program = f"import sys, {modules}; list(registry.kinds()); print('capstone' in sys.modules)"
+    argv = [sys.executable, "-c", program]
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "False\n"
