@@ -35,6 +35,8 @@ _OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _SOUNDING_CALLS = 50
 _WARM_UP_CALLS = 100
 """Calls of a process before its timed ones, as in ``bench.c``."""
+_MOST_ALONE = 100_000
+"""Calls of the process that shows which one is the first to fail: seconds. Timed ones may be a hundred million."""
 _USES_UP = "the call uses a resource up"
 _SHARE_OF_A_TICK = 0.6
 """The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
@@ -151,7 +153,7 @@ class Calls:
             return measured
         if outcome.uses_up:
             # A new process that makes as many calls one by one shows which of them is the first to fail.
-            again = _WARM_UP_CALLS + calls * repeats
+            again = min(_WARM_UP_CALLS + calls * repeats, _MOST_ALONE)
             called = parse_called(_checked(guest, [*self.argv, "-c", str(again)], time_limit), again)
             raise _used_up(outcome, called.results or outcome.results)
         check_expected(self.expected, outcome.timed, "timed")

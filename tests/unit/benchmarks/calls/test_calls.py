@@ -201,9 +201,11 @@ class Programs:
 
     def __init__(self, output: str) -> None:
         self.output = output
+        self.asked: list[Sequence[str]] = []
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         del time_limit
+        self.asked.append(argv)
         return CommandResult(tuple(argv), 0, self.output.encode(), b"")
 
 
@@ -225,3 +227,19 @@ def test_a_baseline_is_of_the_system_call_that_was_asked_for() -> None:
     assert right.call(counted, 1000, caller=None, time_limit=1.0).number == 78
     with pytest.raises(EvidenceError, match=r"^the program made system call 78, not 20$"):
         wrong.call(counted, 1000, caller=None, time_limit=1.0)
+
+
+def test_the_first_call_to_fail_is_looked_for_within_bounds() -> None:
+    """A sample has up to a million calls, and a cell a hundred samples: as many once more would take hours."""
+    calls = 1_000_000
+    samples = "".join(f"sample {i} calls={calls} batches=1 tsc=9000000 ns=1 disturbed=0\n" for i in range(2))
+    guest = Programs(
+        f"entry int80 number=78\nempty tsc=10 ns=1\n{samples}"
+        "results timed observed=3 failed=2 before=1 other=0 last=0xffffffe8 values=0x0:1,0xffffffe8:2\n"
+        f"results untimed observed={calls} failed={calls} before=0 other=0 last=0xffffffe8 values=0xffffffe8:{calls}\n"
+    )
+    program = system_call(78, [], entry="auto", word_size=4, calls=calls)
+    dearer = Measurement((9.0, 9.0), (9.0, 9.0), "int80", calls, 2, 0)
+    with pytest.raises(EvidenceError):
+        program.measure_cheaper(cast(Guest, guest), dearer, time_limit=1.0)
+    assert guest.asked[-1][-2:] == ["-c", "100000"]
