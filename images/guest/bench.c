@@ -4,7 +4,7 @@
 //   -n CALLS [-b BATCH] [-r REPEATS]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch begins right after a timer
 //       tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run again.
-//       Behind the samples it makes CALLS calls more, one by one and untimed: their results are all known.
+//       Behind the samples it makes CALLS system calls more, one by one and untimed: their results are all known.
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.
@@ -12,15 +12,16 @@
 //       as in 2005: calls for SECONDS seconds, counts them and prints the average
 //
 // Output, one line each:
-//   entry NAME
+//   entry NAME number=N                                           N with -n only: the system call's
 //   empty tsc=T ns=N                                              a batch of no calls: what every batch costs
 //   sample I calls=C batches=B tsc=T ns=N disturbed=D             sums over the batches
-//   results timed ...                                             as in results.h: of the last warm-up call, and of the
-//                                                                 last call of each batch that counts
+//   results timed ...                                             as in results.h, with -n of system calls only: of the
+//                                                                 last warm-up call, and the last one of each batch that
+//                                                                 counts
 //   results untimed ...                                           of the calls behind the samples
 //   run I calls=C ns=N average=A                                  with -s; A in whole nanoseconds
 //   called calls=N pid=P result=R ...                             with -c; R of the last call, then the program's own
-//   results untimed ...                                           with -c; of all calls
+//   results untimed ...                                           with -c; of all system calls
 #include "bench.h"
 #include "results.h"
 
@@ -231,6 +232,9 @@ static void run_samples(const struct bench *bench, long calls, long batch, long 
 		print_field(" disturbed=", (uint64_t)disturbed);
 		print(1, "\n");
 	}
+	// A function of the user's own returns nothing to look at.
+	if (!bench->number)
+		return;
 	note_calls(bench, calls, &untimed);
 	print_results("timed", &timed);
 	print_results("untimed", &untimed);
@@ -286,7 +290,8 @@ static void run_calls(const struct bench *bench, long calls, const char *file)
 	print_word(" result=", (unsigned long)result);
 	bench->print_called();
 	print(1, "\n");
-	print_results("untimed", &untimed);
+	if (bench->number)
+		print_results("untimed", &untimed);
 }
 
 int run_bench(struct bench *bench, int argc, char **argv)
@@ -326,6 +331,8 @@ int run_bench(struct bench *bench, int argc, char **argv)
 	bench->prepare();
 	print(1, "entry ");
 	print(1, bench->entry);
+	if (calls > 0 && bench->number)
+		print_field(" number=", (uint64_t)*bench->number);
 	print(1, "\n");
 	if (counted >= 0)
 		run_calls(bench, counted, file);

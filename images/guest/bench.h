@@ -8,6 +8,7 @@
 struct bench {
 	const char *name;	// the program's
 	const char *entry;	// the way a call goes
+	const long *number;	// the system call's, as its loop loads it; NULL where no system call is timed
 	// Makes so many calls in exactly as many equal rounds and a constant; returns what the last one returned.
 	long (*loop)(long calls);
 	// Fails where a call that returned this did not do what is to be measured.

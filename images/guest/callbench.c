@@ -219,6 +219,7 @@ static void print_called(void)
 
 static struct bench bench = {
 	.name = "callbench",
+	.number = &call.number,
 	.check = check,
 	.take_option = take_option,
 	.prepare = prepare,

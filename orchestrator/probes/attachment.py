@@ -37,10 +37,16 @@ _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
 
 class Attachment:
-    """A loaded probe module. Made by ``attached``. ``point`` is where its evidence is."""
+    """A loaded probe module. Made by ``attached``. ``point`` is where its evidence is.
 
-    def __init__(self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
+    ``symbols`` are the guest's; None reads them when they are needed.
+    """
+
+    def __init__(
+        self, guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
+    ) -> None:
         self._guest = guest
+        self._known_symbols = symbols
         self._kind = kind
         self._module = module
         self.point = point
@@ -210,7 +216,7 @@ class Attachment:
 
     @cached_property
     def _symbols(self) -> Symbols:
-        return Symbols.of(self._guest)
+        return self._known_symbols or Symbols.of(self._guest)
 
     def _check_pointer(self, seen: Observation) -> None:
         memory = LoadedModule.of(self._guest, self._module.name)
@@ -225,10 +231,13 @@ class Attachment:
 
 
 @contextlib.contextmanager
-def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> Iterator[Attachment]:
+def attached(
+    guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
+) -> Iterator[Attachment]:
     """Load a probe module and let it put its probe in; take both out again at the end.
 
-    ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place.
+    ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place. ``symbols`` are
+    the guest's; None reads them when they are needed.
     Raises EvidenceError when the module is refused (with its own reason from the kernel's log), or when the original
     bytes are not back at the end.
     """
@@ -241,7 +250,7 @@ def attached(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
         if armed_by_host:
             point = _place_of(guest, kind, module)
             guest.put(b"1", _parameter_file(module, "armed"))
-        yield Attachment(guest, kind, module, point)
+        yield Attachment(guest, kind, module, point, symbols)
     except LabError as error:
         # The first error is the one to report, whether unloading works or not. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):

@@ -35,6 +35,8 @@ _OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _SOUNDING_CALLS = 50
 _WARM_UP_CALLS = 100
 """Calls of a process before its timed ones, as in ``bench.c``."""
+_MOST_ALONE = 100_000
+"""Calls of the process that shows which one is the first to fail: seconds. Timed ones may be a hundred million."""
 _USES_UP = "the call uses a resource up"
 _SHARE_OF_A_TICK = 0.6
 """The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
@@ -44,6 +46,7 @@ _NUMBER = r"(\d{1,18})"
 _WORD = r"0x[0-9a-f]{1,16}"
 _FUNCTION = "function"
 _ENTRY = re.compile(rf"entry (int80|sysenter|syscall|{_FUNCTION})")
+_TIMED = re.compile(rf"{_ENTRY.pattern}(?: number={_NUMBER})?")
 _EMPTY = re.compile(rf"empty tsc={_NUMBER} ns={_NUMBER}")
 _SAMPLE = re.compile(
     rf"sample {_NUMBER} calls={_NUMBER} batches={_NUMBER} tsc={_NUMBER} ns={_NUMBER} disturbed={_NUMBER}"
@@ -61,13 +64,15 @@ class Calls:
     """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
 
     ``file`` is the program on the host, None for one in the initramfs; ``hits`` is how often each call enters the
-    probe point. Methods that make calls raise EvidenceError where one does not return what is ``expected``.
+    probe point; ``number`` is the system call's, None for a function. Methods that make calls raise EvidenceError where
+    the program makes another system call, or one does not return what is ``expected``.
     """
 
     argv: Sequence[str]
     calls: int
     hits: int = 1
     file: Path | None = None
+    number: int | None = None
     expected: Expected | None = None
 
     exact = True
@@ -134,6 +139,7 @@ class Calls:
         """Make exactly ``calls`` calls, untimed."""
         caller_option = () if caller is None else ("-P", caller)
         called = parse_called(_checked(guest, [*self.argv, "-c", str(calls), *caller_option], time_limit), calls)
+        self._check_number(called.number)
         if called.results is not None:
             check_expected(self.expected, called.results, "counted")
         return called
@@ -141,17 +147,26 @@ class Calls:
     def _run(self, guest: Guest, calls: int, batch: int, repeats: int, time_limit: float) -> Measurement:
         argv = [*self.argv, "-n", str(calls), "-b", str(batch), "-r", str(repeats)]
         measured = parse(_checked(guest, argv, time_limit), calls, repeats)
+        self._check_number(measured.number)
         outcome = measured.outcome
         if outcome is None:
             return measured
         if outcome.uses_up:
             # A new process that makes as many calls one by one shows which of them is the first to fail.
-            again = _WARM_UP_CALLS + calls * repeats
+            again = min(_WARM_UP_CALLS + calls * repeats, _MOST_ALONE)
             called = parse_called(_checked(guest, [*self.argv, "-c", str(again)], time_limit), again)
             raise _used_up(outcome, called.results or outcome.results)
         check_expected(self.expected, outcome.timed, "timed")
         check_expected(self.expected, outcome.untimed, "untimed")
         return measured
+
+    def _check_number(self, number: int | None) -> None:
+        """Raise EvidenceError unless the program says that it made this system call.
+
+        A baseline has no hits that would prove it.
+        """
+        if number != self.number:
+            raise EvidenceError(f"the program made system call {number}, not {self.number}")
 
 
 def system_call(
@@ -159,7 +174,7 @@ def system_call(
 ) -> Calls:
     """Calls of a system call by its number, with arguments of ``word_size`` bytes; ``entry`` may be ``auto``."""
     words = [part for argument in arguments for part in _options(argument, word_size)]
-    return Calls([_PROGRAM, "-e", entry, "-N", str(number), *words], calls, hits)
+    return Calls([_PROGRAM, "-e", entry, "-N", str(number), *words], calls, hits, number=number)
 
 
 def user_function(program: Path, *, calls: int, hits: int = 1) -> Calls:
@@ -197,11 +212,11 @@ def parse_called(output: str, calls: int) -> Called:
     """Parse the program's output after untimed calls; raises EvidenceError for unexpected output."""
     lines = output.splitlines()
     entry = _ENTRY.fullmatch(lines[0]) if lines else None
-    called = _CALLED.fullmatch(lines[1]) if len(lines) == 3 else None
+    called = _CALLED.fullmatch(lines[1]) if len(lines) > 1 else None
     if entry is None or called is None or int(called[1]) != calls:
         raise _unexpected(lines)
-    results = parse_results(lines[2], "untimed", entry[1])
-    if results.observed != calls:
+    results = _results(lines, 2, ("untimed",), entry[1])
+    if [one.observed for one in results] != [calls] * len(results):
         raise _unexpected(lines)
     return Called(
         entry=entry[1],
@@ -210,8 +225,16 @@ def parse_called(output: str, calls: int) -> Called:
         number=int(called[4]) if called[4] else None,
         arguments=tuple(int(word, 16) for word in called[5].split(",")) if called[5] else (),
         result=int(called[3], 16) if called[4] else None,
-        results=results if called[4] else None,
+        results=results[0] if results else None,
     )
+
+
+def _results(lines: Sequence[str], first: int, names: Sequence[str], entry: str) -> Sequence[CallResults]:
+    """The results that the ``lines`` from the ``first`` on tell, by their ``names``; a function has none."""
+    expected = () if entry == _FUNCTION else names
+    if len(lines) != first + len(expected):
+        raise _unexpected(lines)
+    return [parse_results(line, name, entry) for line, name in zip(lines[first:], expected, strict=True)]
 
 
 def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
@@ -231,17 +254,17 @@ def _end(program: str, status: int) -> str:
 def parse(output: str, calls: int, repeats: int) -> Measurement:
     """Turn the program's output into a measurement; raises EvidenceError for incomplete or unexpected output."""
     lines = output.splitlines()
-    entry = _ENTRY.fullmatch(lines[0]) if lines else None
+    entry = _TIMED.fullmatch(lines[0]) if lines else None
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
-    found = [_SAMPLE.fullmatch(line) for line in lines[2:-2]]
+    found = [_SAMPLE.fullmatch(line) for line in lines[2 : 2 + repeats]]
     samples = [tuple(int(group) for group in match.groups()) for match in found if match]
     fixed = int(empty[1]) if empty else 0
     right = [s[0] == number and s[1] == calls and s[2] > 0 and s[3] > s[2] * fixed for number, s in enumerate(samples)]
     if entry is None or empty is None or len(samples) != len(found) or len(samples) != repeats or not all(right):
         raise _unexpected(lines)
     batches = sum(s[2] for s in samples)
-    timed, untimed = (parse_results(line, name, entry[1]) for line, name in zip(lines[-2:], _PASSES, strict=True))
-    if (timed.observed, untimed.observed) != (1 + batches, calls):
+    results = _results(lines, 2 + repeats, _PASSES, entry[1])
+    if results and [one.observed for one in results] != [1 + batches, calls]:
         raise _unexpected(lines)
     return Measurement(
         samples=tuple((tsc - batches * fixed) / calls for _, _, batches, tsc, _, _ in samples),
@@ -250,7 +273,8 @@ def parse(output: str, calls: int, repeats: int) -> Measurement:
         calls=calls,
         batches=batches,
         disturbed=sum(s[5] for s in samples),
-        outcome=None if entry[1] == _FUNCTION else Outcome(timed, untimed),
+        number=int(entry[2]) if entry[2] else None,
+        outcome=Outcome(*results) if results else None,
     )
 
 

@@ -160,7 +160,7 @@ def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, 
 @contextmanager
 def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
     """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
-    with attached(work.ready.guest, work.kind, module, work.point) as attachment:
+    with attached(work.ready.guest, work.kind, module, work.point, work.ready.symbols) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
         removed = remove_extras(attachment) if work.kind.extras == "removed" else ()

@@ -17,8 +17,8 @@ class Measurement:
     """Samples per call, the entry they used, and the batches they are made of.
 
     ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
-    by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated. ``outcome`` is of system
-    calls; of a user's function or program only the exit status is known, which is 0.
+    by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated. ``number`` and ``outcome``
+    are of system calls; of a user's function or program only the exit status is known, which is 0.
     """
 
     samples: tuple[float, ...]
@@ -27,6 +27,7 @@ class Measurement:
     calls: int
     batches: int
     disturbed: int
+    number: int | None = None
     outcome: Outcome | None = None
 
 

@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.calls.call_programs import parse, parse_called
+from orchestrator.benchmarks.calls.call_programs import parse, parse_called, system_call
 from orchestrator.benchmarks.calls.outcome import Outcome
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
+from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.guest import Guest
 from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.called import Called
 
 # 5000 calls of 409 instructions in two batches that cost 17 each.
 GOOD = """\
-entry sysenter
+entry sysenter number=78
 empty tsc=17 ns=1093
 sample 0 calls=5000 batches=2 tsc=2045034 ns=2047186 disturbed=1
 sample 1 calls=5000 batches=2 tsc=2045034 ns=2047186 disturbed=0
@@ -40,11 +45,15 @@ def succeeded(calls: int) -> CallResults:
 
 def test_samples_are_instructions_a_call() -> None:
     outcome = Outcome(succeeded(5), succeeded(5000))
-    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1, outcome)
+    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1, 78, outcome)
 
 
 def test_of_a_function_no_results_are_known() -> None:
-    assert parse(GOOD.replace("sysenter", "function"), 5000, 2).outcome is None
+    output = GOOD.replace("sysenter number=78", "function")
+    measured = parse(output[: output.index("results")], 5000, 2)
+    assert (measured.samples, measured.number, measured.outcome) == ((409.0, 409.0), None, None)
+    with pytest.raises(EvidenceError, match="not what was expected"):
+        parse(output, 5000, 2)
 
 
 def test_a_sample_need_not_be_a_whole_number() -> None:
@@ -63,7 +72,8 @@ def test_an_odd_sample_is_not_evened_out() -> None:
         "",
         "\n",
         "callbench: gettimeofday failed\n",
-        GOOD.replace("entry sysenter\n", ""),
+        GOOD.replace("entry sysenter number=78\n", ""),
+        GOOD.replace("number=78", "number="),
         GOOD.replace("empty tsc=17 ns=1093\n", ""),
         GOOD.replace("sysenter", "vdso"),
         GOOD + GOOD.splitlines()[-1],
@@ -145,7 +155,7 @@ CALLED = (
     "entry int80\ncalled calls=1000 pid=28 result=0x0 number=78 arguments=0x8050228,0x0,0x0,0x0,0x0,0x5\n"
     + results(1, 1000).splitlines()[1]
 )
-FUNCTION = "entry function\ncalled calls=7 pid=28 result=0x0\n" + results(1, 7).splitlines()[1]
+FUNCTION = "entry function\ncalled calls=7 pid=28 result=0x0\n"
 
 
 def test_calls_that_were_not_timed_are_read() -> None:
@@ -176,6 +186,7 @@ def test_calls_that_were_not_timed_are_read() -> None:
         CALLED.replace("0x5", "0x5,0x6"),
         CALLED.replace(" result=0x0", ""),
         CALLED.replace(" number=78", ""),
+        CALLED.replace("int80", "function"),
         CALLED.replace("78", "78 "),
         CALLED.replace("called calls", "called  calls"),
     ],
@@ -183,3 +194,52 @@ def test_calls_that_were_not_timed_are_read() -> None:
 def test_anything_else_about_them_is_refused(output: str) -> None:
     with pytest.raises(EvidenceError, match="not what was expected"):
         parse_called(output, 1000)
+
+
+class Programs:
+    """A guest in which the program prints this, whatever it is asked to do."""
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+        self.asked: list[Sequence[str]] = []
+
+    def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
+        del time_limit
+        self.asked.append(argv)
+        return CommandResult(tuple(argv), 0, self.output.encode(), b"")
+
+
+def test_a_baseline_is_of_the_system_call_that_was_asked_for() -> None:
+    """No hits prove it: a program that makes another call is told by the number that its loop loads."""
+    right, wrong = (system_call(number, [], entry="auto", word_size=4, calls=50) for number in (78, 20))
+    output = (
+        "entry int80 number=78\nempty tsc=10 ns=1\nsample 0 calls=50 batches=50 tsc=1000 ns=1000 disturbed=0\n"
+        + results(51, 50)
+    )
+    guest = cast(Guest, Programs(output))
+    # The sample is the sounding's too: of 50 calls one by one.
+    assert right.measure_one(guest, ticks_per_second=250, time_limit=1.0).number == 78
+    for program in (output, output.replace(" number=78", "")):
+        guest = cast(Guest, Programs(program))
+        with pytest.raises(EvidenceError, match=r"^the program made system call (78|None), not 20$"):
+            wrong.measure_one(guest, ticks_per_second=250, time_limit=1.0)
+    counted = cast(Guest, Programs(CALLED))
+    assert right.call(counted, 1000, caller=None, time_limit=1.0).number == 78
+    with pytest.raises(EvidenceError, match=r"^the program made system call 78, not 20$"):
+        wrong.call(counted, 1000, caller=None, time_limit=1.0)
+
+
+def test_the_first_call_to_fail_is_looked_for_within_bounds() -> None:
+    """A sample has up to a million calls, and a cell a hundred samples: as many once more would take hours."""
+    calls = 1_000_000
+    samples = "".join(f"sample {i} calls={calls} batches=1 tsc=9000000 ns=1 disturbed=0\n" for i in range(2))
+    guest = Programs(
+        f"entry int80 number=78\nempty tsc=10 ns=1\n{samples}"
+        "results timed observed=3 failed=2 before=1 other=0 last=0xffffffe8 values=0x0:1,0xffffffe8:2\n"
+        f"results untimed observed={calls} failed={calls} before=0 other=0 last=0xffffffe8 values=0xffffffe8:{calls}\n"
+    )
+    program = system_call(78, [], entry="auto", word_size=4, calls=calls)
+    dearer = Measurement((9.0, 9.0), (9.0, 9.0), "int80", calls, 2, 0)
+    with pytest.raises(EvidenceError):
+        program.measure_cheaper(cast(Guest, guest), dearer, time_limit=1.0)
+    assert guest.asked[-1][-2:] == ["-c", "100000"]
