@@ -309,7 +309,7 @@ def test_a_probe_inside_an_instruction_is_refused(ready: ReadyGuest, modules: Mo
     ("template", "symbol", "offset", "reason"),
     [
         ("kprobe", "sys_gettimeofday_2005", 5, "no such symbol"),
-        ("djprobe", PROBED, 0, "not a function entry (the instruction after endbr and the ftrace nop)"),
+        ("djprobe", PROBED, 6, "not a function entry (the instruction after endbr and the ftrace nop)"),
     ],
 )
 def test_a_refusing_module_gives_its_reason(

@@ -27,9 +27,12 @@ def stopped_after(command: CommandLine, cells: int, number: signal.Signals, *opt
     process = command.start(*ARGUMENTS, *options, stderr=subprocess.PIPE)
     with process:
         assert process.stderr is not None
+        # One more cell than waited for may have been finished when the last run was stopped.
         for line in process.stderr:
-            if line.startswith(f"[{cells}/4]"):
+            if line.startswith(f"[{cells}/4]") or f"4 cells, {cells} of them done" in line:
                 break
+        while not command.qemus():
+            assert process.poll() is None
         assert len(command.qemus()) == 1
         process.send_signal(number)
         rest = process.stderr.read().splitlines()

@@ -156,8 +156,9 @@ def test_another_probe_than_the_row_s_is_found_out(
     right = render("markers", {})
     main = right.files["lab_markers_main.c"]
     connects = "FORMAT, probe->function);"
-    assert main.count(connects) == main.count("static int arm(") == 1
-    main = main.replace("static int arm(", "static void stranger(const char *format, ...)\n{\n}\n\nstatic int arm(")
+    stranger = "static void stranger(const char *format, ...)\n{\n}\n\n"
+    assert main.count(connects) == main.count("static int arm_loop(") == 1
+    main = main.replace("static int arm_loop(", f"{stranger}static int arm_loop(")
     main = main.replace(connects, 'FORMAT, strstr(probe->name, "_empty") ? stranger : probe->function);')
     module = modules.built(ModuleSource(right.name, {**right.files, "lab_markers_main.c": main}))
     with pytest.raises(
