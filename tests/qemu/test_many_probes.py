@@ -122,11 +122,15 @@ def test_the_hash_and_the_cache_are_two_effects(command: CommandLine) -> None:
             "lab-x86_64-smp-kpcache",
             "xeon-e5410",
             "int3",
-            272 * 1024,
+            272 * 1024 + 8,
             marks=pytest.mark.kernels("lab-x86_64-smp-kpcache"),
         ),
         pytest.param(
-            "lab-i386-smp-kpcache", "pentium4", "int3", 144 * 1024, marks=pytest.mark.kernels("lab-i386-smp-kpcache")
+            "lab-i386-smp-kpcache",
+            "pentium4",
+            "int3",
+            144 * 1024 + 4,
+            marks=pytest.mark.kernels("lab-i386-smp-kpcache"),
         ),
     ],
 )
@@ -138,7 +142,7 @@ def test_other_kernels_have_them_too(
     rows = by_row(records(command))
     assert rows["hit"].evidence is not None
     assert rows["hit"].evidence.mechanism == mechanism
-    # The document has 272 KiB a CPU, on 64 bits.
+    # The document has 272 KiB a CPU, on 64 bits; the flag against NMIs is padded to a word.
     assert rows["hit"].parameters.get("cache_bytes") == cache_bytes
 
 
