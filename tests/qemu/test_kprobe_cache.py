@@ -155,7 +155,7 @@ def test_a_cpu_back_online_finds_the_current_kprobes(kernel: str, sound: Guest, 
     sound.succeed(["rmmod", "kprobe_pair"])
 
 
-@pytest.mark.allow_oops("^")
+@pytest.mark.allow_oops(".")
 @pytest.mark.parametrize("kernel", on("kpcache-published", fresh=True))
 def test_the_published_cache_returns_removed_kprobes(kernel: str, guest: Guest, modules: ModuleMaker) -> None:
     """The hit goes on with a kprobe whose copy of the instruction has been freed."""
