@@ -100,7 +100,7 @@ static struct refusal attach(struct djprobe *djp)
  * Return: 0, or a negative errno:
  *
  * * -ENOENT: no such symbol, or its module is being unloaded
- * * -EINVAL: no place for a jump
+ * * -EINVAL: no place for a jump, or no handler
  * * -EBUSY: another probe is there or has come meanwhile, or djp is registered
  * * -EAGAIN: kprobes are switched off
  * * -ENOSPC: no detour buffer is free
@@ -115,6 +115,8 @@ int register_djprobe(struct djprobe *djp)
 	mutex_lock(&djprobe_mutex);
 	if (djprobe_jump_of(djp))
 		refusal = REFUSAL(EBUSY, "this djprobe is registered already");
+	else if (!djp->handler)
+		refusal = REFUSAL(EINVAL, "a djprobe without a handler");
 	else
 		refusal = attach(djp);
 	mutex_unlock(&djprobe_mutex);

@@ -353,6 +353,13 @@ def test_a_djprobe_is_registered_and_unregistered_once(trial: Trial) -> None:
     assert trial.guest.read_memory(place, 5) == b"\xb8\x05\x20\x00\x00"
 
 
+def test_a_djprobe_without_a_handler_is_refused(trial: Trial) -> None:
+    trial.guest.succeed(["dmesg", "-c"])
+    with pytest.raises(GuestError, match="invalid argument"):
+        trial.write("put_again", "65")
+    assert "a djprobe without a handler" in trial.guest.succeed(["dmesg"]).text
+
+
 def test_a_jump_label_under_the_jump_is_refused(trial: Trial, kernel: str) -> None:
     offset = 5 if kernel in FTRACED else 0
     assert trial.refusal(SHAPE + "label", offset) == f"{SHAPE}label+{offset:#x}: a jump label under the jump"
