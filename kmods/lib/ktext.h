@@ -21,8 +21,8 @@ void ktext_unlock(void);
 void ktext_replace(void *addr, const u8 text[JMP32_INSN_SIZE], const u8 jump[JMP32_INSN_SIZE]);
 
 /*
- * Replaces an instruction of any size by another of that size, safely for CPUs
- * that come to it meanwhile: they go on at target, as if they had run it and
+ * Replaces an instruction of two to five bytes by another of that size, safely for
+ * CPUs that come to it meanwhile: they go on at target, as if they had run it and
  * what follows up to there. Needs the lock.
  */
 void ktext_exchange(void *addr, const void *text, size_t size, const void *target);

@@ -53,19 +53,38 @@ static inline __printf(1, 2) void marker_check_format(const char *format, ...)
 {
 }
 
-/*
- * Connects a probe to all markers of that name in the table, wherever they are.
- * The format must be theirs; NULL leaves it to the probe to check what it is told.
- * -ENOENT: no such marker; -EINVAL: another format, or they have different ones;
- * -EBUSY: something is connected. The reason is in the kernel log. May sleep.
+/**
+ * marker_connect() - connect a probe to all markers of a name
+ * @table: the markers, as MARKERS() names them
+ * @name: the markers' name
+ * @format: must be theirs; NULL leaves it to the probe to check what it gets
+ * @probe: has the format and the arguments; runs with preemption off
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOENT: no such marker; -EINVAL: another format, or they have
+ * different ones; -EBUSY: a probe is connected; -EOPNOTSUPP: the kernel lacks a
+ * function that markers need. The reason is in the kernel log.
  */
 int marker_connect(const struct marker_table *table, const char *name, const char *format,
 		   marker_probe *probe);
 
-/* On return no CPU runs the probe. -ENOENT where nothing is connected. May sleep. */
+/**
+ * marker_disconnect() - take the probe from all markers of a name
+ * @table: the markers, as MARKERS() names them
+ * @name: the markers' name
+ *
+ * Context: may sleep. On return no CPU runs the probe.
+ * Return: 0; -ENOENT where nothing is connected.
+ */
 int marker_disconnect(const struct marker_table *table, const char *name);
 
-/* Writes a line for each site: "name flavour connected load-address flag-address format". */
+/**
+ * marker_list() - list the sites of a table
+ * @table: the markers, as MARKERS() names them
+ * @page: for a line each: "name flavour connected load-address flag-address format"
+ *
+ * Return: the number of bytes written.
+ */
 int marker_list(const struct marker_table *table, char *page);
 
 /* The table of a file's markers, in the order of the code. */
