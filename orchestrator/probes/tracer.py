@@ -22,7 +22,10 @@ _ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_c
 """The tracer's entries that all users share, and the place of the call in each."""
 _LINE = re.compile(r"^(\S{1,200})( \[\w{1,60}\])? \((\d{1,6})\)(.{0,1000})", re.MULTILINE)
 _FUNCTION = r"\S{1,200}?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w{1,60}\])?"
-_TRAMPOLINE = re.compile(rf"tramp: 0x([0-9a-f]{{1,16}}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
+_TRAMPOLINE = re.compile(rf"tramp: (0x[0-9a-f]{{1,16}}|{_FUNCTION}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
+_PLACE = re.compile(r"(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+ (\[\w+\])")
+_A_TRAMPOLINE = "ftrace_trampoline\t[__builtin__ftrace]"
+"""What /proc/kallsyms lists at each trampoline (ftrace_get_trampoline_kallsym() of kernel/trace/ftrace.c)."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,13 @@ class Traced:
     """A function as the tracer lists it: its users, and how many functions are traced in all.
 
     A user may have a trampoline of its own (on x86_64): its address, and the functions that it is for and that it calls
-    (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them.
+    (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them. In place of the
+    address is the symbol of an init function where a module's was before its memory was freed: the tracer remembers it.
     """
 
     users: int
     functions: int
-    trampoline: int | None = None
+    trampoline: int | str | None = None
     callees: frozenset[str] = frozenset()
 
 
@@ -54,7 +58,8 @@ def find_traced(listing: str, names: Collection[str]) -> Traced | None:
     if len(trampolines) != 1:
         return Traced(users, len(lines))
     ((address, *functions),) = trampolines
-    return Traced(users, len(lines), int(address, 16), frozenset(map(_without_offset, filter(None, functions))))
+    trampoline = int(address, 16) if address.startswith("0x") else address
+    return Traced(users, len(lines), trampoline, frozenset(map(_without_offset, filter(None, functions))))
 
 
 def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int) -> str:
@@ -63,13 +68,29 @@ def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int
     Raises EvidenceError when the call leads elsewhere than into the tracer's trampoline.
     """
     if traced.trampoline is not None:
-        if target != traced.trampoline:
-            raise EvidenceError(f"the call leads to {target:#x}, and its trampoline is at {traced.trampoline:#x}")
+        if not _is_at(guest, traced.trampoline, target):
+            listed = traced.trampoline if isinstance(traced.trampoline, str) else f"{traced.trampoline:#x}"
+            raise EvidenceError(f"the call leads to {target:#x}, and its trampoline is at {listed}")
         return " by way of ".join(sorted(traced.callees))
     for entry, place in _ENTRIES.items():
         if target == symbols.address(entry):
             return _called_at(guest, symbols, symbols.address(place))
     raise EvidenceError(f"the call leads to {target:#x}, which is no entry of the function tracer")
+
+
+def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:
+    """Whether a trampoline, as the tracer lists it, is where a call leads."""
+    if isinstance(trampoline, int):
+        return trampoline == target
+    # Read anew: trampolines come and go.
+    listing = guest.get("/proc/kallsyms").decode("ascii", errors="replace")
+    place = _PLACE.fullmatch(trampoline)
+    if place is None:
+        return False
+    symbol, offset, owner = place.groups()
+    lines = re.findall(rf"^([0-9a-f]+) \S {re.escape(symbol)}\t{re.escape(owner)}$", listing, re.MULTILINE)
+    is_trampoline = re.search(rf"^0*{target:x} \S {re.escape(_A_TRAMPOLINE)}$", listing, re.MULTILINE)
+    return is_trampoline is not None and target in {int(address, 16) + int(offset, 16) for address in lines}
 
 
 def _called_at(guest: Guest, symbols: Symbols, address: int) -> str:

@@ -30,6 +30,10 @@ LISTS = {
     f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (f+0x0/0x10 [m]) ->ftrace_ops_assist_func+0x0/0xf0\n": Traced(
         1, 1, 0xFFFFFFFFC0210000, frozenset({"f [m]", "ftrace_ops_assist_func"})
     ),
+    f"{NAME} (1)      \ttramp: lab_ftrace_init+0x0/0x1000 [lab_ftrace] (ftrace_record+0x0/0x90 [lab_ftrace]) "
+    "->ftrace_record+0x0/0x90 [lab_ftrace]\n": Traced(
+        1, 1, "lab_ftrace_init+0x0/0x1000 [lab_ftrace]", frozenset({"ftrace_record [lab_ftrace]"})
+    ),
 }
 
 
@@ -57,6 +61,32 @@ SYMBOLS = Symbols(
     b"c105b900 T kprobe_ftrace_handler\nc115b230 T arch_ftrace_ops_list_func\nc115b230 T ftrace_ops_list_func\n"
     b"c115c000 t other\n"
 )
+
+
+@dataclass
+class ListingGuest:
+    """A guest whose /proc/kallsyms has these lines."""
+
+    there: str
+
+    def get(self, path: str) -> bytes:
+        assert path == "/proc/kallsyms"
+        return self.there.encode()
+
+
+FREED = "ffffffffa0005000 T lab_ftrace_init\t[lab_ftrace]\n"
+TRAMPOLINE = "ffffffffa0005000 t ftrace_trampoline\t[__builtin__ftrace]\n"
+
+
+@pytest.mark.parametrize(("there", "leads"), [(FREED + TRAMPOLINE, True), (FREED, False), (TRAMPOLINE, False)])
+def test_a_trampoline_in_memory_that_an_init_function_had_is_found(there: str, leads: bool) -> None:
+    guest = cast(Guest, ListingGuest(there))
+    traced = Traced(1, 1, "lab_ftrace_init+0x0/0x1000 [lab_ftrace]", frozenset({"ftrace_record [lab_ftrace]"}))
+    if leads:
+        assert called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFA0005000) == "ftrace_record [lab_ftrace]"
+    else:
+        with pytest.raises(EvidenceError, match=r"leads to 0xffffffffa0005000, and its trampoline is at lab_ftrace_"):
+            called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFA0005000)
 
 
 @dataclass
