@@ -10,6 +10,10 @@ from orchestrator.results.contract import CellRecord
 
 _LEFT_EARLY = 5
 """Instructions of the aggregator after a handler that returns 1, as a jprobe's: the kernel goes on with the next."""
+_SHARED_LIST = 4
+"""Instructions for one more kprobe in a list of the hash table: a single step ends at an int3 in a copy of the
+instruction, whose lookup passes the kprobe where both addresses are in one list. Copies take turns in their page: the
+first kprobe of a boot may pay it, and the next not (lab-x86_64-smp-ibt-ftrace)."""
 
 
 def check_extras(records: Mapping[str, CellRecord]) -> None:
@@ -17,7 +21,8 @@ def check_extras(records: Mapping[str, CellRecord]) -> None:
     plain = _value(records["kprobe-plain"])
     for probe in "kprobe", "kprobe-fallback":
         sizes = extras_of(records[probe])
-        assert _value(records[probe]) - plain == sum(sizes.values()), probe
+        unexplained = _value(records[probe]) - plain - sum(sizes.values())
+        assert abs(unexplained) in (0, _SHARED_LIST), (probe, unexplained)
     aggregator = extras_of(records["kprobe"])["aggregator"]
     for probe, record in records.items():
         sizes = extras_of(record)
