@@ -36,8 +36,13 @@ FOR_MANY_PROBES = ("-hash6", "-hash12", "-kpcache", "-kpcache-published")
 """The kernels that differ in how a kprobe is found only, which ``test_kprobe_cache.py`` is about."""
 
 
-def on(name: str) -> tuple[pytest.MarkDecorator, pytest.MarkDecorator]:
-    return pytest.mark.kernels(name), pytest.mark.guest(kernel=name, timing="instructions")
+DAILY = ("lab-i386-up", HOOKED, "lab-x86_64-smp-preempt", "lab-x86_64-smp-ibt-ftrace")
+"""Between them they have every mechanism, on both architectures."""
+
+
+def on(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    marks = (pytest.mark.kernels(name), pytest.mark.guest(kernel=name, timing="instructions"))
+    return marks if name in DAILY else (*marks, pytest.mark.nightly("every kind on a variant of a kernel"))
 
 
 LAB_KERNELS = [

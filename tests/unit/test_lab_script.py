@@ -460,7 +460,7 @@ def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
     def checks(**statuses: str) -> tuple[list[str], int]:
         done = ready.lab("test", "-k", "a or b", **statuses)
         lines = done.stdout.splitlines()
-        workers = "-n auto --maxprocesses 4 --dist loadfile"
+        workers = "-n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder"
         assert lines[-1] == f"pytest --qemu {workers} -o cache_dir={ready.cache}/checks/pytest -k a or b"
         return [line.split()[0] for line in lines], done.returncode
 
@@ -483,7 +483,7 @@ def test_every_night_all_parts_run_though_one_fails(ready: Checkout) -> None:
         cache = f" -o cache_dir={ready.cache}/checks/pytest"
         return names, [line.replace(cache, "") for line in lines if line.startswith("pytest")], done.returncode
 
-    parallel = "pytest --qemu -n auto --maxprocesses 4 --dist loadfile --nightly"
+    parallel = "pytest --qemu -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --nightly"
     everything = [
         parallel,
         "pytest --qemu -n 0 tests/benchmarks",
