@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 
 _MOST_GUESSES = 5000
+_MODULE = re.compile(r"([A-Za-z0-9_]+) (\d{1,9}) \S+ \S+ Live 0x([0-9a-f]{1,16})")
 
 
 class Symbols:
@@ -29,7 +30,7 @@ class Symbols:
 
     def address(self, symbol: str) -> int:
         """The address of a function of the kernel itself. Raises EvidenceError when it is not there exactly once."""
-        found = re.findall(rb"^([0-9a-f]{8,16}) [tTwW] " + re.escape(symbol.encode()) + rb"$", self._listing, re.M)
+        found = self._found(symbol, "tTwW")
         if not found:
             guess = self._nearest(symbol)
             raise EvidenceError(
@@ -39,7 +40,7 @@ class Symbols:
             raise EvidenceError(
                 f"the guest's kernel has {len(found)} functions {symbol}: which one is meant is not known"
             )
-        return int(found[0], 16)
+        return found[0]
 
     def names(self, address: int) -> frozenset[str]:
         """All names of the kernel's own function at an address; the kernel's lists show one of them."""
@@ -48,26 +49,20 @@ class Symbols:
 
     def size(self, symbol: str) -> int:
         """Bytes from a function's beginning to the next symbol, padding included. Raises as ``address`` does."""
-        start = self.address(symbol)
-        behind = bisect_right(self._addresses, start)
-        return self._addresses[behind] - start if behind < len(self._addresses) else 0
+        return self._to_next(self.address(symbol)) or 0
 
     def object_size(self, name: str) -> int | None:
         """Bytes from an object's beginning to the next symbol; None where there is none, or more than one.
 
         Objects are listed on kernels with CONFIG_KALLSYMS_ALL only.
         """
-        found = re.findall(rb"^([0-9a-f]{8,16}) [bBdDrRaAV] " + re.escape(name.encode()) + rb"$", self._listing, re.M)
-        if len(found) != 1:
-            return None
-        start = int(found[0], 16)
-        behind = bisect_right(self._addresses, start)
-        return self._addresses[behind] - start if behind < len(self._addresses) else None
+        found = self._found(name, "bBdDrRaAV")
+        return self._to_next(found[0]) if len(found) == 1 else None
 
     def anywhere(self, name: str) -> int | None:
         """The address of anything of this name, of the linker's too; None where there is none, or more than one."""
-        found = re.findall(rb"^([0-9a-f]{8,16}) \S " + re.escape(name.encode()) + rb"$", self._listing, re.M)
-        return int(found[0], 16) if len(found) == 1 else None
+        found = self._found(name)
+        return found[0] if len(found) == 1 else None
 
     def at(self, address: int) -> str:
         """What is at an address, as the kernel writes it: ``symbol+0x5``; an address without a symbol as it is."""
@@ -80,6 +75,17 @@ class Symbols:
     def data_at(self, address: int) -> str:
         """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: the address itself there."""
         return f"{address:#x}" if self.anywhere("__start___jump_table") is None else self.at(address)
+
+    def _found(self, name: str, types: str = "") -> Sequence[int]:
+        """The addresses of what has a name, of these types of symbols or of any; a module's symbols do not count."""
+        kind = f"[{types}]".encode() if types else rb"\S"
+        found = re.findall(rb"^([0-9a-f]{8,16}) " + kind + b" " + re.escape(name.encode()) + rb"$", self._listing, re.M)
+        return [int(address, 16) for address in found]
+
+    def _to_next(self, start: int) -> int | None:
+        """Bytes to the next symbol; None at the end."""
+        behind = bisect_right(self._addresses, start)
+        return self._addresses[behind] - start if behind < len(self._addresses) else None
 
     @cached_property
     def _named(self) -> Sequence[tuple[int, str]]:
@@ -105,11 +111,16 @@ class LoadedModule:
     end: int
 
     @classmethod
-    def of(cls, guest: Guest, name: str) -> LoadedModule:
-        """Look the module up in ``/proc/modules``. Raises EvidenceError when it is not loaded."""
+    def all_of(cls, guest: Guest) -> Mapping[str, LoadedModule]:
+        """The modules in ``/proc/modules`` whose init has ended, by their names."""
         listing = guest.get("/proc/modules").decode("ascii", errors="replace")
-        found = re.search(rf"^{re.escape(name)} (\d+) \S+ \S+ Live (0x[0-9a-f]+)", listing, re.MULTILINE)
-        if found is None:
+        found = [_MODULE.match(line) for line in listing.splitlines()]
+        return {one[1]: cls(int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None}
+
+    @classmethod
+    def of(cls, guest: Guest, name: str) -> LoadedModule:
+        """Look one module up. Raises EvidenceError when it is not loaded."""
+        module = cls.all_of(guest).get(name)
+        if module is None:
             raise EvidenceError(f"module {name} is not among the guest's loaded modules")
-        start = int(found[2], 16)
-        return cls(start, start + int(found[1]))
+        return module

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.static_branches import Span
-from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.symbols import LoadedModule, Symbols
 
 KERNEL = "kernel"
 
@@ -19,7 +19,6 @@ _EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.f
 _INIT = re.compile(r"\.init\b.*")
 """Sections whose memory the kernel has freed."""
 _SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
-_MODULE = re.compile(r"([A-Za-z0-9_]+) (\d{1,9}) \S+ \S+ Live 0x([0-9a-f]{1,16})")
 _LARGEST = 32 << 20
 """Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
 
@@ -38,7 +37,7 @@ class TextLayout:
         if start is None or end is None or init is None:
             raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext, _sinittext)")
         text, data = [Span(KERNEL, start, end)], [Span(KERNEL, (end + 3) & ~3, init)]
-        modules = _modules(guest)
+        modules = [Span(name, module.start, module.end) for name, module in LoadedModule.all_of(guest).items()]
         sections = _sections(guest, modules)
         for module in modules:
             first = _first_data(module, sections[module.name])
@@ -48,12 +47,6 @@ class TextLayout:
             if not 0 <= span.size <= _LARGEST:
                 raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
         return cls([span for span in text if span.size], [span for span in data if span.size])
-
-
-def _modules(guest: Guest) -> list[Span]:
-    listing = guest.get("/proc/modules").decode("ascii", errors="replace")
-    found = [_MODULE.match(line) for line in listing.splitlines()]
-    return [Span(one[1], int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None]
 
 
 def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:
