@@ -63,7 +63,12 @@ def kernel_source(
     }
     if added:  # a source without any keeps the key it always had
         inputs["files"] = added
-    return _obtain(context, inputs, f"{package} with {', '.join(patches)}", patch)
+    return _obtain(context, inputs, source_label(package, patches, added), patch)
+
+
+def source_label(package: str, patches: Sequence[str] = (), files: Mapping[str, str] | None = None) -> str:
+    """The label in the cache of a package's source with these patches and files."""
+    return f"{package} with {', '.join(patches)}" if patches or files else package
 
 
 def sound_source(

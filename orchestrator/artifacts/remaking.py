@@ -14,7 +14,7 @@ from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.images import ready_image
 from orchestrator.artifacts.initramfs import disk_drivers, initramfs
 from orchestrator.artifacts.kernel_config import merged
-from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.artifacts.kernel_source import kernel_source, source_label
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.modules import build_modules
@@ -52,8 +52,7 @@ def _packages(context: BuildContext, artifact: Artifact) -> None:
 
 def _source(context: BuildContext, artifact: Artifact) -> None:
     for spec in kernels().values():
-        patched = f"{spec.source} with {', '.join(spec.patches)}" if spec.patches or spec.files else spec.source
-        if spec.source is not None and artifact.label == patched:
+        if spec.source is not None and artifact.label == source_label(spec.source, spec.patches, spec.files):
             kernel_source(context, spec.source, spec.patches, spec.files)
 
 
