@@ -30,7 +30,7 @@ class Verification:
         self._known: Known = {}
 
     def all(self) -> Iterator[Verified]:
-        """Every artifact that is complete, by kind. One that is removed meanwhile is left out."""
+        """Every artifact that is complete, by kind. One that another process removes is left out."""
         for kind in artifact_kinds():
             for place, artifact in self._cache.contents(kind):
                 if artifact is not None:

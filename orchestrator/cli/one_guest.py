@@ -200,7 +200,7 @@ def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def unexpected_trouble(guest: Guest) -> GuestOops | None:
-    """What the guest's kernel has reported since it booted and nobody expects, as an error for the user."""
+    """What the guest's kernel has reported since it booted and was not expected to, as an error for the user."""
     from orchestrator.errors import GuestOops
 
     try:

@@ -226,7 +226,7 @@ class CellRecord(_Record):
     work: WorkEvidence | None = None
     """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
     text: TextEvidence | None = None
-    """Not there where the guest worked unattended: nobody can look into it before its work."""
+    """Not there where the guest worked unattended: its work begins before QEMU can read the text."""
     reference: ReferenceValue | None = None
 
     @model_validator(mode="after")

@@ -71,10 +71,10 @@ def outcomes(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> 
         if cell.status == "ok" and "outcome" in cell.parameters:
             arguments = str(cell.parameters.get("arguments", "[...]"))
             calls.setdefault(f"{cell.parameters.get('call')}({arguments.strip('[]')})", []).append(cell)
-    told = {call: [f"{call}: {text}." for text in _outcomes(group, name)] for call, group in calls.items()}
+    sentences = {call: [f"{call}: {text}." for text in _outcomes(group, name)] for call, group in calls.items()}
     return Outcomes(
-        failing=[text for call, texts in told.items() if _has_failed(calls[call]) for text in texts],
-        others=[text for call, texts in told.items() if not _has_failed(calls[call]) for text in texts],
+        failing=[text for call, texts in sentences.items() if _has_failed(calls[call]) for text in texts],
+        others=[text for call, texts in sentences.items() if not _has_failed(calls[call]) for text in texts],
     )
 
 
