@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import count
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -30,7 +32,10 @@ _RODATA = ".rodata"
 # since Linux 6.3, commit 5d1dd961e743), and the lengths of the code and of its replacement.
 _ALTERNATIVES = (".altinstructions", ((12, 10), (14, 12)))
 _PARAVIRTUAL = ".parainstructions"
-_SITES = (".retpoline_sites", ".return_sites", ".call_sites")
+RETPOLINES, RETURNS, CALLS = ".retpoline_sites", ".return_sites", ".call_sites"
+LOCKS = ".smp_locks"
+SEALS = ".ibt_endbr_seal"
+"""Sections of places, each relative to its own entry."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,16 @@ class _Part:
     address: int
     size: int
     place: int
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A place of the text whose code is replaced on some CPUs: both as address and size in bytes."""
+
+    address: int
+    size: int
+    replacement: int
+    replacement_size: int
 
 
 @dataclass(frozen=True)
@@ -113,35 +128,64 @@ class KernelCode:
         return sorted(self._by_address)
 
     @cached_property
-    def _patched(self) -> Sequence[tuple[int, int]]:
-        return sorted([*self._alternatives(), *self._paravirtual(), *self._call_sites()])
-
-    def _alternatives(self) -> Iterator[tuple[int, int]]:
+    def alternatives(self) -> Sequence[Alternative]:
+        """The places that have other code for some CPUs, in the table's order; a place may be there several times."""
         name, forms = _ALTERNATIVES
         for size, length_at in forms:
-            entries = list(self._relative(name, size))
-            if all(self.read(address, 1) for address, _ in entries):
-                yield from ((address, address + self.image[place + length_at]) for address, place in entries)
-                return
+            found = [
+                Alternative(
+                    self._relative(entry),
+                    self.image[entry.place + length_at],
+                    self._relative(_Part(entry.address + 4, 4, entry.place + 4)),
+                    self.image[entry.place + length_at + 1],
+                )
+                for entry in self._entries(name, size)
+            ]
+            if all(self.read(one.address, 1) for one in found):
+                return found
+        return ()
 
-    def _paravirtual(self) -> Iterator[tuple[int, int]]:
+    @cached_property
+    def paravirtual(self) -> Sequence[tuple[int, int]]:
+        """The places that call the hypervisor's functions: address and size in bytes."""
         # struct paravirt_patch_site: a pointer, the type and the length in a byte each, and padding.
-        part, size = self.sections.get(_PARAVIRTUAL), 2 * self.word
-        for place in range(part.place, part.place + part.size - size + 1, size) if part else ():
-            address = int.from_bytes(self.image[place : place + self.word], "little")
-            yield address, address + self.image[place + self.word + 1]
+        return [
+            (
+                int.from_bytes(self.image[entry.place : entry.place + self.word], "little"),
+                self.image[entry.place + self.word + 1],
+            )
+            for entry in self._entries(_PARAVIRTUAL, 2 * self.word)
+        ]
 
-    def _call_sites(self) -> Iterator[tuple[int, int]]:
-        for name in _SITES:
-            yield from ((address, address + 5) for address, _ in self._relative(name, 4))
+    def sites(self, section: str) -> Sequence[int]:
+        """The addresses that a section lists, each relative to its entry; none where there is no such section."""
+        part = self.sections.get(section)
+        if part is None:
+            return ()
+        offsets = struct.unpack_from(f"<{part.size // 4}i", self.image, part.place)
+        memory = 1 << 8 * self.word
+        return [(entry + offset) % memory for entry, offset in zip(count(part.address, 4), offsets, strict=False)]
 
-    def _relative(self, section: str, size: int) -> Iterator[tuple[int, int]]:
-        """The addresses in a section's entries, each relative to its own place; and where each is in the file."""
+    @cached_property
+    def _patched(self) -> Sequence[tuple[int, int]]:
+        return sorted(
+            [
+                *((one.address, one.address + one.size) for one in self.alternatives),
+                *((address, address + size) for address, size in self.paravirtual),
+                *((address, address + 5) for name in (RETPOLINES, RETURNS, CALLS) for address in self.sites(name)),
+            ]
+        )
+
+    def _entries(self, section: str, size: int) -> Iterator[_Part]:
         part = self.sections.get(section)
         for behind in range(0, part.size - size + 1, size) if part else ():
             assert part is not None
-            offset = int.from_bytes(self.image[part.place + behind : part.place + behind + 4], "little", signed=True)
-            yield (part.address + behind + offset) % (1 << 8 * self.word), part.place + behind
+            yield _Part(part.address + behind, size, part.place + behind)
+
+    def _relative(self, entry: _Part) -> int:
+        """The address that an entry begins with, as a distance from itself."""
+        distance = int.from_bytes(self.image[entry.place : entry.place + 4], "little", signed=True)
+        return (entry.address + distance) % (1 << 8 * self.word)
 
 
 def code_of_tree(tree: Path) -> KernelCode | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
@@ -27,6 +28,11 @@ class Symbols:
     def of(cls, guest: Guest) -> Symbols:
         """Read the guest's list."""
         return cls(guest.get("/proc/kallsyms"))
+
+    @classmethod
+    def of_image(cls, code: KernelCode) -> Symbols:
+        """Those of the kernel's image, which has no modules."""
+        return cls("".join(f"{one.address:08x} {one.type} {one.name}\n" for one in code.symbols).encode())
 
     def address(self, symbol: str) -> int:
         """The address of a function of the kernel itself. Raises EvidenceError when it is not there exactly once."""

@@ -33,20 +33,36 @@ class TextLayout:
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> TextLayout:
         """Look both up in a running guest. Raises EvidenceError where its lists make no sense."""
-        start, end, init = (symbols.anywhere(name) for name in ("_stext", "_etext", "_sinittext"))
-        if start is None or end is None or init is None:
-            raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext, _sinittext)")
-        text, data = [Span(KERNEL, start, end)], [Span(KERNEL, (end + 3) & ~3, init)]
+        kernel = cls.of_kernel(symbols)
+        text, data = [*kernel.text], [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in LoadedModule.all_of(guest).items()]
         sections = _sections(guest, modules)
         for module in modules:
             first = _first_data(module, sections[module.name])
             text.append(Span(module.name, module.start, first))
             data.append(Span(module.name, (first + 3) & ~3, module.end))
-        for span in (*text, *data):
-            if not 0 <= span.size <= _LARGEST:
-                raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
-        return cls([span for span in text if span.size], [span for span in data if span.size])
+        return cls(_possible(text), _possible(data))
+
+    @classmethod
+    def of_kernel(cls, symbols: Symbols) -> TextLayout:
+        """Those of the kernel alone: of its data only the table of static branches, where that is listed.
+
+        Raises EvidenceError where its lists make no sense.
+        """
+        start, end, init = (symbols.anywhere(name) for name in ("_stext", "_etext", "_sinittext"))
+        if start is None or end is None or init is None:
+            raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext, _sinittext)")
+        first, last = (symbols.anywhere(f"__{side}___jump_table") for side in ("start", "stop"))
+        branches = Span(KERNEL, (end + 3) & ~3, init) if first is None or last is None else Span(KERNEL, first, last)
+        return cls(_possible([Span(KERNEL, start, end)]), _possible([branches]))
+
+
+def _possible(spans: Sequence[Span]) -> Sequence[Span]:
+    """Those that have any bytes. Raises EvidenceError where one cannot be."""
+    for span in spans:
+        if not 0 <= span.size <= _LARGEST:
+            raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
+    return [span for span in spans if span.size]
 
 
 def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:

@@ -171,7 +171,7 @@ class SwitchedBranch(_Record):
 
 
 class TextEvidence(_Record):
-    """The proof that a cell left the kernel's text as it was; QEMU reads it from outside the guest."""
+    """The proof that a cell left the kernel's text as it was, or as its boot makes it; QEMU reads it from outside."""
 
     digest: HexBytes
     """SHA-256 of the text after the cell: of the kernel (``_stext`` to ``_etext``), then of ``modules``."""
@@ -180,7 +180,9 @@ class TextEvidence(_Record):
     modules: tuple[Phrase, ...] = ()
     """The modules that were loaded before the first cell."""
     switched: tuple[SwitchedBranch, ...] = ()
-    """The only places where it differs from the text before the cell."""
+    """The only places where it differs from the text before the cell; from the image where ``patched`` is not empty."""
+    patched: dict[Phrase, Count] = {}
+    """Of a guest that worked unattended: the places that its boot has patched in the image's text, by their kind."""
 
 
 class ReferenceValue(_Record):
@@ -226,7 +228,7 @@ class CellRecord(_Record):
     work: WorkEvidence | None = None
     """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
     text: TextEvidence | None = None
-    """Not there where the guest worked unattended: its work begins before QEMU can read the text."""
+    """Not there in records of earlier versions."""
     reference: ReferenceValue | None = None
 
     @model_validator(mode="after")

@@ -9,14 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import OUTPUT, STATUS, progress
-from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.kernel_text import text_as_booted
+from orchestrator.results.contract import TextEvidence
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.boot import Session
 from orchestrator.run.events import GuestBooted
 from orchestrator.run.postconditions import check_clocksource, read_taint
 from orchestrator.run.ready_guest import check_identity, check_topology
+from orchestrator.run.record import valid_result
+from orchestrator.steps import step
 
 _REPORT_INTERVAL = 10.0
 _QUOTED = 10
@@ -39,8 +45,10 @@ class Work:
 def worked(session: Session, work: Work) -> Iterator[Guest]:
     """A guest that has ended its work well, for as long as results are read from it; it is killed at the end.
 
-    Raises EvidenceError with the work's last lines, GuestError with how far it had got.
+    Raises EvidenceError with the work's last lines, GuestError with how far it had got, and UnsupportedError where the
+    kernel's image is not there to compare its text with.
     """
+    _code(session.artifacts.kernel)
     directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
     name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
     file = directory / f"{name}.initramfs"
@@ -77,11 +85,31 @@ def output_of(guest: Guest) -> str:
     return guest.get(OUTPUT).decode("ascii", errors="replace")
 
 
-def close(guest: Guest) -> int:
-    """The kernel's taint after the work. Raises EvidenceError where something went wrong beside it."""
+@dataclass(frozen=True)
+class Ending:
+    """What a guest is after its work: the kernel's taint mask, and its text."""
+
+    taint: int
+    text: TextEvidence
+
+
+def close(guest: Guest, kernel: Kernel) -> Ending:
+    """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left."""
     guest.check_console()
     check_clocksource(guest)
-    return read_taint(guest)
+    taint = read_taint(guest)
+    with step("compare the kernel's text with its image"), valid_result():
+        return Ending(taint, text_as_booted(guest, _code(kernel)))
+
+
+def _code(kernel: Kernel) -> KernelCode:
+    code = kernel.code
+    if code is None:
+        raise UnsupportedError(
+            f"what is left in the text of '{kernel.spec.name}' cannot be known: "
+            "its vmlinux and System.map are not at hand"
+        )
+    return code
 
 
 def _check_status(guest: Guest) -> None:

@@ -25,7 +25,7 @@ from orchestrator.run.boot import Session
 from orchestrator.run.kernel_functions import kernel_functions
 from orchestrator.run.ready_guest import CLOCKSOURCE
 from orchestrator.run.record import identity, valid_result
-from orchestrator.run.unattended_guest import Work, close, output_of, worked
+from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
 
 _CACHE = "kpcache"
 """The per-CPU object of images/patches/kprobe-cache.patch."""
@@ -33,10 +33,10 @@ _CACHE = "kpcache"
 
 @dataclass(frozen=True)
 class _Done:
-    """The work's figures, the kernel's taint mask after it, and facts about the kernel."""
+    """The work's figures, what it has left, and facts about the kernel."""
 
     figures: ScalingFigures
-    taint: int
+    ending: Ending
     kernel: Mapping[str, str | int | bool]
 
 
@@ -67,12 +67,12 @@ def _work(session: Session, cell: ScalingCell) -> _Done:
     with worked(session, Work(write, f"{task.size} probes", cell.time_limit)) as guest:
         if functions(guest.get("/proc/kallsyms")) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
-        output, taint = output_of(guest), close(guest)
+        output, ending = output_of(guest), close(guest, kernel)
     facts = _kernel_facts(kernel)
     cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
     if cache is not None:
         facts["cache_bytes"] = cache
-    return _Done(work.read(output, task.size), taint, facts)
+    return _Done(work.read(output, task.size), ending, facts)
 
 
 def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecord:
@@ -105,10 +105,11 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
                 symbol=proof.symbol,
                 flag="",
                 others=proof.others,
-                taint=done.taint,
+                taint=done.ending.taint,
                 batches=len(samples),
                 disturbed=0,
             ),
+            text=done.ending.text,
         )
 
 

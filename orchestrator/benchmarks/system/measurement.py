@@ -20,7 +20,7 @@ from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import Session
 from orchestrator.run.ready_guest import CLOCKSOURCE
 from orchestrator.run.record import identity, valid_result
-from orchestrator.run.unattended_guest import Work, close, output_of, worked
+from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
 
 _MOST_IDLE = 0.01
 """Idle fraction of a run's time, interrupts apart, above which a note is added."""
@@ -29,12 +29,12 @@ AA_BOOT_NOTE = "the baseline again, with other random numbers and its work begun
 
 @dataclass(frozen=True)
 class _Done:
-    """The work's figures, the recorded events and their mechanism, and the kernel's taint mask after the work."""
+    """The work's figures, the recorded events and their mechanism, and what the work has left."""
 
     figures: SystemFigures
     recorded: Recorded | None
     mechanism: str
-    taint: int
+    ending: Ending
 
 
 def measure_work(session: Session, cell: SystemCell) -> CellRecord:
@@ -55,6 +55,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
             overhead=0.0 if is_baseline else None,
             interval=(0.0, 0.0) if is_baseline else None,
             work=_evidence(done),
+            text=done.ending.text,
             reference=cell.published,
         )
 
@@ -74,7 +75,7 @@ def _work(session: Session, cell: SystemCell) -> _Done:
     with worked(session, Work(write, what, cell.time_limit, inputs)) as guest:
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None
-        return _Done(figures, recorded, _mechanism(cell), close(guest))
+        return _Done(figures, recorded, _mechanism(cell), close(guest, artifacts.kernel))
 
 
 def _mechanism(cell: SystemCell) -> str:
@@ -122,7 +123,7 @@ def _evidence(done: _Done) -> WorkEvidence:
         digest=figures.digest,
         restored=None if recorded is None else True,
         clocksource=CLOCKSOURCE,
-        taint=done.taint,
+        taint=done.ending.taint,
         places=recorded.places if recorded else 0,
         recorded=recorded.events if recorded else None,
         lost=recorded.lost if recorded else None,

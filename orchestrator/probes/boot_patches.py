@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What may the text of a kernel be once it has booted? That of its image, patched at the places that the image lists.
+
+Each place may have the code of its kind only (arch/x86/kernel/alternative.c, ftrace.c and static_call.c of Linux 6.1):
+an int3 or a jump into a module is none of them. Static branches are not among these places: the guest's own table has
+them, see ``static_branches``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from orchestrator.artifacts.function_entry import FTRACE_NOPS
+from orchestrator.artifacts.instructions import Instruction, Memory, decoded
+from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, RETURNS, SEALS, Alternative, KernelCode
+from orchestrator.errors import EvidenceError
+from orchestrator.probes.differing_bytes import differing
+
+_BRANCH = 5
+"""Bytes of a call or a jump with a distance of 32 bits."""
+_CALL, _JUMP = 0xE8, 0xE9
+_RETURN = bytes.fromhex("c3cccccccc")
+_LOCK, _NO_LOCK = 0xF0, 0x3E
+_ENDBR = (bytes.fromhex("f30f1efa"), bytes.fromhex("f30f1efb"))
+_SEALED = (bytes.fromhex("660f1f00"), bytes.fromhex("0f1f40d6"))
+"""An endbr that nothing jumps to: an older and a newer gen_endbr_poison()."""
+_NOPS = {
+    4: re.compile(rb"\x89\xf6|\x3e?\x8d(?:\x76\0|\x74\x26\0|\xb6\0{4}|\xb4\x26\0{4})|\x66?\x90"),
+    8: re.compile(rb"(?:\x66+\x2e?)?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5})|\x66*\x90"),
+}
+"""By the bytes of a word."""
+_ZERO = (bytes.fromhex("66664831c0"), bytes.fromhex("2e2e2e31c0"))
+"""In place of a call of __static_call_return0(): an older and a newer xor5rax."""
+_TRAMPOLINE, _TRACEPOINT = "__SCT__", "__SCT__tp_func_"
+_REGISTERS = ("ax", "cx", "dx", "bx", "sp", "bp", "si", "di", *(str(number) for number in range(8, 16)))
+_THUNK = re.compile(r"__x86_indirect_(?:call_|jump_)?thunk_[er]?([a-z]{2}|\d+)")
+
+
+@dataclass(frozen=True)
+class BootedText:
+    """The image's text as its boot has patched it: ``patched`` has the number of places by kind."""
+
+    text: bytes
+    patched: Mapping[str, int]
+
+
+def booted_text(code: KernelCode, start: int, live: bytes) -> BootedText:
+    """The text that a booted kernel may have from ``start`` on, where it has ``live``.
+
+    Every listed place is as in ``live`` where that is code of the place's kind, else as in the image; so is all the
+    rest. Raises EvidenceError where the image has no such text.
+    """
+    image = code.read(start, len(live))
+    if len(image) != len(live):
+        raise EvidenceError(f"the kernel's image has no {len(live)} bytes of text at {start:#x}")
+    patching = _Patching(code, start, image, live)
+    patching.locks()
+    patching.seals()
+    patching.traced_functions()
+    patching.returns()
+    patching.retpolines()
+    patching.paravirtual_calls()
+    patching.alternatives()
+    patching.static_calls()
+    return BootedText(bytes(patching.text), dict(sorted(patching.patched.items())))
+
+
+class _Patching:
+    """The image's text, in which place after place becomes what it is in memory. Places are counted from ``start``."""
+
+    def __init__(self, code: KernelCode, start: int, image: bytes, live: bytes) -> None:
+        self._code, self._start, self._image, self._live = code, start, image, live
+        self._nops = _NOPS[code.word]
+        self.text = bytearray(image)
+        self.patched: Counter[str] = Counter()
+
+    def locks(self) -> None:
+        """Prefixes that a kernel for several CPUs drops on one (alternatives_smp_unlock())."""
+        for at in self._sites(LOCKS):
+            if self._image[at] == _LOCK and self._live[at] == _NO_LOCK:
+                self._accept("lock prefix", at, 1)
+
+    def seals(self) -> None:
+        """Landing pads that no indirect branch leads to (apply_ibt_endbr())."""
+        for at in self._sites(SEALS):
+            if self._image[at : at + 4] in _ENDBR and self._live[at : at + 4] in _SEALED:
+                self._accept("endbr", at, 4)
+
+    def traced_functions(self) -> None:
+        """The function tracer's calls, each a nop (ftrace_init()): one that is a call serves a tracer."""
+        tracer = self._code.function("__fentry__")
+        for nop in FTRACE_NOPS if tracer is not None else ():
+            for found in re.finditer(re.escape(nop), self._live):
+                at = found.start()
+                if self._image[at] == _CALL and self._target(self._image, at) == tracer:
+                    self._accept("traced function", at, _BRANCH)
+
+    def returns(self) -> None:
+        """Jumps to the return thunk, of which a CPU without its mitigation needs none (apply_returns())."""
+        for at in self._sites(RETURNS):
+            live = self._live[at : at + _BRANCH]
+            if self._image[at] == _JUMP and (live == _RETURN or (live[0] == _JUMP and self._is_return_thunk(at))):
+                self._accept("return", at, _BRANCH)
+
+    def retpolines(self) -> None:
+        """Branches through a thunk, each by its register directly (patch_retpoline())."""
+        known: dict[tuple[bytes, int], re.Pattern[bytes] | None] = {}
+        for at in self._sites(RETPOLINES):
+            branch = _branch(self._image, at)
+            if branch is None:
+                continue
+            opcode, size = branch
+            key = opcode, self._target(self._image, at, size)
+            if key not in known:
+                known[key] = self._direct(*key)
+            direct = known[key]
+            if direct is not None and direct.fullmatch(self._without_nops(self._live[at : at + size])):
+                self._accept("retpoline", at, size)
+
+    def paravirtual_calls(self) -> None:
+        """Calls through a table of the hypervisor's functions: a direct call, or the instruction itself."""
+        for address, size in self._code.paravirtual:
+            at = address - self._start
+            if self._is_inside(at, size) and self._differs(at, size) and self._is_native(at, size):
+                self._accept("paravirtual call", at, size)
+
+    def alternatives(self) -> None:
+        """Code for some CPUs, in place of other code, and with better nops either way (apply_alternatives())."""
+        for one in self._code.alternatives:
+            at = one.address - self._start
+            if self._is_inside(at, one.size) and self._differs(at, one.size) and self._is_alternative(at, one):
+                self._accept("alternative", at, one.size)
+
+    def static_calls(self) -> None:
+        """Calls whose target the kernel chooses: of the trampolines, and of the places that must agree with them."""
+        for first, _ in list(differing(self.text, self._live)):
+            for at in range(max(0, first - _BRANCH), first + 1):
+                branch = _branch(self._image, at)
+                if branch is None or at + branch[1] <= first:
+                    continue
+                opcode, size = branch
+                if self._is_trampoline(at):
+                    if self._leads_to_a_function(at):
+                        self._accept("static call", at, _BRANCH)
+                        break
+                elif self._agrees(at, opcode, size):
+                    self._accept("static call", at, size)
+                    break
+
+    def _sites(self, section: str) -> Iterator[int]:
+        longest = len(self._live) - _BRANCH - 2
+        for address in self._code.sites(section):
+            if 0 <= address - self._start <= longest:
+                yield address - self._start
+
+    def _is_inside(self, at: int, size: int) -> bool:
+        return 0 <= at <= len(self._live) - size
+
+    def _differs(self, at: int, size: int) -> bool:
+        return self.text[at : at + size] != self._live[at : at + size]
+
+    def _accept(self, kind: str, at: int, size: int) -> None:
+        """Take over what is in memory."""
+        self.text[at : at + size] = self._live[at : at + size]
+        self.patched[kind] += 1
+
+    def _target(self, text: bytes, at: int, size: int = _BRANCH) -> int:
+        """The address that a branch of this size leads to."""
+        distance = int.from_bytes(text[at + size - 4 : at + size], "little", signed=True)
+        return (self._start + at + size + distance) % (1 << 8 * self._code.word)
+
+    def _without_nops(self, code: bytes) -> bytes:
+        """Code whose nops are all of one byte."""
+        return self._nops.sub(lambda nop: b"\x90" * len(nop[0]), code)
+
+    def _is_return_thunk(self, at: int) -> bool:
+        return any(name.endswith("return_thunk") for name in self._code.names_at(self._target(self._live, at)))
+
+    def _direct(self, opcode: bytes, thunk: int) -> re.Pattern[bytes] | None:
+        """The code that a branch to a thunk may become."""
+        found = next(filter(None, map(_THUNK.fullmatch, self._code.names_at(thunk))), None)
+        if found is None or found[1] not in _REGISTERS:
+            return None
+        register = _REGISTERS.index(found[1])
+        prefix = b"\x41" if register > 7 else b""
+        call = bytes([0xFF, 0xD0 + register % 8])
+        jump = bytes([0xFF, 0xE0 + register % 8])
+        fence = rb"(?:\x0f\xae\xe8)?"
+        if opcode[0] == _CALL:
+            return re.compile(fence + re.escape(prefix + call) + rb"\x90*", re.DOTALL)
+        around = b"" if opcode[0] == _JUMP else re.escape(bytes([0x70 | (opcode[1] & 0xF) ^ 1])) + b"."
+        return re.compile(around + fence + re.escape(prefix + jump) + rb"\xcc?\x90*", re.DOTALL)
+
+    def _is_native(self, at: int, size: int) -> bool:
+        live = self._live[at : at + size]
+        if live[0] == _CALL and self._is_nothing(live[_BRANCH:]):
+            return self._is_function(self._target(self._live, at))
+        return self._is_nothing(live)
+
+    def _is_nothing(self, code: bytes) -> bool:
+        return not self._without_nops(code).strip(b"\x90")
+
+    def _is_alternative(self, at: int, one: Alternative) -> bool:
+        size = one.size
+        code = self._live[at : at + size]
+        live = self._without_nops(code)
+        original = self._without_nops(bytes(self.text[at : at + size]))
+        replacement = self._code.read(one.replacement, one.replacement_size)
+        if live in (original, self._without_nops(replacement.ljust(size, b"\x90"))):
+            return True
+        return self._meaning(code, one.address) == self._meaning(replacement, one.replacement)
+
+    def _meaning(self, code: bytes, address: int) -> list[object] | None:
+        """The instructions but for nops, wherever they are: branches by their target. None for what is no code."""
+        found: list[object] = []
+        end = address
+        for one in decoded(code, address, self._code.word):
+            end = one.end
+            if not self._nops.fullmatch(code[one.address - address : end - address]):
+                found.append((one.name, [_absolute(one, operand) for operand in one.operands]))
+        return found if end == address + len(code) else None
+
+    def _is_trampoline(self, at: int) -> bool:
+        return any(name.startswith(_TRAMPOLINE) for name in self._code.names_at(self._start + at))
+
+    def _leads_to_a_function(self, at: int) -> bool:
+        """Whether a trampoline's branch is one that the kernel sets; a tracepoint's has changed for a probe only."""
+        if any(name.startswith(_TRACEPOINT) for name in self._code.names_at(self._start + at)):
+            return False
+        live = self._live[at : at + _BRANCH]
+        return live == _RETURN or (live[0] == _JUMP and self._is_function(self._target(self._live, at)))
+
+    def _agrees(self, at: int, opcode: bytes, size: int) -> bool:
+        """Whether a place that called a trampoline does what that does, without it."""
+        trampoline = self._target(self._image, at, size) - self._start
+        if not self._is_inside(trampoline, _BRANCH) or not self._is_trampoline(trampoline):
+            return False
+        live, chosen = self._live[at : at + size], self._live[trampoline : trampoline + _BRANCH]
+        if chosen == _RETURN:
+            return live in FTRACE_NOPS if opcode[0] == _CALL else live == _RETURN
+        if chosen[0] != _JUMP:
+            return False
+        target = self._target(self._live, trampoline)
+        if opcode[0] == _CALL and live in _ZERO:
+            return "__static_call_return0" in self._code.names_at(target)
+        return live.startswith(opcode) and self._target(self._live, at, size) == target
+
+    def _is_function(self, address: int) -> bool:
+        return 0 <= address - self._start < len(self._live) and bool(self._code.names_at(address))
+
+
+def _branch(code: bytes, at: int) -> tuple[bytes, int] | None:
+    """The opcode of the branch there, prefix included, and its size; None for another instruction."""
+    first = at + 1 if code[at] == 0x2E else at
+    opcode = code[first]
+    if opcode in (_CALL, _JUMP):
+        return bytes([opcode]), first - at + _BRANCH
+    if opcode == 0x0F and code[first + 1] & 0xF0 == 0x80:
+        return code[first : first + 2], first - at + _BRANCH + 1
+    return None
+
+
+def _absolute(one: Instruction, operand: object) -> object:
+    if isinstance(operand, Memory) and operand.base in ("rip", "eip"):
+        return Memory("", "", 1, one.end + operand.displacement)
+    return operand
