@@ -34,6 +34,7 @@ _NOPS = {
 """By the bytes of a word."""
 _ZERO = (bytes.fromhex("66664831c0"), bytes.fromhex("2e2e2e31c0"))
 """In place of a call of __static_call_return0(): an older and a newer xor5rax."""
+_BRANCHES = re.compile(rb"\x2e?([\xe8\xe9]|\x0f[\x80-\x8f]).{4}", re.DOTALL)
 _TRAMPOLINE, _TRACEPOINT = "__SCT__", "__SCT__tp_func_"
 _REGISTERS = ("ax", "cx", "dx", "bx", "sp", "bp", "si", "di", *(str(number) for number in range(8, 16)))
 _THUNK = re.compile(r"__x86_indirect_(?:call_|jump_)?thunk_[er]?([a-z]{2}|\d+)")
@@ -102,18 +103,18 @@ class _Patching:
         """Jumps to the return thunk, of which a CPU without its mitigation needs none (apply_returns())."""
         for at in self._sites(RETURNS):
             live = self._live[at : at + _BRANCH]
-            if self._image[at] == _JUMP and (live == _RETURN or (live[0] == _JUMP and self._is_return_thunk(at))):
+            if self._image[at] == _JUMP and (live == _RETURN or self._is_other_return(at)):
                 self._accept("return", at, _BRANCH)
 
     def retpolines(self) -> None:
         """Branches through a thunk, each by its register directly (patch_retpoline())."""
-        known: dict[tuple[bytes, int], re.Pattern[bytes] | None] = {}
+        known: dict[tuple[bytes, int, int], re.Pattern[bytes] | None] = {}
         for at in self._sites(RETPOLINES):
             branch = _branch(self._image, at)
             if branch is None:
                 continue
             opcode, size = branch
-            key = opcode, self._target(self._image, at, size)
+            key = opcode, size, self._target(self._image, at, size)
             if key not in known:
                 known[key] = self._direct(*key)
             direct = known[key]
@@ -151,10 +152,8 @@ class _Patching:
                     break
 
     def _sites(self, section: str) -> Iterator[int]:
-        longest = len(self._live) - _BRANCH - 2
-        for address in self._code.sites(section):
-            if 0 <= address - self._start <= longest:
-                yield address - self._start
+        end = self._start + len(self._live)
+        return (address - self._start for address in self._code.sites(section) if self._start <= address < end)
 
     def _is_inside(self, at: int, size: int) -> bool:
         return 0 <= at <= len(self._live) - size
@@ -176,11 +175,13 @@ class _Patching:
         """Code whose nops are all of one byte."""
         return self._nops.sub(lambda nop: b"\x90" * len(nop[0]), code)
 
-    def _is_return_thunk(self, at: int) -> bool:
+    def _is_other_return(self, at: int) -> bool:
+        if self._live[at] != _JUMP or not self._differs(at, _BRANCH):
+            return False
         return any(name.endswith("return_thunk") for name in self._code.names_at(self._target(self._live, at)))
 
-    def _direct(self, opcode: bytes, thunk: int) -> re.Pattern[bytes] | None:
-        """The code that a branch to a thunk may become."""
+    def _direct(self, opcode: bytes, size: int, thunk: int) -> re.Pattern[bytes] | None:
+        """The code that a branch of this size to a thunk may become."""
         found = next(filter(None, map(_THUNK.fullmatch, self._code.names_at(thunk))), None)
         if found is None or found[1] not in _REGISTERS:
             return None
@@ -190,9 +191,10 @@ class _Patching:
         jump = bytes([0xFF, 0xE0 + register % 8])
         fence = rb"(?:\x0f\xae\xe8)?"
         if opcode[0] == _CALL:
-            return re.compile(fence + re.escape(prefix + call) + rb"\x90*", re.DOTALL)
-        around = b"" if opcode[0] == _JUMP else re.escape(bytes([0x70 | (opcode[1] & 0xF) ^ 1])) + b"."
-        return re.compile(around + fence + re.escape(prefix + jump) + rb"\xcc?\x90*", re.DOTALL)
+            return re.compile(fence + re.escape(prefix + call) + rb"\x90*")
+        # A conditional jump becomes one of the opposite condition, around the rest.
+        around = b"" if opcode[0] == _JUMP else bytes([0x70 | (opcode[1] & 0xF) ^ 1, size - 2])
+        return re.compile(re.escape(around) + fence + re.escape(prefix + jump) + rb"\xcc?\x90*")
 
     def _is_native(self, at: int, size: int) -> bool:
         live = self._live[at : at + size]
@@ -253,14 +255,9 @@ class _Patching:
 
 
 def _branch(code: bytes, at: int) -> tuple[bytes, int] | None:
-    """The opcode of the branch there, prefix included, and its size; None for another instruction."""
-    first = at + 1 if code[at] == 0x2E else at
-    opcode = code[first]
-    if opcode in (_CALL, _JUMP):
-        return bytes([opcode]), first - at + _BRANCH
-    if opcode == 0x0F and code[first + 1] & 0xF0 == 0x80:
-        return code[first : first + 2], first - at + _BRANCH + 1
-    return None
+    """The opcode of the branch there, without a prefix, and its size with it; None for another instruction."""
+    found = _BRANCHES.match(code, at)
+    return None if found is None else (found[1], len(found[0]))
 
 
 def _absolute(one: Instruction, operand: object) -> object:
