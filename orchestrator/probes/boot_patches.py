@@ -23,6 +23,7 @@ _BRANCH = 5
 """Bytes of a call or a jump with a distance of 32 bits."""
 _CALL, _JUMP = 0xE8, 0xE9
 _RETURN = bytes.fromhex("c3cccccccc")
+_RET = 0xC3
 _LOCK, _NO_LOCK = 0xF0, 0x3E
 _ENDBR = (bytes.fromhex("f30f1efa"), bytes.fromhex("f30f1efb"))
 _SEALED = (bytes.fromhex("660f1f00"), bytes.fromhex("0f1f40d6"))
@@ -241,7 +242,7 @@ class _Patching:
         if not self._is_inside(trampoline, _BRANCH) or not self._is_trampoline(trampoline):
             return False
         live, chosen = self._live[at : at + size], self._live[trampoline : trampoline + _BRANCH]
-        if chosen == _RETURN:
+        if chosen[0] == _RET:
             return live in FTRACE_NOPS if opcode[0] == _CALL else live == _RETURN
         if chosen[0] != _JUMP:
             return False

@@ -22,7 +22,7 @@ class Symbols:
     """The kernel's own list of symbols (``/proc/kallsyms``), read once a boot: packages come with none."""
 
     def __init__(self, listing: bytes) -> None:
-        self._listing = listing
+        self._listing = listing if listing.endswith(b"\n") else listing + b"\n"
 
     @classmethod
     def of(cls, guest: Guest) -> Symbols:
@@ -84,9 +84,16 @@ class Symbols:
 
     def _found(self, name: str, types: str = "") -> Sequence[int]:
         """The addresses of what has a name, of these types of symbols or of any; a module's symbols do not count."""
-        kind = f"[{types}]".encode() if types else rb"\S"
-        found = re.findall(rb"^([0-9a-f]{8,16}) " + kind + b" " + re.escape(name.encode()) + rb"$", self._listing, re.M)
-        return [int(address, 16) for address in found]
+        found, name_at = [], f" {name}\n".encode()
+        end = self._listing.find(name_at)
+        # Searching for the whole line by an expression takes a tenth of a second in Debian's list.
+        while end >= 0:
+            line = self._listing[self._listing.rfind(b"\n", 0, end) + 1 : end].decode("ascii", errors="replace")
+            address, _, kind = line.partition(" ")
+            if re.fullmatch("[0-9a-f]{8,16}", address) and len(kind) == 1 and (not types or kind in types):
+                found.append(int(address, 16))
+            end = self._listing.find(name_at, end + 1)
+        return found
 
     def _to_next(self, start: int) -> int | None:
         """Bytes to the next symbol; None at the end."""

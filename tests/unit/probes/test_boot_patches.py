@@ -88,6 +88,7 @@ def test_a_text_as_its_image_is_not_patched(codes: dict[int, KernelCode], word: 
         ("alternative", "alternative", "NOP"),
         ("alternative", "padded", "0faef09090"),
         ("alternative", "padded", "0faef06690"),
+        ("static call", "calling_nothing", "NOP"),
     ],
 )
 def test_a_place_may_have_the_code_of_its_kind(
@@ -127,6 +128,7 @@ def test_a_place_may_have_the_code_of_its_kind(
         ("padded", "0faef0cc90"),
         ("calling", "NOP"),
         ("calling", "cc"),
+        ("calling_nothing", "66664831c0"),
         ("leaving", RETURN),
         ("__SCT__chosen", "cc"),
         ("__SCT__chosen", "e900000000"),

@@ -69,6 +69,9 @@ place calling
 	ret
 place leaving
 	far 0xe9 __SCT__chosen
+place calling_nothing
+	far 0xe8 __SCT__unset
+	ret
 place branch
 	.byte 0xe9
 	.long branch_target - . - 4
@@ -89,6 +92,13 @@ place __traceiter_event
 	ret
 place __SCT__chosen
 	far 0xe9 first
+	.byte 0x0f, 0xb9, 0xcc
+place __SCT__unset
+	ret
+	int3
+	nop
+	nop
+	nop
 	.byte 0x0f, 0xb9, 0xcc
 place __SCT__tp_func_event
 	far 0xe9 __traceiter_event
