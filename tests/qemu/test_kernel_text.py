@@ -14,8 +14,10 @@ from experiment_boot import artifacts_of, boot_of
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import EvidenceError
+from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.plan import plan
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.kernel_text import KernelText
+from orchestrator.probes.kernel_text import KernelText, text_as_booted
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootTask, run_task
 from orchestrator.run.events import Event, GuestBooted, Outcome
@@ -52,6 +54,42 @@ def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(context: BuildCont
         assert record.text.size > 1 << 20
         # When enough randomness was gathered is a matter of the host's timing.
         assert {branch.key for branch in record.text.switched} <= {"crng_is_ready"}
+
+
+@pytest.mark.qemu
+def test_an_int3_that_unattended_work_leaves_fails_its_cell(context: BuildContext, tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "name: flood\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\n"
+        f"probes: [none, {MODULES}/idle.c, {MODULES}/uncalled_patch.c]\n"
+        "benchmark: {name: ping-flood, packets: 100, repeats: 1}\n"
+    )
+    records: dict[str, CellRecord] = {}
+    for number, boot in enumerate(plan(load_experiment(file, kinds())).boots):
+        prepared = artifacts_of(context, boot)
+        task = BootTask(kinds().named(boot.kind), boot, boot.cells, prepared.keys, tmp_path / f"boot{number}")
+        events: list[Event] = []
+        run_task(task, context, events.append)
+        records |= {event.record.probe: event.record for event in events if isinstance(event, Outcome)}
+    assert records["uncalled_patch.c"].status == "failed"
+    place = r"^    0x[0-9a-f]+ __ia32_sys_sethostname\+0x1: [0-9a-f]{2} became cc$"
+    assert re.search(place, records["uncalled_patch.c"].reason or "", re.M)
+    for probe in ("none", "idle.c"):
+        text = records[probe].text
+        assert text is not None, records[probe].reason
+        assert text.patched["alternative"] > 100
+        assert "__use_tsc" in {branch.key for branch in text.switched}
+
+
+@DEBIAN
+def test_a_tracer_that_is_on_is_no_part_of_the_boot(ready: ReadyGuest) -> None:
+    code = ready.artifacts.kernel.code
+    assert code is not None
+    assert text_as_booted(ready.guest, code).patched["traced function"] > 10_000
+    with kprobe_at(ready.guest, "__ia32_sys_sethostname"), pytest.raises(EvidenceError, match=LEFT) as left:
+        text_as_booted(ready.guest, code)
+    assert re.search(r"^0x[0-9a-f]+ ftrace_call\+0x1: .* became ", "\n".join(left.value.detail), re.M)
+    text_as_booted(ready.guest, code)
 
 
 @contextmanager
