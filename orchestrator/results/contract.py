@@ -180,9 +180,9 @@ class TextEvidence(_Record):
     modules: tuple[Phrase, ...] = ()
     """The modules that were loaded before the first cell."""
     switched: tuple[SwitchedBranch, ...] = ()
-    """The only places where it differs from the text before the cell; from the image where ``patched`` is not empty."""
-    patched: dict[Phrase, Count] = {}
-    """Of a guest that worked unattended: the places that its boot has patched in the image's text, by their kind."""
+    """The static branches that differ from the text before the cell, or from the image: see ``patched``."""
+    patched: dict[Phrase, Count] | None = None
+    """Of a guest that worked unattended: the other places that its boot has patched in the image's text, by kind."""
 
 
 class ReferenceValue(_Record):

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the text of a guest that has worked unattended told from what its boot makes of the kernel's image?"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+from built_code import build_tree
+
+from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.kernel_text import text_as_booted
+from orchestrator.results.contract import TextEvidence
+
+SOURCE = Path(__file__).parent / "text" / "text.S"
+NOP = {4: bytes.fromhex("3e8d742600"), 8: bytes.fromhex("0f1f440000")}
+
+
+class Worked:
+    """A guest whose memory is its kernel's image, with some bytes changed; ``late`` ones are back when it has slept."""
+
+    def __init__(self, code: KernelCode) -> None:
+        self.code = code
+        self.changed: dict[int, int] = {}
+        self.late: dict[int, int] = {}
+        self.slept = 0
+
+    def address(self, name: str) -> int:
+        found = self.code.address(name)
+        assert found is not None
+        return found
+
+    def put(self, name: str, content: bytes, offset: int = 0) -> None:
+        start = self.address(name) + offset
+        self.changed |= {start + at: byte for at, byte in enumerate(content)}
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        memory = bytearray(self.code.read(address, size))
+        for at, byte in {**self.changed, **({} if self.slept else self.late)}.items():
+            if address <= at < address + size:
+                memory[at - address] = byte
+        return bytes(memory)
+
+    def succeed(self, argv: Sequence[str]) -> None:
+        assert argv[0] == "sleep"
+        self.slept += 1
+
+    def evidence(self) -> TextEvidence:
+        return text_as_booted(cast("Guest", self), self.code)
+
+    def left(self) -> str:
+        """What the error says of each place."""
+        with pytest.raises(EvidenceError, match=r"^the cell left the kernel's text changed\n") as left:
+            self.evidence()
+        return "\n".join(left.value.detail)
+
+
+@pytest.fixture(scope="module", params=[4, 8])
+def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelCode:
+    """A text for pointers of this size."""
+    found = code_of_tree(build_tree(tmp_path_factory.mktemp("tree"), SOURCE, request.param))
+    assert found is not None
+    return found
+
+
+def test_a_branch_that_its_table_has_may_be_switched(code: KernelCode) -> None:
+    worked = Worked(code)
+    worked.put("traced", NOP[code.word])
+    worked.put("branch", NOP[code.word])
+    found = worked.evidence()
+    assert found.patched == {"traced function": 1}
+    (switched,) = found.switched
+    assert (switched.place, switched.key) == ("branch", "key")
+    assert (switched.before[:2], switched.after) == ("e9", NOP[code.word].hex())
+    start, end = worked.address("_stext"), worked.address("_etext")
+    assert found.size == end - start
+    assert found.digest == hashlib.sha256(worked.read_memory(start, end - start)).hexdigest()
+    assert not worked.slept
+
+
+def test_a_jump_that_its_table_has_not_is_left_behind(code: KernelCode) -> None:
+    worked = Worked(code)
+    # A nop of the image's that became a jump: the kernel's table has no such branch.
+    worked.put("plain", struct.pack("<Bi", 0xE9, 0))
+    assert " plain: 55 55 55 55 55 became e9 00 00 00 00" in worked.left()
+    worked = Worked(code)
+    worked.put("branch", struct.pack("<Bi", 0xE9, 1))
+    assert " branch+0x1: 00 became 01" in worked.left()
+    assert worked.slept == 10
+
+
+def test_an_int3_is_left_behind_with_its_symbol_and_bytes(code: KernelCode) -> None:
+    worked = Worked(code)
+    worked.put("plain", b"\xcc", offset=9)
+    assert f"{worked.address('plain') + 9:#x} plain+0x9: 55 became cc" in worked.left()
+
+
+def test_a_tracepoint_that_is_enabled_is_left_behind(code: KernelCode) -> None:
+    worked = Worked(code)
+    worked.put("tracepoint", NOP[code.word])
+    assert "(tracepoint event)" in worked.left()
+
+
+def test_what_the_kernel_restores_in_the_background_is_waited_for(code: KernelCode) -> None:
+    worked = Worked(code)
+    worked.late = {worked.address("plain"): 0xE9}
+    assert worked.evidence().patched == {}
+    assert worked.slept == 1
