@@ -214,16 +214,18 @@ class _Patching:
         replacement = self._code.read(one.replacement, one.replacement_size)
         if live in (original, self._without_nops(replacement.ljust(size, b"\x90"))):
             return True
-        return self._meaning(code, one.address) == self._meaning(replacement, one.replacement)
+        moved = self._wherever(replacement, one.replacement)
+        return moved is not None and moved == self._wherever(code, one.address)
 
-    def _meaning(self, code: bytes, address: int) -> list[object] | None:
-        """The instructions but for nops, wherever they are: branches by their target. None for what is no code."""
+    def _wherever(self, code: bytes, address: int) -> list[object] | None:
+        """The instructions but for nops, the same at any address. None for what is no code."""
         found: list[object] = []
         end = address
         for one in decoded(code, address, self._code.word):
             end = one.end
-            if not self._nops.fullmatch(code[one.address - address : end - address]):
-                found.append((one.name, [_absolute(one, operand) for operand in one.operands]))
+            content = code[one.address - address : end - address]
+            if not self._nops.fullmatch(content):
+                found.append(_absolute(one) or content)
         return found if end == address + len(code) else None
 
     def _is_trampoline(self, at: int) -> bool:
@@ -261,7 +263,11 @@ def _branch(code: bytes, at: int) -> tuple[bytes, int] | None:
     return None if found is None else (found[1], len(found[0]))
 
 
-def _absolute(one: Instruction, operand: object) -> object:
-    if isinstance(operand, Memory) and operand.base in ("rip", "eip"):
-        return Memory("", "", 1, one.end + operand.displacement)
-    return operand
+def _absolute(one: Instruction) -> object:
+    """A branch, or an access relative to the instruction, by the address that it is about; None for any other."""
+    operands = tuple(
+        one.end + operand.displacement if isinstance(operand, Memory) and operand.base in ("rip", "eip") else operand
+        for operand in one.operands
+    )
+    is_branch = one.name == "call" or one.name.startswith("j")
+    return (one.name, operands) if operands != one.operands or is_branch else None

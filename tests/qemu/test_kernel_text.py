@@ -77,6 +77,7 @@ def test_an_int3_that_unattended_work_leaves_fails_its_cell(context: BuildContex
     for probe in ("none", "idle.c"):
         text = records[probe].text
         assert text is not None, records[probe].reason
+        assert text.patched is not None
         assert text.patched["alternative"] > 100
         assert "__use_tsc" in {branch.key for branch in text.switched}
 
@@ -85,7 +86,9 @@ def test_an_int3_that_unattended_work_leaves_fails_its_cell(context: BuildContex
 def test_a_tracer_that_is_on_is_no_part_of_the_boot(ready: ReadyGuest) -> None:
     code = ready.artifacts.kernel.code
     assert code is not None
-    assert text_as_booted(ready.guest, code).patched["traced function"] > 10_000
+    booted = text_as_booted(ready.guest, code).patched
+    assert booted is not None
+    assert booted["traced function"] > 10_000
     with kprobe_at(ready.guest, "__ia32_sys_sethostname"), pytest.raises(EvidenceError, match=LEFT) as left:
         text_as_booted(ready.guest, code)
     assert re.search(r"^0x[0-9a-f]+ ftrace_call\+0x1: .* became ", "\n".join(left.value.detail), re.M)

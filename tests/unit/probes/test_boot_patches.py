@@ -126,6 +126,7 @@ def test_a_place_may_have_the_code_of_its_kind(
         ("alternative", "eb00909090"),
         ("padded", "0faee89090"),
         ("padded", "0faef0cc90"),
+        ("padded", "2e0faef090"),
         ("calling", "NOP"),
         ("calling", "cc"),
         ("calling_nothing", "66664831c0"),
