@@ -52,9 +52,7 @@ class Symbols:
     def names(self, address: int) -> frozenset[str]:
         """All names of the kernel's own function at an address; the kernel's lists show one of them."""
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
-        return frozenset(
-            name for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION and not module
-        )
+        return frozenset(name for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION and not module)
 
     def size(self, symbol: str) -> int:
         """Bytes from a function's beginning to the next symbol, padding included. Raises as ``address`` does."""

@@ -49,7 +49,11 @@ def test_a_function_of_the_kernels_own_has_one_address() -> None:
     assert FUNCTIONS.address("__do_sys_getpid") == 0xC1000040
     assert FUNCTIONS.address("module_like") == 0xC1000060
     assert FUNCTIONS.size("__ia32_sys_getpid") == 0x20
-    for name, message in (("twice", "2 functions twice"), ("table", "no function"), ("only_in_a_module", "no function")):
+    for name, message in (
+        ("twice", "2 functions twice"),
+        ("table", "no function"),
+        ("only_in_a_module", "no function"),
+    ):
         with pytest.raises(EvidenceError, match=message):
             FUNCTIONS.address(name)
 
