@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What one call costs, whatever it is that a program calls; the options and the output that such programs share.
 //
-//   -n CALLS [-b BATCH] [-r REPEATS]
-//       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch begins right after a timer
-//       tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run again.
-//       Behind the samples it makes CALLS system calls more, one by one and untimed: their results are all known.
+//   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED]
+//       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch of several begins right after
+//       a timer tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run
+//       again. Behind the samples it makes UNTIMED system calls more (CALLS, if not given), one by one: their results
+//       are all known.
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.
@@ -18,7 +19,7 @@
 //   results timed ...                                             as in results.h, with -n of system calls only: of the
 //                                                                 last warm-up call, and the last one of each batch that
 //                                                                 counts
-//   results untimed ...                                           of the calls behind the samples
+//   results untimed ...                                           of the calls behind the samples, which may be none
 //   run I calls=C ns=N average=A                                  with -s; A in whole nanoseconds
 //   called calls=N pid=P result=R ...                             with -c; R of the last call, then the program's own
 //   results untimed ...                                           with -c; of all system calls
@@ -153,7 +154,10 @@ static struct timing clean_batch(const struct bench *bench, long calls, long *di
 		struct disturbance before, after;
 		struct timing result;
 
-		wait_for_tick();
+		// One call, or none, fits nearly anywhere between two ticks, and a tick takes as long as ten million
+		// instructions (100 a second).
+		if (calls > 1 || attempt)
+			wait_for_tick();
 		before = look_around();
 		result = time_batch(bench, calls);
 		after = look_around();
@@ -198,7 +202,11 @@ static long note_calls(const struct bench *bench, long calls, struct results *re
 	return result;
 }
 
-static void run_samples(const struct bench *bench, long calls, long batch, long repeats)
+struct sampling {
+	long calls, batch, repeats, untimed;
+};
+
+static void run_samples(const struct bench *bench, const struct sampling *wanted)
 {
 	long ignored = 0, result = bench->loop(WARM_UP_CALLS);
 	struct timing empty;
@@ -211,12 +219,12 @@ static void run_samples(const struct bench *bench, long calls, long batch, long 
 	print_field("empty tsc=", empty.tsc);
 	print_field(" ns=", empty.ns);
 	print(1, "\n");
-	for (long i = 0; i < repeats; i++) {
+	for (long i = 0; i < wanted->repeats; i++) {
 		struct timing sum = {0, 0, 0};
 		long batches = 0, disturbed = 0;
 
-		for (long left = calls; left; batches++) {
-			long size = left < batch ? left : batch;
+		for (long left = wanted->calls; left; batches++) {
+			long size = left < wanted->batch ? left : wanted->batch;
 			struct timing one = clean_batch(bench, size, &disturbed);
 
 			sum.tsc += one.tsc;
@@ -225,7 +233,7 @@ static void run_samples(const struct bench *bench, long calls, long batch, long 
 			note_result(&timed, one.result);
 		}
 		print_field("sample ", (uint64_t)i);
-		print_field(" calls=", (uint64_t)calls);
+		print_field(" calls=", (uint64_t)wanted->calls);
 		print_field(" batches=", (uint64_t)batches);
 		print_field(" tsc=", sum.tsc);
 		print_field(" ns=", sum.ns);
@@ -235,7 +243,7 @@ static void run_samples(const struct bench *bench, long calls, long batch, long 
 	// A function of the user's own returns nothing to look at.
 	if (!bench->number)
 		return;
-	note_calls(bench, calls, &untimed);
+	note_calls(bench, wanted->untimed, &untimed);
 	print_results("timed", &timed);
 	print_results("untimed", &untimed);
 }
@@ -296,7 +304,8 @@ static void run_calls(const struct bench *bench, long calls, const char *file)
 
 int run_bench(struct bench *bench, int argc, char **argv)
 {
-	long calls = -1, batch = -1, repeats = 1, seconds = -1, counted = -1;
+	struct sampling wanted = {.calls = -1, .batch = -1, .repeats = 1, .untimed = -1};
+	long seconds = -1, counted = -1;
 	const char *file = NULL;
 
 	program_name = bench->name;
@@ -310,20 +319,26 @@ int run_bench(struct bench *bench, int argc, char **argv)
 			file = value;
 		else if (number >= 0 && text_equal(option, "-c"))
 			counted = number;
+		else if (number >= 0 && text_equal(option, "-u"))
+			wanted.untimed = number;
 		else if (number < 1)
-			fail("expected one of -n -b -r -c -s with a number, found ", option);
+			fail("expected one of -n -b -r -u -c -s with a number, found ", option);
 		else if (text_equal(option, "-n"))
-			calls = number;
+			wanted.calls = number;
 		else if (text_equal(option, "-b"))
-			batch = number;
+			wanted.batch = number;
 		else if (text_equal(option, "-r"))
-			repeats = number;
+			wanted.repeats = number;
 		else if (text_equal(option, "-s"))
 			seconds = number;
 		else
 			fail("unknown option ", option);
 	}
-	if ((calls > 0) + (seconds > 0) + (counted >= 0) != 1)
+	if (wanted.batch < 0)
+		wanted.batch = wanted.calls;
+	if (wanted.untimed < 0)
+		wanted.untimed = wanted.calls;
+	if ((wanted.calls > 0) + (seconds > 0) + (counted >= 0) != 1)
 		fail("give one of -n CALLS, -c CALLS and -s SECONDS", "");
 	statistics = (int)sys3(SYS_open, "/proc/stat", O_RDONLY, 0);
 	if (statistics < 0)
@@ -331,14 +346,14 @@ int run_bench(struct bench *bench, int argc, char **argv)
 	bench->prepare();
 	print(1, "entry ");
 	print(1, bench->entry);
-	if (calls > 0 && bench->number)
+	if (wanted.calls > 0 && bench->number)
 		print_field(" number=", (uint64_t)*bench->number);
 	print(1, "\n");
 	if (counted >= 0)
 		run_calls(bench, counted, file);
 	else if (seconds > 0)
-		run_seconds(bench, seconds, repeats);
+		run_seconds(bench, seconds, wanted.repeats);
 	else
-		run_samples(bench, calls, batch < 0 ? calls : batch, repeats);
+		run_samples(bench, &wanted);
 	return 0;
 }

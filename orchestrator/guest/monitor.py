@@ -7,13 +7,13 @@ import contextlib
 import logging
 import re
 import socket
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator
 
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
 from orchestrator.errors import GuestError
+from orchestrator.guest.shared_file import SharedFile
 
 _ANSWER_LIMIT = 10.0
 _READ_MAX = 32 << 20
@@ -29,6 +29,8 @@ class Monitor:
 
     def __init__(self, connection: socket.socket) -> None:
         self._protocol = QEMUMonitorProtocol(connection)
+        self._memory = SharedFile()
+        self._memory_name: str | None = None
         try:
             self._protocol.connect()
             self._protocol.settimeout(_ANSWER_LIMIT)
@@ -47,6 +49,29 @@ class Monitor:
         """Run a command of QEMU's human monitor, for what QMP has no command for."""
         return str(self.command("human-monitor-command", **{"command-line": line}))
 
+    @contextlib.contextmanager
+    def passed(self, file: SharedFile) -> Iterator[str]:
+        """Let QEMU have a file; gives the name by which QEMU's commands open it."""
+        number, name = self._pass(file)
+        try:
+            yield name
+        finally:
+            # A QEMU that is gone has closed it.
+            with contextlib.suppress(GuestError):
+                self.command("remove-fd", **{"fdset-id": number})
+
+    def _pass(self, file: SharedFile) -> tuple[int, str]:
+        """Pass a file to QEMU: the number of the set of descriptors that it is in, and its name."""
+        try:
+            self._protocol.send_fd_scm(file.descriptor)
+        except (QMPError, OSError) as error:
+            raise GuestError(f"QEMU's monitor takes no file: {error}") from None
+        match self.command("add-fd"):
+            case {"fdset-id": int(number), "fd": int(descriptor)}:
+                return number, f"/proc/self/fd/{descriptor}"
+            case answer:
+                raise GuestError(f"QEMU's monitor: add-fd answered {answer}")
+
     def forwarded_port(self) -> int:
         """The port of the host's loopback that QEMU forwards to the guest's sshd."""
         found = _FORWARDED.search(self.human("info usernet"))
@@ -58,12 +83,15 @@ class Monitor:
         """``size`` bytes at a virtual address, through the page tables of one virtual CPU."""
         if not 0 < size <= _READ_MAX or not 0 <= address < 1 << 64:
             raise GuestError(f"cannot read {size} bytes of guest memory at {address:#x}")
-        with tempfile.NamedTemporaryFile(prefix="orchestrator-memory-") as file:
-            # QMP numbers are signed: the upper half of the address space is negative.
-            value = address - (1 << 64) if address >= 1 << 63 else address
-            arguments = {"val": value, "size": size, "filename": file.name, "cpu-index": cpu}
+        if self._memory_name is None:
+            _, self._memory_name = self._pass(self._memory)
+        # QMP numbers are signed: the upper half of the address space is negative.
+        value = address - (1 << 64) if address >= 1 << 63 else address
+        arguments = {"val": value, "size": size, "filename": self._memory_name, "cpu-index": cpu}
+        try:
             self.command("memsave", **arguments)
-            content = Path(file.name).read_bytes()
+        finally:
+            content = self._memory.take()
         if len(content) != size:
             raise GuestError(f"the guest has no {size} bytes of memory at {address:#x}")
         return content
@@ -73,3 +101,4 @@ class Monitor:
         # With a QEMU that has ended the protocol reports an error.
         with contextlib.suppress(QMPError, EOFError, OSError):
             self._protocol.close()
+        self._memory.close()

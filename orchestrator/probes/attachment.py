@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -21,13 +20,13 @@ from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import LoadedModule, Symbols
 from orchestrator.probes.tracer import called_by_tracer
 
-_OPTIMISER_LIMIT = 10.0
-"""Host seconds until a jump must be in place, or gone: the kernel's optimiser works in the background, ticks later."""
+_OPTIMISER_TURNS = 100
+"""Turns until a jump must be in place, or gone: the kernel's optimiser works in the background, ticks later."""
+_TURN = ("sleep", "0.1")
 _OPTIMISER_TURN = "0.3"
 """Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
 
 _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
-_CHECK_INTERVAL = 0.02
 
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
@@ -179,9 +178,10 @@ class Attachment:
             # That it is not optimised is evidence only after the optimiser has had its turn.
             self._guest.succeed(["sleep", _OPTIMISER_TURN])
         seen = _wait_for(
+            self._guest,
             self.observe,
             lambda seen: check_armed(self._kind, self.point, seen, "after loading"),
-            _OPTIMISER_LIMIT if self._kind.mechanism == "jump" else 0.0,
+            _OPTIMISER_TURNS if self._kind.mechanism == "jump" else 0,
         )
         if self._has("address") and int(self.parameter("address"), 16) != self.point.address:
             raise EvidenceError(f"the module's probe is at {self.parameter('address')}, not at {self.point.name}")
@@ -267,9 +267,10 @@ def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) ->
     """Unload the module and check that the original bytes are back, for the next probe."""
     guest.succeed(["rmmod", module.name])
     _wait_for(
+        guest,
         lambda: observe(guest, point, kind.site),
         lambda seen: check_untouched(point, seen, "after unloading"),
-        _OPTIMISER_LIMIT if kind.optimisation else 0.0,
+        _OPTIMISER_TURNS if kind.optimisation else 0,
     )
 
 
@@ -305,16 +306,16 @@ def _parameter_file(module: Module, name: str) -> str:
     return f"/sys/module/{module.name}/parameters/{name}"
 
 
-def _wait_for(look: Callable[[], Observation], check: Callable[[Observation], None], limit: float) -> Observation:
-    """Observe until the check passes, once at least, for ``limit`` host seconds."""
-    deadline = time.monotonic() + limit
-    while True:
+def _wait_for(
+    guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
+) -> Observation:
+    """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
+    for _ in range(turns):
         seen = look()
-        try:
+        with contextlib.suppress(EvidenceError):
             check(seen)
-        except EvidenceError:
-            if time.monotonic() >= deadline:
-                raise
-        else:
             return seen
-        time.sleep(_CHECK_INTERVAL)
+        guest.succeed(_TURN)
+    seen = look()
+    check(seen)
+    return seen

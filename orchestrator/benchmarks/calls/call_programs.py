@@ -60,6 +60,27 @@ Argument = int | str | Buffer
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """What one process of the program does: samples, and behind them ``untimed`` calls whose results are all known.
+
+    Where only the samples are used there are none: to find out what each call returns takes as long as a sample.
+    """
+
+    calls: int
+    batch: int
+    repeats: int
+    untimed: int = 0
+
+    @property
+    def options(self) -> Sequence[str]:
+        """The program's, as in ``bench.c``."""
+        return (
+            *("-n", str(self.calls), "-b", str(self.batch)),
+            *("-r", str(self.repeats), "-u", str(self.untimed)),
+        )
+
+
+@dataclass(frozen=True)
 class Calls:
     """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
 
@@ -95,14 +116,14 @@ class Calls:
         Raises EvidenceError when samples of one boot differ, or depend on the size of the batches: on the exact clock
         they must be equal.
         """
-        sounding = self._run(guest, _SOUNDING_CALLS, 1, 1, time_limit)
+        sounding = self._sampled(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.samples[0]))
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # The check for equal samples needs at least two.
         batch = min(batch, self.calls)
-        measured = self._run(guest, self.calls, batch, max(2, repeats), time_limit)
+        measured = self._sampled(guest, Sampling(self.calls, batch, max(2, repeats), self.calls), time_limit)
         if len(set(measured.samples)) != 1:
             results = None if measured.outcome is None else measured.outcome.results
             raise EvidenceError(
@@ -113,7 +134,7 @@ class Calls:
         # A batch has to cost n times one call, and what a batch of no calls does. Where batches of one call agree with
         # the samples that is proved; where calls differ from each other, the same calls in smaller batches prove it.
         if sounding.samples[0] != measured.samples[0] and batch > 1:
-            halved = self._run(guest, self.calls, batch // 2, 1, time_limit)
+            halved = self._sampled(guest, Sampling(self.calls, batch // 2, 1), time_limit)
             if halved.samples[0] != measured.samples[0]:
                 raise EvidenceError(
                     f"in batches of {batch} calls one takes {measured.samples[0]:.10g} instructions, "
@@ -126,14 +147,15 @@ class Calls:
     def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
         """Two samples in batches as of ``dearer``: as a call now costs no more, they fit between two timer ticks."""
         batches = dearer.batches // max(2, len(dearer.samples))
-        return self._run(guest, self.calls, -(-self.calls // batches), 2, time_limit).samples
+        return self._sampled(guest, Sampling(self.calls, -(-self.calls // batches), 2), time_limit).samples
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks."""
-        sounding = self._run(guest, _SOUNDING_CALLS, 1, 1, time_limit)
+        sounding = self._sampled(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = _NANOSECONDS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.nanoseconds[0]))
-        return self._run(guest, self.calls, min(max(1, batch), self.calls), 1, time_limit)
+        wanted = Sampling(self.calls, min(max(1, batch), self.calls), 1, self.calls)
+        return self._sampled(guest, wanted, time_limit)
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make exactly ``calls`` calls, untimed."""
@@ -144,16 +166,15 @@ class Calls:
             check_expected(self.expected, called.results, "counted")
         return called
 
-    def _run(self, guest: Guest, calls: int, batch: int, repeats: int, time_limit: float) -> Measurement:
-        argv = [*self.argv, "-n", str(calls), "-b", str(batch), "-r", str(repeats)]
-        measured = parse(_checked(guest, argv, time_limit), calls, repeats)
+    def _sampled(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
+        measured = parse(_checked(guest, [*self.argv, *wanted.options], time_limit), wanted)
         self._check_number(measured.number)
         outcome = measured.outcome
         if outcome is None:
             return measured
         if outcome.uses_up:
             # A new process that makes as many calls one by one shows which of them is the first to fail.
-            again = min(_WARM_UP_CALLS + calls * repeats, _MOST_ALONE)
+            again = min(_WARM_UP_CALLS + wanted.calls * wanted.repeats, _MOST_ALONE)
             called = parse_called(_checked(guest, [*self.argv, "-c", str(again)], time_limit), again)
             raise _used_up(outcome, called.results or outcome.results)
         check_expected(self.expected, outcome.timed, "timed")
@@ -251,8 +272,9 @@ def _end(program: str, status: int) -> str:
     return f"{program} was ended by signal {status - 128}" if status > 128 else f"{program} ended with status {status}"
 
 
-def parse(output: str, calls: int, repeats: int) -> Measurement:
+def parse(output: str, wanted: Sampling) -> Measurement:
     """Turn the program's output into a measurement; raises EvidenceError for incomplete or unexpected output."""
+    calls, repeats = wanted.calls, wanted.repeats
     lines = output.splitlines()
     entry = _TIMED.fullmatch(lines[0]) if lines else None
     empty = _EMPTY.fullmatch(lines[1]) if len(lines) > 1 else None
@@ -264,7 +286,7 @@ def parse(output: str, calls: int, repeats: int) -> Measurement:
         raise _unexpected(lines)
     batches = sum(s[2] for s in samples)
     results = _results(lines, 2 + repeats, _PASSES, entry[1])
-    if results and [one.observed for one in results] != [1 + batches, calls]:
+    if results and [one.observed for one in results] != [1 + batches, wanted.untimed]:
         raise _unexpected(lines)
     return Measurement(
         samples=tuple((tsc - batches * fixed) / calls for _, _, batches, tsc, _, _ in samples),

@@ -24,7 +24,7 @@ class Outcome:
     """What the calls of timed processes returned.
 
     ``timed``: the last call before the timed ones, and the last of each timed batch: the registers have its result, and
-    to note more would be timed as well. ``untimed``: the calls behind the samples, one by one.
+    to note more would be timed as well. ``untimed``: the calls behind the samples, one by one; there may be none.
     """
 
     timed: CallResults
@@ -37,8 +37,8 @@ class Outcome:
 
     @property
     def uses_up(self) -> bool:
-        """Whether calls began to fail while they were timed, and failed from then on."""
-        return self.timed.stopped_succeeding and self.untimed.failed == self.untimed.observed
+        """Whether calls began to fail while they were timed, and failed from then on; False where none followed."""
+        return self.timed.stopped_succeeding and self.untimed.failed == self.untimed.observed > 0
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:

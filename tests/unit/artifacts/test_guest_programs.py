@@ -18,7 +18,7 @@ from orchestrator.artifacts import compiler
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import guest_programs
-from orchestrator.benchmarks.calls.call_programs import parse, parse_called
+from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called
 
 ON_X86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="runs the x86_64 program on the host")
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter another root")
@@ -114,10 +114,20 @@ def test_samples_are_what_the_lab_reads(program: Path) -> None:
     # Small batches: on a busy host some are disturbed, and are to be repeated.
     ended = gtodbench(program, "-e", "syscall", "-n", "25", "-b", "10", "-r", "3")
     assert (ended.returncode, ended.stderr) == (0, "")
-    measured = parse(ended.stdout, 25, 3)
+    measured = parse(ended.stdout, Sampling(25, 10, 3, 25))
     assert measured.entry == "syscall"
     assert measured.batches == 9
     assert min(measured.samples) > 0
+    assert measured.outcome is not None
+    assert measured.outcome.untimed.observed == 25
+
+
+@ON_X86_64
+def test_calls_behind_the_samples_may_be_left_out(program: Path) -> None:
+    ended = gtodbench(program, "-e", "syscall", "-n", "25", "-b", "1", "-u", "0")
+    measured = parse(ended.stdout, Sampling(25, 1, 1))
+    assert measured.outcome is not None
+    assert (measured.outcome.timed.observed, measured.outcome.untimed.observed) == (26, 0)
 
 
 @ON_X86_64

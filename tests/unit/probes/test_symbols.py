@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is an object of the kernel as large as up to the next symbol, and unknown where there is none?"""
+"""Are a kernel's functions and objects found in its list, and nothing that only looks like one?"""
 
 from __future__ import annotations
 
+from typing import cast
+
+import pytest
+
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 
 LISTING = b"""\
@@ -23,3 +29,62 @@ def test_an_object_ends_at_the_next_symbol() -> None:
 def test_what_is_no_object_twice_there_or_the_last_has_no_size() -> None:
     for name in ("kpcache_get", "twice", "last", "nothing", "kp.ache"):
         assert Symbols(LISTING).object_size(name) is None
+
+
+FUNCTIONS = Symbols(b"""\
+c1000000 T _stext
+c1000010 t twice
+c1000020 t twice
+c1000040 T __ia32_sys_getpid
+c1000040 t __do_sys_getpid
+c1000040 r table
+c1000060 t module_like
+nonsense
+d0846050 t module_like\t[mine]
+d0846090 t only_in_a_module\t[mine]
+""")
+
+
+def test_a_function_of_the_kernels_own_has_one_address() -> None:
+    assert FUNCTIONS.address("__do_sys_getpid") == 0xC1000040
+    assert FUNCTIONS.address("module_like") == 0xC1000060
+    assert FUNCTIONS.size("__ia32_sys_getpid") == 0x20
+    for name, message in (
+        ("twice", "2 functions twice"),
+        ("table", "no function"),
+        ("only_in_a_module", "no function"),
+    ):
+        with pytest.raises(EvidenceError, match=message):
+            FUNCTIONS.address(name)
+
+
+def test_all_names_of_a_function_are_known_and_no_object_is_one() -> None:
+    assert FUNCTIONS.names(0xC1000040) == {"__ia32_sys_getpid", "__do_sys_getpid"}
+    assert FUNCTIONS.names(0xD0846050) == FUNCTIONS.names(0xC1000041) == frozenset()
+
+
+def test_an_address_has_the_symbol_before_it_a_modules_too() -> None:
+    assert FUNCTIONS.at(0xC1000015) == "twice+0x5"
+    assert FUNCTIONS.at(0xC1000040) == "table"
+    assert FUNCTIONS.at(0xD0846092) == "only_in_a_module+0x2"
+    assert FUNCTIONS.at(0x1000) == "0x1000"
+
+
+class Listing:
+    """A guest that has nothing but a list of symbols."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def get(self, source: str) -> bytes:
+        assert source == "/proc/kallsyms"
+        return bytes(bytearray(self.text))
+
+
+def test_guests_share_what_was_parsed_only_where_their_lists_are_equal() -> None:
+    first, same, other = (
+        Symbols.of(cast(Guest, Listing(text))) for text in (LISTING, LISTING, LISTING.replace(b"c1900000", b"c1900010"))
+    )
+    assert same is first
+    assert other is not first
+    assert (first.address("kpcache_get"), other.address("kpcache_get")) == (0xC1900000, 0xC1900010)

@@ -23,12 +23,12 @@ class Program:
     def __init__(self, batch_cost: Callable[[int], int], empty: int = EMPTY) -> None:
         self.batch_cost = batch_cost
         self.empty = empty
-        self.runs: list[tuple[int, int]] = []
+        self.runs: list[tuple[int, int, int]] = []
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         options = dict(zip(argv[1::2], argv[2::2], strict=True))
-        calls, batch, repeats = (int(options[name]) for name in ("-n", "-b", "-r"))
-        self.runs.append((calls, batch))
+        calls, batch, repeats, untimed = (int(options[name]) for name in ("-n", "-b", "-r", "-u"))
+        self.runs.append((calls, batch, untimed))
         sizes = [batch] * (calls // batch) + ([calls % batch] if calls % batch else [])
         taken = sum(map(self.batch_cost, sizes))
         lines = ["entry int80", f"empty tsc={self.empty} ns=1"]
@@ -37,10 +37,11 @@ class Program:
             for number in range(repeats)
         ]
         # Of timed calls, the result of the warm-up and one of each batch.
-        observed = {"timed": 1 + len(sizes) * repeats, "untimed": calls}
+        observed = {"timed": 1 + len(sizes) * repeats, "untimed": untimed}
         lines += [
-            f"results {name} observed={seen} failed=0 before={seen} other=0 last=0x0 values=0x0:{seen}"
+            f"results {name} observed={seen} failed=0 before={seen} other=0 last=0x0 values={value}"
             for name, seen in observed.items()
+            for value in [f"0x0:{seen}" if seen else ""]
         ]
         return CommandResult(tuple(argv), 0, "\n".join(lines).encode(), b"")
 
@@ -54,14 +55,14 @@ def measured(program: Program) -> tuple[float, ...]:
 def test_calls_that_cost_the_same_need_no_further_batches() -> None:
     program = Program(lambda calls: EMPTY + EACH * calls)
     assert measured(program) == (EACH, EACH)
-    assert program.runs == [(50, 1), (10_000, 5687)]
+    assert program.runs == [(50, 1, 0), (10_000, 5687, 10_000)]
 
 
 def test_calls_that_differ_from_each_other_are_made_again_in_smaller_batches() -> None:
     """Those of the first fifty cost more; of ten thousand, the batches are as they should be."""
     program = Program(lambda calls: EMPTY + (EACH + (calls == 1)) * calls)
     assert measured(program) == (EACH, EACH)
-    assert program.runs[-1] == (10_000, 2_400_000 // (EACH + 1) // 2)
+    assert program.runs[-1] == (10_000, 2_400_000 // (EACH + 1) // 2, 0)
 
 
 @pytest.mark.parametrize(

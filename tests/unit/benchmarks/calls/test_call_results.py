@@ -152,6 +152,7 @@ def test_results_of_several_processes_are_joined() -> None:
         ([0, -11], [0, -11], False),  # now and then
         ([0, -11, 0], [-11], False),
         ([0, 0], [0], False),
+        ([0, -24], [], False),  # not known
     ],
 )
 def test_a_resource_is_used_up_where_calls_fail_from_one_on(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.calls.call_programs import parse, parse_called, system_call
+from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, system_call
 from orchestrator.benchmarks.calls.outcome import Outcome
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
@@ -33,9 +33,15 @@ results untimed observed=5000 failed=0 before=5000 other=0 last=0x0 values=0x0:5
 def results(timed: int, untimed: int) -> str:
     """The lines on calls that all returned 0."""
     return "\n".join(
-        f"results {name} observed={calls} failed=0 before={calls} other=0 last=0x0 values=0x0:{calls}"
+        f"results {name} observed={calls} failed=0 before={calls} other=0 last=0x0 values={value}"
         for name, calls in (("timed", timed), ("untimed", untimed))
+        for value in [f"0x0:{calls}" if calls else ""]
     )
+
+
+def asked(calls: int, repeats: int) -> Sampling:
+    """What a program was asked to do, in batches of any size."""
+    return Sampling(calls, calls, repeats, calls)
 
 
 def succeeded(calls: int) -> CallResults:
@@ -45,25 +51,39 @@ def succeeded(calls: int) -> CallResults:
 
 def test_samples_are_instructions_a_call() -> None:
     outcome = Outcome(succeeded(5), succeeded(5000))
-    assert parse(GOOD, 5000, 2) == Measurement((409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1, 78, outcome)
+    assert parse(GOOD, asked(5000, 2)) == Measurement(
+        (409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1, 78, outcome
+    )
+
+
+def test_calls_behind_the_samples_are_as_many_as_asked_for() -> None:
+    alone = Sampling(5000, 2500, 2)
+    output = GOOD.replace("observed=5000 failed=0 before=5000", "observed=0 failed=0 before=0").replace("0x0:5000", "")
+    measured = parse(output, alone)
+    assert measured.samples == (409.0, 409.0)
+    assert measured.outcome is not None
+    assert (measured.outcome.untimed.observed, measured.outcome.results) == (0, succeeded(5))
+    for text, wanted in ((GOOD, alone), (output, asked(5000, 2))):
+        with pytest.raises(EvidenceError, match="not what was expected"):
+            parse(text, wanted)
 
 
 def test_of_a_function_no_results_are_known() -> None:
     output = GOOD.replace("sysenter number=78", "function")
-    measured = parse(output[: output.index("results")], 5000, 2)
+    measured = parse(output[: output.index("results")], asked(5000, 2))
     assert (measured.samples, measured.number, measured.outcome) == ((409.0, 409.0), None, None)
     with pytest.raises(EvidenceError, match="not what was expected"):
-        parse(output, 5000, 2)
+        parse(output, asked(5000, 2))
 
 
 def test_a_sample_need_not_be_a_whole_number() -> None:
     output = "entry int80\nempty tsc=10 ns=1\nsample 0 calls=4 batches=1 tsc=1013 ns=1 disturbed=0\n" + results(2, 4)
-    assert parse(output, 4, 1).samples == (250.75,)
+    assert parse(output, asked(4, 1)).samples == (250.75,)
 
 
 def test_an_odd_sample_is_not_evened_out() -> None:
     output = GOOD.replace("tsc=2045034", "tsc=2045035", 1)
-    assert parse(output, 5000, 2).samples == (409.0002, 409.0)
+    assert parse(output, asked(5000, 2)).samples == (409.0002, 409.0)
 
 
 @pytest.mark.parametrize(
@@ -103,18 +123,18 @@ def test_an_odd_sample_is_not_evened_out() -> None:
 )
 def test_anything_but_a_whole_answer_is_refused(output: str) -> None:
     with pytest.raises(EvidenceError, match="not what was expected"):
-        parse(output, 5000, 2)
+        parse(output, asked(5000, 2))
 
 
 def test_samples_of_another_run_are_refused() -> None:
     for calls, repeats in ((5000, 1), (5000, 3), (1000, 2)):
         with pytest.raises(EvidenceError):
-            parse(GOOD, calls, repeats)
+            parse(GOOD, asked(calls, repeats))
 
 
 def test_a_refusal_quotes_what_was_printed_within_bounds() -> None:
     with pytest.raises(EvidenceError) as caught:
-        parse("nonsense\n" * 1000, 5000, 2)
+        parse("nonsense\n" * 1000, asked(5000, 2))
     assert caught.value.detail == ("nonsense",) * 10
 
 
@@ -131,7 +151,7 @@ def test_what_the_program_prints_is_read_back(
         for i, each in enumerate(instructions)
     ]
     lines.append(results(1 + batches * len(instructions), calls))
-    measured = parse("\n".join(lines), calls, len(instructions))
+    measured = parse("\n".join(lines), asked(calls, len(instructions)))
     assert measured.samples == tuple(map(float, instructions))
     assert measured.batches == batches * len(instructions)
     assert measured.disturbed == disturbed * len(instructions)
@@ -143,7 +163,7 @@ def test_a_damaged_output_is_read_or_refused(damage: list[tuple[int, str]]) -> N
     for place, inserted in damage:
         text = text[:place] + inserted + text[place + 1 :]
     try:
-        measured = parse(text, 5000, 2)
+        measured = parse(text, asked(5000, 2))
     except EvidenceError:
         return
     assert len(measured.samples) == 2
@@ -197,29 +217,27 @@ def test_anything_else_about_them_is_refused(output: str) -> None:
 
 
 class Programs:
-    """A guest in which the program prints this, whatever it is asked to do."""
+    """A guest in which the program prints one of these after the other, the last again and again."""
 
-    def __init__(self, output: str) -> None:
-        self.output = output
+    def __init__(self, *outputs: str) -> None:
+        self.outputs = list(outputs)
         self.asked: list[Sequence[str]] = []
 
     def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
         del time_limit
         self.asked.append(argv)
-        return CommandResult(tuple(argv), 0, self.output.encode(), b"")
+        output = self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
+        return CommandResult(tuple(argv), 0, output.encode(), b"")
 
 
 def test_a_baseline_is_of_the_system_call_that_was_asked_for() -> None:
     """No hits prove it: a program that makes another call is told by the number that its loop loads."""
     right, wrong = (system_call(number, [], entry="auto", word_size=4, calls=50) for number in (78, 20))
-    output = (
-        "entry int80 number=78\nempty tsc=10 ns=1\nsample 0 calls=50 batches=50 tsc=1000 ns=1000 disturbed=0\n"
-        + results(51, 50)
-    )
-    guest = cast(Guest, Programs(output))
-    # The sample is the sounding's too: of 50 calls one by one.
+    head = "entry int80 number=78\nempty tsc=10 ns=1\nsample 0 calls=50 batches=50 tsc=1000 ns=1000 disturbed=0\n"
+    output, sized = head + results(51, 50), head + results(51, 0)
+    guest = cast(Guest, Programs(sized, output))
     assert right.measure_one(guest, ticks_per_second=250, time_limit=1.0).number == 78
-    for program in (output, output.replace(" number=78", "")):
+    for program in (sized, sized.replace(" number=78", "")):
         guest = cast(Guest, Programs(program))
         with pytest.raises(EvidenceError, match=r"^the program made system call (78|None), not 20$"):
             wrong.measure_one(guest, ticks_per_second=250, time_limit=1.0)
@@ -232,14 +250,14 @@ def test_a_baseline_is_of_the_system_call_that_was_asked_for() -> None:
 def test_the_first_call_to_fail_is_looked_for_within_bounds() -> None:
     """A sample has up to a million calls, and a cell a hundred samples: as many once more would take hours."""
     calls = 1_000_000
-    samples = "".join(f"sample {i} calls={calls} batches=1 tsc=9000000 ns=1 disturbed=0\n" for i in range(2))
+    head = "entry int80 number=78\nempty tsc=10 ns=1\n"
     guest = Programs(
-        f"entry int80 number=78\nempty tsc=10 ns=1\n{samples}"
-        "results timed observed=3 failed=2 before=1 other=0 last=0xffffffe8 values=0x0:1,0xffffffe8:2\n"
-        f"results untimed observed={calls} failed={calls} before=0 other=0 last=0xffffffe8 values=0xffffffe8:{calls}\n"
+        f"{head}sample 0 calls=50 batches=50 tsc=1000 ns=1000 disturbed=0\n{results(51, 0)}",
+        f"{head}sample 0 calls={calls} batches=1 tsc=9000000 ns=1 disturbed=0\n"
+        "results timed observed=2 failed=1 before=1 other=0 last=0xffffffe8 values=0x0:1,0xffffffe8:1\n"
+        f"results untimed observed={calls} failed={calls} before=0 other=0 last=0xffffffe8 values=0xffffffe8:{calls}\n",
     )
     program = system_call(78, [], entry="auto", word_size=4, calls=calls)
-    dearer = Measurement((9.0, 9.0), (9.0, 9.0), "int80", calls, 2, 0)
     with pytest.raises(EvidenceError):
-        program.measure_cheaper(cast(Guest, guest), dearer, time_limit=1.0)
+        program.measure_one(cast(Guest, guest), ticks_per_second=250, time_limit=1.0)
     assert guest.asked[-1][-2:] == ["-c", "100000"]

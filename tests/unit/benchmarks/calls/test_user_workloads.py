@@ -18,7 +18,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls.benchmarks import Buffer
-from orchestrator.benchmarks.calls.call_programs import parse, parse_called, system_call
+from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, system_call
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
 from orchestrator.benchmarks.registry import kinds
@@ -251,7 +251,7 @@ def _host_compiles() -> Iterator[None]:
 def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
     built = workload_program(BuildContext(Cache(tmp_path)), "x86_64", WORKLOADS / "reading.c")
     timed = subprocess.run([built, "-n", "100", "-r", "2"], check=True, capture_output=True, text=True, timeout=60)
-    assert parse(timed.stdout, 100, 2).entry == "function"
+    assert parse(timed.stdout, Sampling(100, 100, 2)).entry == "function"
     (tmp_path / "caller").write_text("")
     argv = [str(built), "-c", "100", "-P", str(tmp_path / "caller")]
     counted = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)

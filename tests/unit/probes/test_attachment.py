@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a jump that comes late waited for in the guest's time, and not for ever?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.evidence import KPROBES_LIST
+from orchestrator.probes.point import ProbePoint
+
+POINT = ProbePoint("vfs_read", 0, 0xC1000000, bytes(range(16)))
+JUMP = b"\xe9\x00\x10\x00\x00"
+
+
+class Optimising:
+    """A guest whose optimiser puts the jump in when the guest has slept so often; the host's time means nothing."""
+
+    def __init__(self, sleeps: int) -> None:
+        self.left = sleeps
+        self.slept = 0
+
+    def succeed(self, argv: Sequence[str]) -> None:
+        assert argv[0] == "sleep"
+        self.slept += 1
+        self.left -= 1
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        assert (address, size) == (POINT.address, len(POINT.original))
+        return (JUMP if self.left <= 0 else b"\xcc") + POINT.original[5 if self.left <= 0 else 1 :]
+
+    def get(self, source: str) -> bytes:
+        if source == KPROBES_LIST:
+            return b"c1000000  k  vfs_read+0x0    [OPTIMIZED]\n"
+        return {"address": b"c1000000\n", "step": b"boosted\n"}[source.rpartition("/")[2]]
+
+
+def armed_in(guest: Optimising) -> Attachment:
+    module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
+    return Attachment(cast(Guest, guest), probes()["kprobe-optimized"], module, POINT)
+
+
+@pytest.mark.parametrize("sleeps", [0, 3, 100])
+def test_a_late_jump_is_waited_for_in_the_guests_time(sleeps: int) -> None:
+    guest = Optimising(sleeps)
+    assert armed_in(guest).wait_until_armed().live[:5] == JUMP
+    assert guest.slept == sleeps
+
+
+def test_a_jump_that_does_not_come_is_not_waited_for_for_ever() -> None:
+    guest = Optimising(101)
+    with pytest.raises(EvidenceError, match="int3, waiting to be optimised"):
+        armed_in(guest).wait_until_armed()
+    assert guest.slept == 100
