@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
@@ -440,7 +440,6 @@ calls: list[Callable[[FramedChannel], object]] = [
 ]
 
 
-@settings(max_examples=300)
 @given(hostile, st.sampled_from(calls))
 def test_a_hostile_guest_gets_an_answer_or_a_guest_error(sent: bytes, call: Callable[[FramedChannel], object]) -> None:
     ours, theirs = socket.socketpair()
