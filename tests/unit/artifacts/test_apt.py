@@ -55,6 +55,7 @@ def with_sources(check: str, tmp_path: Path, key: SigningKey, line: str = "deb {
     # Settings that make sense for the host's own release, and none for ours.
     (tmp_path / "etc/apt.conf").write_text(
         'APT::Default-Release "trixie";\nAPT::Get::AllowUnauthenticated "true";\n'
+        'Acquire::Retries "0";\n'  # nothing here comes if only one waits
         'Acquire::AllowInsecureRepositories "true";\n'
     )
     (tmp_path / "etc/preferences").write_text("Package: *\nPin: release n=bookworm\nPin-Priority: -1\n")
