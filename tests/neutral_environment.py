@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The environment of all tests: the same whatever the caller's terminal, language, time zone and umask are."""
+"""The environment of all tests: the same whatever terminal, language, time zone, umask and signals the caller has."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 import pytest
@@ -19,10 +20,12 @@ _REMOVED = (
 """Variables that programs of the lab and its tests obey."""
 
 _UMASK = 0o022
+_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+"""What nohup, and a shell without job control that starts something in the background, let it ignore."""
 
 
 def neutralise_environment(config: pytest.Config) -> None:
-    """Set variables and umask until pytest ends; the workers of pytest-xdist inherit them from their parent."""
+    """Set variables, umask and signals until pytest ends. The workers of pytest-xdist inherit them."""
     patch = pytest.MonkeyPatch()
     for name in [*_REMOVED, *(name for name in os.environ if name.startswith("LC_"))]:
         patch.delenv(name, raising=False)
@@ -30,6 +33,10 @@ def neutralise_environment(config: pytest.Config) -> None:
         patch.setenv(name, value)
     time.tzset()
     umask = os.umask(_UMASK)
+    for number in _IGNORED:
+        # Programs inherit that a signal is ignored, but no handler.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
     def restore() -> None:
         patch.undo()
