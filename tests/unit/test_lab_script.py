@@ -207,7 +207,7 @@ def test_signals_reach_the_orchestrator_itself(ready: Checkout) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().split("|")[0] == str(process.pid)
         process.terminate()
-        assert process.wait(timeout=10) == -signal.SIGTERM
+        assert process.wait(timeout=60) == -signal.SIGTERM
 
 
 def test_a_relative_cache_folder_is_one_below_the_callers(ready: Checkout) -> None:

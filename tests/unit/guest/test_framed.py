@@ -319,10 +319,8 @@ def test_a_guest_that_never_stops_talking_is_given_up(
         while True:
             agent.send(frame(kind, request_number, b"y\n" * 2000))
 
-    began = time.monotonic()
     with channel_to(script) as channel, pytest.raises(GuestHang):
         call(channel)
-    assert time.monotonic() - began < PATIENCE
 
 
 def test_a_guest_that_takes_nothing_hangs() -> None:
