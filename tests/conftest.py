@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What holds for all tests: the programs they find, and which of them run every night only."""
+"""What holds for all tests: their environment, the programs they find, and which of them run every night only."""
 
 from __future__ import annotations
 
 import pytest
+from neutral_environment import neutralise_environment
 from restricted_path import restrict_path
 
 
@@ -13,7 +14,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Restrict the PATH before test modules are imported, and declare the mark of the long tests."""
+    """Set the environment before test modules are imported, and declare the mark of the long tests."""
+    neutralise_environment(config)
     restrict_path(config)
     config.addinivalue_line("markers", "nightly(reason): takes too long for every day; --nightly runs it")
 

@@ -7,7 +7,6 @@ import os
 import random
 import resource
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -82,13 +81,11 @@ class ChannelContract:
         assert guest.wait_until_succeeds(["cat", "/tmp/true"]).text == "true\n"
 
     def test_a_condition_that_stays_false_is_given_up(self, guest: Guest) -> None:
-        began = time.monotonic()
         with pytest.raises(
             CommandFailed, match=r"^`sh -c .*` still ended with status 5 in the guest after 2 s"
         ) as failed:
             guest.wait_until_succeeds(["sh", "-c", "echo no >&2; exit 5"], time_limit=2)
         assert failed.value.detail == ("no",)
-        assert time.monotonic() - began < 20
         with pytest.raises(CommandTimeout):
             guest.wait_until_succeeds(["sleep", "333"], time_limit=self.SHORT_LIMIT)
         assert guest.run(["echo", "alive"]).text == "alive\n"
@@ -155,22 +152,17 @@ class ChannelContract:
         assert result.stderr == expected
 
     def test_a_listener_gets_output_as_it_comes(self, guest: Guest) -> None:
-        received: list[tuple[Stream, bytes, float]] = []
+        received: list[tuple[Stream, bytes]] = []
         result = guest.run(
-            ["sh", "-c", "echo first; sleep 2; echo second >&2"],
-            listener=lambda stream, data: received.append((stream, data, time.monotonic())),
+            ["sh", "-c", "echo first; sleep 1; echo second >&2; sleep 1; echo third"],
+            listener=lambda stream, data: received.append((stream, data)),
         )
-        assert [(stream, data) for stream, data, _ in received] == [
-            (Stream.STDOUT, b"first\n"),
-            (Stream.STDERR, b"second\n"),
-        ]
-        assert received[1][2] - received[0][2] > 1.0
+        # Output that was collected first would have what belongs to a stream together.
+        assert received == [(Stream.STDOUT, b"first\n"), (Stream.STDERR, b"second\n"), (Stream.STDOUT, b"third\n")]
         assert (result.status, result.stdout, result.stderr) == (0, b"", b"")
 
     def test_a_process_left_behind_with_the_pipe_is_not_waited_for(self, guest: Guest) -> None:
-        began = time.monotonic()
-        result = guest.run(["sh", "-c", "sleep 1000 & echo $!"])
-        assert time.monotonic() - began < 10
+        result = guest.run(["sh", "-c", "sleep 1000 & echo $!"])  # at its time limit it would be killed
         left_behind = result.text.strip()
         assert is_running(guest, left_behind)
         guest.succeed(["sh", "-c", f"kill {left_behind}"])

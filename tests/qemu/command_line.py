@@ -13,6 +13,9 @@ from pathlib import Path
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord, RunRecord
 
+PATIENCE = 600.0
+"""Host seconds, for a host that is very busy."""
+
 QUICKSTART = data_dir("configs") / "quickstart.yaml"
 REDUCED = ("--set", "benchmark.repeats=2", "--set", "benchmark.calls=1000")
 _LIMIT = 300.0
@@ -46,7 +49,7 @@ class CommandLine:
         """The command lines of the QEMUs that write a console's log into this lab."""
         return qemus_in(self.lab)
 
-    def qemus_after(self, seconds: float) -> list[str]:
+    def qemus_after(self, seconds: float = PATIENCE) -> list[str]:
         """Those that are left when all could have ended: as soon as there are none, at most ``seconds`` later."""
         deadline = time.monotonic() + seconds
         while (left := self.qemus()) and time.monotonic() < deadline:
@@ -76,12 +79,17 @@ class FinishedRun:
 
 def qemus_in(directory: Path) -> list[str]:
     """The command lines of the QEMUs that write their console's log below ``directory``."""
-    found = []
+    return list(qemus_by_pid(directory).values())
+
+
+def qemus_by_pid(directory: Path) -> dict[int, str]:
+    """The same by process number."""
+    found = {}
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = file.read_bytes().decode(errors="replace").split("\0")
         except OSError:  # it has ended
             continue
         if "qemu-system" in words[0] and any(str(directory) in word for word in words):
-            found.append(" ".join(words))
+            found[int(file.parent.name)] = " ".join(words)
     return found

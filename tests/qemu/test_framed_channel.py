@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does the framed channel keep the contract, distinguish its own frames from a guest's, and keep its speed?"""
+"""Does the framed channel keep the contract, and distinguish its own frames from a guest's?"""
 
 from __future__ import annotations
 
 import random
 import struct
-import time
-from collections.abc import Callable
 
 import pytest
 from channel_contract import EVERY_BYTE, MEGABYTE, ChannelContract
@@ -15,7 +13,7 @@ from orchestrator.errors import GuestError
 from orchestrator.guest.framed import Frame
 from orchestrator.guest.guest import Guest
 
-pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg")
+pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")
 
 # Frames that would end a request, had they come by the right way.
 FAKE_FRAMES = b"".join(struct.pack("<III", 4, kind, n) + b"\0\0\0\0" for kind in Frame for n in range(8))
@@ -67,27 +65,3 @@ def test_a_flooded_console_corrupts_no_reply(guest: Guest) -> None:
     assert guest.get("/tmp/quiet") == content
     assert guest.console.length() - before > 10 * len(flood)
     guest.succeed(["kill", flooder])
-
-
-# --- speed ----------------------------------------------------------------------------------------
-
-
-def best(attempts: int, action: Callable[[], object]) -> float:
-    """Seconds of the quickest attempt: the others ran beside something else."""
-    times = []
-    for _ in range(attempts):
-        began = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
-def test_a_round_trip_takes_less_than_ten_milliseconds(guest: Guest) -> None:
-    assert best(50, lambda: guest.succeed(["true"])) < 0.010
-
-
-def test_files_travel_at_more_than_ten_megabytes_a_second(guest: Guest) -> None:
-    content = bytes(10 * MEGABYTE)
-    assert best(4, lambda: guest.put(content, "/tmp/speed")) < 1.0
-    assert best(4, lambda: guest.get("/tmp/speed")) < 1.0
-    guest.succeed(["rm", "/tmp/speed"])

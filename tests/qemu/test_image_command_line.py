@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
+from command_line import PATIENCE, CommandLine, qemus_by_pid
 from test_shell import shell
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -61,18 +61,25 @@ def test_the_lab_s_sudden_death_leaves_neither_guest_nor_keys(command: CommandLi
     assert len(CommandLine(logs).qemus()) == 1
     running.send_signal(signal.SIGKILL)
     running.communicate()
-    assert CommandLine(logs).qemus_after(5) == []
+    assert CommandLine(logs).qemus_after() == []
     assert {file.name for file in logs.iterdir()} == {"guest.console", "guest.qemu", "lab.log"}
 
 
 def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLine, tmp_path: Path) -> None:
     arguments = ("exec", *QUICK, "--image", IMAGE, "--console", tmp_path / "logs")
-    work = ("sh", "-c", "echo mine >/mine; sync; echo begun; sleep 8; cat /mine; dpkg -l | tail -n 1")
+    work = ("sh", "-c", "echo mine >/mine; sync; echo begun; sleep 2; cat /mine; dpkg -l | tail -n 1")
     first = command.start(*arguments, "--", *work, stderr=subprocess.DEVNULL)
     assert first.stdout is not None
     assert first.stdout.readline() == "begun\n"
-    assert command.run(*arguments, "--", "sh", "-c", "test ! -e /mine && rm -r /var/lib/dpkg && sync").returncode == 0
-    printed, _ = first.communicate(timeout=60)
+    # The first guest stands still meanwhile, however long that takes.
+    (qemu,) = qemus_by_pid(tmp_path / "logs")
+    os.kill(qemu, signal.SIGSTOP)
+    try:
+        second = command.run(*arguments, "--", "sh", "-c", "test ! -e /mine && rm -r /var/lib/dpkg && sync")
+    finally:
+        os.kill(qemu, signal.SIGCONT)
+    assert second.returncode == 0
+    printed, _ = first.communicate(timeout=PATIENCE)
     assert first.returncode == 0
     assert printed.startswith("mine\nii  zlib1g")
 
@@ -91,8 +98,6 @@ def test_a_shell_in_an_image(tmp_path: Path, context: BuildContext) -> None:
 def test_systemd_is_ready_when_the_guest_is(command: CommandLine, context: BuildContext, channel: str) -> None:
     if cached_image(context, image(SYSTEMD)) is None:
         pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab image build {SYSTEMD}")
-    began = time.monotonic()
     options = ("--image", SYSTEMD, "--memory", "512", "--channel", channel)
     done = command.run("exec", *options, "--", "systemctl", "is-system-running")
     assert (done.returncode, done.stdout) == (0, "running\n"), done.stderr
-    assert time.monotonic() - began < 120

@@ -62,7 +62,7 @@ def test_a_run_that_is_stopped_again_and_again_leaves_no_guest_and_goes_on(
     assert (status, probes[:2]) == ("interrupted", ["none", "djprobe"])
 
     assert stopped_after(command, 3, signal.SIGKILL, "--resume") == (-signal.SIGKILL, [])
-    assert command.qemus_after(60.0) == []
+    assert command.qemus_after() == []
     assert finished(tmp_path) == ("running", ["none", "djprobe", "kprobe"])
 
     last = command.run(*ARGUMENTS, "--resume")
@@ -88,4 +88,4 @@ def test_exec_that_is_killed_leaves_no_guest(tmp_path: Path) -> None:
         assert process.stdout.readline() == "started\n"
         assert len(command.qemus()) == 1
         process.kill()
-    assert command.qemus_after(60.0) == []
+    assert command.qemus_after() == []

@@ -13,6 +13,7 @@ import pytest
 from command_line import qemus_in
 from module_maker import ModuleMaker
 
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.cpus import qemu_cpu
 from orchestrator.catalog.probes import probes
@@ -33,7 +34,7 @@ from orchestrator.probes.evidence import check_taint
 from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import Symbols
 
-pytestmark = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="tcg")
+pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg")  # boots the quickest
 fresh = pytest.mark.guest(fresh=True)
 
 
@@ -92,8 +93,11 @@ def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Gues
 
 @fresh
 @pytest.mark.allow_oops("NULL pointer dereference")
-def test_a_probe_module_that_oopses_is_no_mere_refusal(guest: Guest, modules: ModuleMaker) -> None:
-    point = find_entry(guest, Symbols.of(guest), "__ia32_sys_gettimeofday", 5)
+def test_a_probe_module_that_oopses_is_no_mere_refusal(
+    guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
+) -> None:
+    symbol = "__ia32_sys_gettimeofday"
+    point = find_entry(guest, Symbols.of(guest), symbol, guest_kernel.entry_offset(symbol))
     with (
         pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(oops\)"),
         attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point),
@@ -102,14 +106,14 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(guest: Guest, modules: Mo
 
 
 @fresh
-def test_a_hang_is_raised_within_its_limit(guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hang_is_raised_and_the_guest_can_be_killed(
+    guest: Guest, modules: ModuleMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 1.0)
     pid = pid_of(guest)
     guest.put(modules.rogue("spin").file, "/tmp/spin.ko")
-    began = time.monotonic()
     with pytest.raises(GuestHang, match=r"the guest hangs \(running insmod\): .* does not answer any more") as hang:
         guest.run(["insmod", "/tmp/spin.ko"], time_limit=1.0)
-    assert time.monotonic() - began < 5.0
     assert hang.value.where == str(guest.console.path)
     assert is_alive(pid)
     guest.kill()
@@ -198,7 +202,7 @@ def _with_agent(machine: Machine, directory: Path) -> Machine:
 # --- several, and in the wrong order --------------------------------------------------------------
 
 
-def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path) -> None:
+def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Guest(guest.machine, tmp_path, "second") as second:
         pid = pid_of(second)
         assert pid != guest.pid
@@ -209,9 +213,11 @@ def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path) -> None:
             second.boot()
         assert second.run(["true"]).status == 0
 
-        began = time.monotonic()
+        monkeypatch.setattr("orchestrator.guest.guest.DYING_LIMIT", 600.0)
+        process = second._process
+        assert process is not None
         second.power_off()
-        assert time.monotonic() - began < 4.0
+        assert process.returncode == 0  # it ended by itself, and was not killed at the limit
         assert not is_alive(pid)
         assert second.state is State.GONE
         for misuse in (second.boot, lambda: second.run(["true"]), lambda: second.read_memory(0, 1)):
@@ -221,30 +227,31 @@ def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path) -> None:
     assert guest.run(["true"]).status == 0
 
 
-def uptime(guest: Guest) -> float:
-    """Seconds of the guest's own time since it booted."""
-    return float(guest.get("/proc/uptime").split()[0])
-
-
 @pytest.mark.guest(timing="instructions")
-def test_for_a_paused_guest_no_time_passes(guest: Guest) -> None:
-    # The clock of an idle guest that is not paused jumps from one timer to the next.
-    first = uptime(guest)
-    time.sleep(0.5)
-    before = uptime(guest)
+def test_for_a_paused_guest_no_time_passes(guest: Guest, guest_kernel: Kernel) -> None:
+    clock = Symbols((guest_kernel.headers / "System.map").read_bytes()).anywhere("jiffies")
+    assert clock is not None
+
+    def await_tick(before: bytes) -> None:
+        """The clock of an idle guest that is not paused jumps from one timer to the next."""
+        for _ in range(10_000):
+            if guest.read_memory(clock, 4) != before:
+                return
+            time.sleep(0.01)
+        pytest.fail("the guest's clock stands still")
+
+    await_tick(guest.read_memory(clock, 4))
     guest.pause()
     assert guest.state is State.PAUSED
-    burnt = cpu_seconds(pid_of(guest))
+    stopped, burnt = guest.read_memory(clock, 4), cpu_seconds(pid_of(guest))
     time.sleep(0.5)
     assert cpu_seconds(pid_of(guest)) - burnt < 0.1
+    assert guest.read_memory(clock, 4) == stopped
     for misuse in (guest.pause, guest.boot, lambda: guest.run(["true"])):
         with pytest.raises(GuestError, match=r"^a guest that is paused "):
             misuse()
-    # Its memory can still be looked at.
-    assert len(guest.read_memory(0xC1000000, 16)) == 16
     guest.resume()
-    # It is not busy from the question to the pause either, which on a busy host may take some milliseconds.
-    assert uptime(guest) - before < (before - first) / 4
+    await_tick(stopped)
     with pytest.raises(GuestError, match=r"^a guest that is ready does not become ready$"):
         guest.resume()
 
@@ -265,6 +272,7 @@ def test_a_guest_that_was_never_booted(guest: Guest, tmp_path: Path) -> None:
 # --- the machine's memory -------------------------------------------------------------------------
 
 
+@pytest.mark.guest(kernel="debian-686")
 def test_memory_is_read_from_outside(guest: Guest) -> None:
     entry = Symbols.of(guest).address("__ia32_sys_gettimeofday")
     # The function tracer's nop, and what every function of this kernel begins with behind it.

@@ -137,7 +137,7 @@ def test_a_killed_shell_leaves_no_guest(tmp_path: Path) -> None:
         person.expect_exact(PROMPT)
         assert person.pid is not None
         os.kill(person.pid, signal.SIGKILL)
-        assert CommandLine(tmp_path).qemus_after(5.0) == []
+        assert CommandLine(tmp_path).qemus_after() == []
 
 
 def test_a_terminal_that_goes_takes_the_guest_along(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_terminal_that_goes_takes_the_guest_along(tmp_path: Path) -> None:
         person.expect_exact(PROMPT)
         with Path("/dev/null").open() as nothing:
             os.dup2(nothing.fileno(), person.child_fd)
-        assert CommandLine(tmp_path).qemus_after(10.0) == []
+        assert CommandLine(tmp_path).qemus_after() == []
 
 
 def test_without_a_terminal_there_is_no_shell(tmp_path: Path) -> None:

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from types import SimpleNamespace
 
 import pytest
 from channel_contract import ChannelContract
 
 from orchestrator.errors import GuestError, GuestHang
+from orchestrator.guest import ssh_connection
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.ssh import SshChannel
 from orchestrator.guest.ssh_keys import new_private_key, read_private_key
+
+PATIENCE = 600.0
+"""Host seconds."""
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", timing="tcg", image="debian-i386", channel="ssh")
 
@@ -26,28 +32,28 @@ def port_of(guest: Guest) -> int:
     return guest._monitor.forwarded_port()
 
 
-def test_another_host_key_is_refused_at_once(guest: Guest) -> None:
+def test_another_host_key_is_refused(guest: Guest) -> None:
     other, client = (read_private_key(new_private_key()) for _ in range(2))
-    began = time.monotonic()
+    # An attempt that is made again ends at the deadline, with another error.
     with pytest.raises(GuestError, match=r"who answers on port .* is not the guest: its host key is SHA") as refused:
-        SshChannel.connect(port_of(guest), other, client, time.monotonic() + 60)
+        SshChannel.connect(port_of(guest), other, client, time.monotonic() + PATIENCE)
     assert other.fingerprint in refused.value.what
-    assert time.monotonic() - began < 20
 
 
-def test_a_key_that_the_guest_does_not_know_is_refused_at_once(guest: Guest) -> None:
+def test_a_key_that_the_guest_does_not_know_is_refused(guest: Guest) -> None:
     assert guest._files is not None
     assert guest._files.keys is not None
     host_key, stranger = guest._files.keys.host, read_private_key(new_private_key())
-    began = time.monotonic()
     with pytest.raises(GuestError, match="the guest's sshd refuses our key for root"):
-        SshChannel.connect(port_of(guest), host_key, stranger, time.monotonic() + 60)
-    assert time.monotonic() - began < 30
+        SshChannel.connect(port_of(guest), host_key, stranger, time.monotonic() + PATIENCE)
 
 
-def test_without_an_sshd_it_is_tried_until_the_deadline() -> None:
+def test_without_an_sshd_it_is_tried_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     key = read_private_key(new_private_key())
-    began = time.monotonic()
+    clock, pauses = itertools.count(), list[float]()  # a second passes each time that somebody looks
+    times = SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=pauses.append)
+    monkeypatch.setattr(ssh_connection, "time", times)
     with pytest.raises(GuestHang, match="the guest's sshd does not answer"):
-        SshChannel.connect(1, key, key, time.monotonic() + 1)
-    assert time.monotonic() - began >= 1
+        SshChannel.connect(1, key, key, 20.0)
+    assert next(clock) > 20
+    assert len(pauses) > 1

@@ -82,6 +82,7 @@ def lab(context: BuildContext, tmp_path: Path) -> Lab:
     return Lab(context, tmp_path)
 
 
+@pytest.mark.nightly("compiles in two boots, three minutes; floods of pings show the same every day")
 @pytest.mark.prepared_build
 def test_builds_of_a_kernel_agree_to_the_nanosecond(lab: Lab) -> None:
     figures = lab.figures(BUILD)

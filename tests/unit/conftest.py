@@ -3,7 +3,20 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("lab", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("lab")
+_EXAMPLES = 25
+_NIGHTLY_EXAMPLES = 200
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw few examples every day, other ones each time, and many every night."""
+    settings.register_profile(
+        "lab",
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        max_examples=_NIGHTLY_EXAMPLES if config.getoption("nightly") else _EXAMPLES,
+    )
+    settings.load_profile("lab")

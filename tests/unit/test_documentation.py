@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +23,12 @@ from documentation import (
     examples,
     write_files,
 )
+from typer.testing import CliRunner
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli.main import app
 from orchestrator.experiment.file.loading import load_experiment
 
-PROGRAM = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
 LARGEST_README = 8192
 _MARK = re.compile(rf"|output|file: [\w.-]+|{WITHOUT_GUEST}|{WITH_GUEST}")
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -64,21 +61,14 @@ def test_all_that_is_yaml_parses_and_some_are_experiments() -> None:
 
 
 @pytest.mark.parametrize("example", examples(WITHOUT_GUEST), ids=str)
-def test_a_command_does_what_the_page_shows(example: Example, tmp_path: Path) -> None:
+def test_a_command_does_what_the_page_shows(example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(example.block.page, tmp_path)
+    monkeypatch.chdir(tmp_path)
     folders = {"ORCHESTRATOR_CACHE": str(tmp_path / "cache"), "ORCHESTRATOR_LAB": str(tmp_path / "lab")}
     printed = ""
     for command in example.commands():
-        done = subprocess.run(
-            [*PROGRAM, *command],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **folders, "COLUMNS": "100"},
-            cwd=tmp_path,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
+        done = CliRunner().invoke(app, command, env={**folders, "COLUMNS": "100"})
+        assert done.exit_code == 0, done.output
         printed += done.stdout
     check_output(example, printed)
 

@@ -23,7 +23,10 @@ import pytest
 from orchestrator.benchmarks.system.workloads import system_workloads
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("cat", "chmod", "env", "flock", "grep", "id", "mkdir", "readlink", "rm", "sh", "sha256sum", "sleep", "tail")
+TOOLS = (
+    *("cat", "chmod", "cp", "env", "flock", "grep", "id", "mkdir"),
+    *("readlink", "rm", "sh", "sha256sum", "sleep", "tail"),
+)
 CONSTRAINTS = "orchestrator-needs-nothing==1\n"
 NEEDS = """\
 # need package why
@@ -63,6 +66,14 @@ ORCHESTRATOR = """\
         if sys.argv[1:] == ["sleep"]:
             time.sleep(60)
         return 7
+"""
+# Stands for Python where a test is not about `python -m venv`, of which each run takes 3.6 s of a processor: most of it
+# is pip, read from its wheel. A copy of an environment works like a new one.
+COPYING_PYTHON = """\
+    if [ "$1 $2 $3" = '-I -m venv' ]; then
+        exec cp -a "{pristine}" "$4"
+    fi
+    exec "{python}" "$@"
 """
 # Stands for ruff, mypy and pytest: `python -m` looks into the working directory, the checkout, first.
 CHECKER = """\
@@ -136,8 +147,27 @@ def bare() -> Iterator[Checkout]:
 
 
 @pytest.fixture(scope="module")
-def ready() -> Iterator[Checkout]:
-    """A checkout whose environment is made; tests leave it as it is."""
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment as ``python -m venv`` makes it."""
+    folder = tmp_path_factory.mktemp("pristine") / "environment"
+    subprocess.run([Path(sys.executable).resolve(), "-I", "-m", "venv", folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def copying(bare: Checkout, pristine: Path) -> Checkout:
+    """A checkout that was never used, whose Python makes an environment by copying one."""
+    copy_environments(bare, pristine)
+    return bare
+
+
+def copy_environments(checkout: Checkout, pristine: Path) -> None:
+    checkout.tool("python3", COPYING_PYTHON.format(pristine=pristine, python=Path(sys.executable).resolve()))
+
+
+@pytest.fixture(scope="module")
+def ready(pristine: Path) -> Iterator[Checkout]:
+    """A checkout whose environment is made, really; tests leave it as it is."""
     with tempfile.TemporaryDirectory() as base:
         checkout = make_checkout(Path(base))
         before = checkout.files()
@@ -145,6 +175,7 @@ def ready() -> Iterator[Checkout]:
         assert first.returncode == 7, first.stderr
         assert "installing Python packages" in first.stderr
         assert checkout.files() == before, "the first use wrote into the checkout"
+        copy_environments(checkout, pristine)  # for `lab test`, which has another one
         yield checkout
 
 
@@ -176,7 +207,7 @@ def test_signals_reach_the_orchestrator_itself(ready: Checkout) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().split("|")[0] == str(process.pid)
         process.terminate()
-        assert process.wait(timeout=10) == -signal.SIGTERM
+        assert process.wait(timeout=60) == -signal.SIGTERM
 
 
 def test_a_relative_cache_folder_is_one_below_the_callers(ready: Checkout) -> None:
@@ -306,11 +337,11 @@ def names_an_image(checkout: Checkout, folder: Path, experiment: str, *arguments
     return "no-such-maker" in done.stderr
 
 
-def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checkout, tmp_path: Path) -> None:
-    bare.environment = {"PATH": str(bare.tools), "HOME": "/nowhere", "XDG_CACHE_HOME": str(tmp_path)}
-    command = [str(bare.folder / "lab")]
+def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(copying: Checkout, tmp_path: Path) -> None:
+    copying.environment = {"PATH": str(copying.tools), "HOME": "/nowhere", "XDG_CACHE_HOME": str(tmp_path)}
+    command = [str(copying.folder / "lab")]
     processes = [
-        subprocess.Popen(command, env=bare.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env=copying.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     stderr = "".join(process.communicate(timeout=120)[1] for process in processes)
@@ -321,32 +352,32 @@ def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(bare: Checko
     stamp.write_text("/bin/sh\n")
     left_over = stamp.parent / "left-over"
     left_over.touch()
-    assert bare.lab().returncode == 7
+    assert copying.lab().returncode == 7
     assert not left_over.exists()
     # Other pinned versions are another environment, and so is another pyproject.toml: neither is made without Python.
-    (bare.folder / "constraints.txt").write_text(CONSTRAINTS + "# changed\n")
-    assert "installing Python packages" in bare.lab().stderr
-    (bare.folder / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
-    bare.tool("python3", "exit 1")
-    assert bare.lab().returncode == 3
+    (copying.folder / "constraints.txt").write_text(CONSTRAINTS + "# changed\n")
+    assert "installing Python packages" in copying.lab().stderr
+    (copying.folder / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
+    copying.tool("python3", "exit 1")
+    assert copying.lab().returncode == 3
 
 
-def test_pip_reads_the_pinned_versions(bare: Checkout) -> None:
-    (bare.folder / "constraints.txt").write_text("no version of anything\n")
-    done = bare.lab()
+def test_pip_reads_the_pinned_versions(copying: Checkout) -> None:
+    (copying.folder / "constraints.txt").write_text("no version of anything\n")
+    done = copying.lab()
     assert done.returncode == 3
     assert "constraints.txt" in done.stderr
 
 
-def test_pip_failing_is_quoted_and_leaves_nothing_usable(bare: Checkout) -> None:
-    (bare.folder / "pyproject.toml").write_text(PYPROJECT.replace("requires = []", 'requires = ["no-such-thing"]'))
-    done = bare.lab(PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null")
+def test_pip_failing_is_quoted_and_leaves_nothing_usable(copying: Checkout) -> None:
+    (copying.folder / "pyproject.toml").write_text(PYPROJECT.replace("requires = []", 'requires = ["no-such-thing"]'))
+    done = copying.lab(PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null")
     assert done.returncode == 3
     assert "No matching distribution found for no-such-thing" in done.stderr
     assert "could not install the Python packages" in done.stderr
-    assert list(bare.cache.glob("venv-*/bin/python"))
-    bare.tool("python3", "exit 1")
-    assert "missing on this host: python3.11+venv" in bare.lab().stderr
+    assert list(copying.cache.glob("venv-*/bin/python"))
+    copying.tool("python3", "exit 1")
+    assert "missing on this host: python3.11+venv" in copying.lab().stderr
 
 
 def as_ordinary_user(checkout: Checkout) -> subprocess.CompletedProcess[str]:

@@ -277,7 +277,7 @@ def test_an_artifact_under_construction_stays(cache: Cache, tmp_path: Path) -> N
     process = FORK.Process(target=lambda: cache.obtain("modules", INPUTS, "a thing", build))
     process.start()
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (tmp_path / "begun").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -317,7 +317,7 @@ def test_locks_with_waiters_are_not_removed(cache: Cache) -> None:
         waiting = FORK.Process(target=lambda: HELD.enter_context(cache.lock("x")))
         waiting.start()
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             gate = os.open(cache.root / "locks", os.O_RDONLY)
             while True:
                 try:

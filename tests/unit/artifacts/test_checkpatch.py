@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.module_source import Value, module_folders, render, templates
 from orchestrator.benchmarks.calls.capabilities import capability_names
 from orchestrator.paths import cache_dir, data_dir
@@ -90,23 +91,38 @@ def checkpatch() -> Sequence[str]:
 @pytest.fixture(scope="module")
 def complaints(checkpatch: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Sequence[Complaint]:
     """All that checkpatch complains of."""
-    folder = tmp_path_factory.mktemp("checkpatch")
     origins: dict[str, tuple[str, str]] = {}
     for number, (origin, text) in enumerate([*plain(), *rendered()]):
-        suffix = Path(origin.removesuffix(".j2")).suffix
-        file = folder / f"{number}{suffix}"
-        file.write_text(text)
-        origins[str(file)] = (origin, text)
-    argv = [*checkpatch, f"--max-line-length={RULES['max_line_length']}", "-f", *origins]
-    # The script's directory, where it finds its lists of words and types.
-    finished = subprocess.run(argv, cwd=Path(checkpatch[1]).parent, capture_output=True, text=True)
-    assert finished.returncode in (0, 1), finished.stderr
+        origins[f"{number}{Path(origin.removesuffix('.j2')).suffix}"] = (origin, text)
+    texts = {name: text for name, (_, text) in origins.items()}
     found = []
-    for match in _LINE.finditer(finished.stdout):
+    for match in _LINE.finditer(printed_on(texts, checkpatch, tmp_path_factory.mktemp("checkpatch"))):
         origin, text = origins[match["file"]]
         line = int(match["line"])
         found.append(Complaint(origin, line, match["type"], match["message"], text.splitlines()[line - 1]))
     return found
+
+
+def printed_on(texts: Mapping[str, str], checkpatch: Sequence[str], folder: Path) -> str:
+    """What checkpatch prints on files of these names, kept in the cache: it takes ten seconds of a processor."""
+    options = [*checkpatch[2:], f"--max-line-length={RULES['max_line_length']}"]
+    script = Path(checkpatch[1])
+    beside = {file.name: file.read_text() for file in script.parent.glob("*.txt")}  # its lists of words
+    kept = cache_dir() / "checks/checkpatch" / digest([options, script.read_text(), beside, dict(texts)])
+    if kept.exists():
+        return kept.read_text()
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    argv = [*checkpatch[:2], *options, "-f", *(str(folder / name) for name in texts)]
+    # The script's directory, where it finds its lists of words and types.
+    finished = subprocess.run(argv, cwd=script.parent, capture_output=True, text=True)
+    assert finished.returncode in (0, 1), finished.stderr
+    printed = finished.stdout.replace(f"{folder}/", "")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    written = folder / "printed"
+    written.write_text(printed)
+    shutil.move(written, kept)
+    return printed
 
 
 @pytest.mark.parametrize("folder", [folder.name for folder in module_folders()])

@@ -296,7 +296,7 @@ def test_output_for_programs_is_whole_in_a_narrow_pipe() -> None:
 
 def reader_of(fifo: Path) -> int:
     """Wait until a process reads a FIFO without a writer, and keep it reading as long as this is open."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)

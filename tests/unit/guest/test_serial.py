@@ -169,7 +169,7 @@ def test_nothing_stays_behind(console: Console) -> None:
     channel.login("root", None, soon())
     assert len(ours() - before) == 1
     channel.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while ours() - before and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not ours() - before
@@ -182,7 +182,7 @@ def test_nothing_stays_behind_a_console_that_is_hung_up(console: Console) -> Non
     with pytest.raises(CommandTimeout):
         channel.run(["sleep", "333"], time_limit=0.2)
     channel._line.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while ours() - before and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not ours() - before

@@ -9,7 +9,6 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from orchestrator.benchmarks.markers.codesize.marker_code import paths
@@ -125,7 +124,6 @@ def test_other_files_than_objects_are_refused(tmp_path: Path, content: bytes) ->
         read_object(tmp_path / "none.ko")
 
 
-@hypothesis_settings(max_examples=200, deadline=None)
 @given(place=st.integers(0, 4000), value=st.integers(0, 255))
 def test_a_damaged_object_is_read_or_refused(whole: bytes, place: int, value: int) -> None:
     damaged = bytearray(whole)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The environment of all tests: the same whatever terminal, language, time zone, umask and signals the caller has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+_SETTINGS = {"LANG": "C.UTF-8", "TERM": "dumb", "TZ": "UTC"}
+_REMOVED = (
+    *("CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE"),
+    *("COLUMNS", "LINES", "TERMINAL_WIDTH"),
+    *("BASH_ENV", "CDPATH", "ENV", "GREP_OPTIONS", "LANGUAGE", "POSIXLY_CORRECT"),
+    *("ARCH", "CFLAGS", "CROSS_COMPILE", "KBUILD_OUTPUT", "LDFLAGS", "MAKEFLAGS", "MFLAGS", "SOURCE_DATE_EPOCH"),
+    *("PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONWARNINGS"),
+)
+"""Variables that programs of the lab and its tests obey."""
+
+_UMASK = 0o022
+_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+"""What nohup, and a shell without job control that starts something in the background, let it ignore."""
+
+
+def neutralise_environment(config: pytest.Config) -> None:
+    """Set variables, umask and signals until pytest ends. The workers of pytest-xdist inherit them."""
+    patch = pytest.MonkeyPatch()
+    for name in [*_REMOVED, *(name for name in os.environ if name.startswith("LC_"))]:
+        patch.delenv(name, raising=False)
+    for name, value in _SETTINGS.items():
+        patch.setenv(name, value)
+    time.tzset()
+    umask = os.umask(_UMASK)
+    for number in _IGNORED:
+        # Programs inherit that a signal is ignored, but no handler.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+    def restore() -> None:
+        patch.undo()
+        time.tzset()
+        os.umask(umask)
+
+    config.add_cleanup(restore)
