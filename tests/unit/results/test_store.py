@@ -122,7 +122,7 @@ def test_only_the_owner_may_read(tmp_path: Path) -> None:
     assert lab.stat().st_mode & 0o777 == 0o700
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(record=cells())
 def test_any_cell_comes_back_as_it_was(store: Store, record: CellRecord) -> None:
     entry = begin(store, planned=[record.id])
