@@ -7,6 +7,7 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -27,6 +28,7 @@ class Worked:
 
     def __init__(self, code: KernelCode) -> None:
         self.code = code
+        self.machine = SimpleNamespace(timing="instructions")
         self.changed: dict[int, int] = {}
         self.late: dict[int, int] = {}
         self.slept = 0
@@ -46,6 +48,12 @@ class Worked:
             if address <= at < address + size:
                 memory[at - address] = byte
         return bytes(memory)
+
+    def pause(self) -> None:
+        """It stands anyway."""
+
+    def resume(self) -> None:
+        """It goes on standing."""
 
     def succeed(self, argv: Sequence[str]) -> None:
         assert argv[0] == "sleep"
