@@ -30,6 +30,7 @@ class Kind(StrEnum):
     KERNEL_SOURCE = "kernel-source"
     KERNELS = "kernels"
     MODULES = "modules"
+    MODULE_FOLDERS = "module-folders"
     PROGRAMS = "programs"
     TOOLCHAINS = "toolchains"
     WORKLOADS = "workloads"
