@@ -63,6 +63,10 @@ _DRAINING_BYTES = 2 << 20
 """Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
 
 _DRAINING_PAUSE = 0.01
+
+END_OF_LOG = "lab: end of log"
+"""The beginning of that line."""
+
 _LISTENING_INTERVAL = 0.5
 _LAST_ATTEMPT_LIMIT = 1.0
 """Host seconds that the last poll of a condition gets at least."""
@@ -231,7 +235,7 @@ class Guest:
         """
         if self._agent is None or self.state is not State.READY:
             return
-        line = f"lab: end of log {secrets.token_hex(8)}"
+        line = f"{END_OF_LOG} {secrets.token_hex(8)}"
         mark = self.console.length()
         end = mark + _DRAINING_BYTES
         with step("drain the console"), contextlib.suppress(GuestError):
@@ -399,7 +403,9 @@ class Guest:
 
 
 def _failure(result: CommandResult, how: str) -> CommandFailed:
-    return CommandFailed(f"`{' '.join(result.argv)}` {how}", detail=_last_lines(result.stderr or result.stdout))
+    return CommandFailed(
+        f"`{' '.join(result.argv)}` {how}", detail=[*_last_lines(result.stdout), *_last_lines(result.stderr)]
+    )
 
 
 def _last_lines(printed: bytes) -> list[str]:
