@@ -63,10 +63,6 @@ _DRAINING_BYTES = 2 << 20
 """Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
 
 _DRAINING_PAUSE = 0.01
-
-END_OF_LOG = "lab: end of log"
-"""The beginning of that line."""
-
 _LISTENING_INTERVAL = 0.5
 _LAST_ATTEMPT_LIMIT = 1.0
 """Host seconds that the last poll of a condition gets at least."""
@@ -235,7 +231,7 @@ class Guest:
         """
         if self._agent is None or self.state is not State.READY:
             return
-        line = f"{END_OF_LOG} {secrets.token_hex(8)}"
+        line = f"lab: end of log {secrets.token_hex(8)}"
         mark = self.console.length()
         end = mark + _DRAINING_BYTES
         with step("drain the console"), contextlib.suppress(GuestError):

@@ -16,9 +16,24 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.pytest_plugin.guest_pool import GuestPool
+    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
+    from orchestrator.pytest_plugin.kernel_modules import KernelModules
+    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
     from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
-__all__ = ["_guest_choice", "_guest_pool", "_lab_log", "guest", "guest_kernel", "shared_guest", "workshop"]
+__all__ = [
+    "_guest_choice",
+    "_guest_pool",
+    "_lab_log",
+    "_tests_guest",
+    "guest",
+    "guest_kernel",
+    "instruction_budget",
+    "kmod",
+    "probe_cost",
+    "shared_guest",
+    "workshop",
+]
 
 
 @pytest.fixture
@@ -116,6 +131,51 @@ def shared_guest(
         _guest_pool.retire(tested)
     else:
         _guest_pool.rest(tested)
+
+
+@pytest.fixture
+def _tests_guest(request: pytest.FixtureRequest, _guest_choice: object) -> TestedGuest:
+    """The guest that a test has: the shared one where it asks for that, else its own."""
+    name = "shared_guest" if "shared_guest" in request.fixturenames else "guest"
+    tested: TestedGuest = request.getfixturevalue(name)
+    return tested
+
+
+@pytest.fixture
+def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[KernelModules]:
+    """Builds modules and loads them into the test's guest, as its ``load`` does; unloads them after the test."""
+    from orchestrator.pytest_plugin.kernel_modules import KernelModules
+
+    modules = KernelModules(_tests_guest)
+    yield modules
+    with sentences(request.config):
+        modules.unload_all()
+
+
+@pytest.fixture
+def probe_cost(_tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel) -> ProbeCosts:
+    """What a call costs with a probe in its path, in the test's guest, which has to be on the exact clock.
+
+    Called with a probe, it measures and proves as an experiment does; its result has ``value``, ``overhead``, ``unit``
+    and ``evidence``.
+    """
+    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
+
+    return ProbeCosts(_tests_guest, workshop, guest_kernel)
+
+
+@pytest.fixture
+def instruction_budget(
+    request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
+) -> InstructionBudget:
+    """Exact counts in the test's guest, held against the numbers in ``NAME.budgets.yaml`` beside the test file."""
+    from orchestrator.pytest_plugin.budget_file import BudgetFile
+    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
+
+    item: pytest.Item = request.node
+    file = BudgetFile(item.path, workshop.cache)
+    test, updates = item.nodeid.partition("::")[2], bool(request.config.getoption("qemu_update_budgets"))
+    return InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates)
 
 
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:

@@ -17,7 +17,7 @@ from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
 from orchestrator.errors import GuestError, GuestOops
 from orchestrator.guest.diagnosis import trouble_of
-from orchestrator.guest.guest import COMMAND_LIMIT, END_OF_LOG, Guest, State
+from orchestrator.guest.guest import COMMAND_LIMIT, Guest, State
 from orchestrator.guest.machine import Machine
 from orchestrator.probes import loading
 from orchestrator.pytest_plugin import expectations, taint
@@ -26,6 +26,9 @@ from orchestrator.pytest_plugin.loaded_module import LoadedModule
 from orchestrator.steps import step
 
 _REPORTS_MAX = 100
+_END_OF_LOG = "lab: end of log"
+"""In the line by which ``drain_console`` finds the end of the log."""
+
 _ANYTHING = re.compile(".")
 _PRINTED_LINES = 1000
 _NOTHING: Mapping[str, str | int] = MappingProxyType({})
@@ -68,6 +71,11 @@ class TestedGuest(Guest):
         """Be a guest that runs already: whoever started it decided whether it was booted or restored."""
         self.__dict__ = running.__dict__
         self._test = test
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the test's file: paths of modules and programs are relative to it."""
+        return self._test.folder
 
     # --- modules ----------------------------------------------------------------------------------
 
@@ -127,7 +135,7 @@ class TestedGuest(Guest):
             if after == mark:
                 break
             mark = after
-        return [line for line in lines if END_OF_LOG not in line]
+        return [line for line in lines if _END_OF_LOG not in line]
 
     # --- trouble ----------------------------------------------------------------------------------
 
