@@ -60,6 +60,24 @@ class Login:
 
 
 @dataclass(frozen=True)
+class Lan:
+    """A guest's place on a private network (see ``hub``): the socket of the hub, and a number of its own from 1 on."""
+
+    socket: Path
+    number: int
+
+    @property
+    def mac(self) -> str:
+        """The address of its network device."""
+        return f"52:54:00:4c:41:{self.number:02x}"
+
+    @property
+    def address(self) -> str:
+        """Its IPv4 address, of a network of 24 bits."""
+        return f"192.168.77.{self.number}"
+
+
+@dataclass(frozen=True)
 class Machine:
     """A machine and what it boots; everything a guest's behaviour depends on. ``memory_mib`` in MiB.
 
@@ -83,6 +101,7 @@ class Machine:
     disk_drivers: Path | None = None
     channel: ChannelKind = "framed"
     login: Login = field(default_factory=Login)
+    lan: Lan | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +152,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
         *_disks(machine, wiring),
         *(_network() if machine.channel == "ssh" else ()),
+        *(_lan(machine.lan) if machine.lan is not None else ()),
     ]
 
 
@@ -164,6 +184,11 @@ def _network() -> Iterator[str]:
     # free port found beforehand could be taken by another process.
     yield from ("-netdev", "user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:0-:22")
     yield from ("-device", "virtio-net-pci-non-transitional,netdev=network,romfile=,ioeventfd=off")
+
+
+def _lan(lan: Lan) -> Iterator[str]:
+    yield from ("-netdev", f"stream,id=lan,server=off,addr.type=unix,addr.path={escape(str(lan.socket))}")
+    yield from ("-device", f"virtio-net-pci-non-transitional,netdev=lan,mac={lan.mac},romfile=,ioeventfd=off")
 
 
 def _console(wiring: Wiring) -> str:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.pytest_plugin.session import EXPECTED, FAILED, GUESTS, LOG, options_of, sentences
+from orchestrator.pytest_plugin.choices import choose, merged
+from orchestrator.pytest_plugin.session import EXPECTED, FAILED, GUESTS, LOG, options_of, sentences, settings_of
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.pytest_plugin.guest_factory import GuestFactory
     from orchestrator.pytest_plugin.guest_pool import GuestPool
     from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
     from orchestrator.pytest_plugin.kernel_modules import KernelModules
@@ -27,6 +29,7 @@ __all__ = [
     "_lab_log",
     "_tests_guest",
     "guest",
+    "guest_factory",
     "guest_kernel",
     "instruction_budget",
     "kmod",
@@ -110,6 +113,7 @@ def guest(
         tested = new(machine, guest_kernel)
         _begin(request.node, tested)
     yield tested
+    _keep(request.node, tested)
     _guest_pool.retire(tested)
 
 
@@ -126,11 +130,34 @@ def shared_guest(
         tested = _guest_pool.shared(machine, guest_kernel, request.node.nodeid.partition("::")[0])
         _begin(request.node, tested)
     yield tested
+    _keep(request.node, tested)
     # A failed test may leave its guest in any state.
     if request.node.stash.get(FAILED, False):
         _guest_pool.retire(tested)
     else:
         _guest_pool.rest(tested)
+
+
+@pytest.fixture
+def guest_factory(
+    request: pytest.FixtureRequest, _guest_choice: Mapping[str, Any], workshop: BuildContext, _guest_pool: GuestPool
+) -> Iterator[GuestFactory]:
+    """Boots guests that run at once, with a private network between them, on the plain clock.
+
+    Called with arguments of the mark, which override the test's own; a guest's ``address`` is its IPv4 address.
+    """
+    from orchestrator.pytest_plugin.guest_factory import GuestFactory
+
+    item: pytest.Item = request.node
+    options_of(request)
+    marked = choose(merged(item.iter_markers("guest")), _guest_choice)
+    arguments = {**settings_of(request.config), **marked}
+    with contextlib.closing(
+        GuestFactory(workshop, _guest_pool, arguments, lambda tested: _begin(item, tested))
+    ) as factory:
+        yield factory
+        for tested in factory.guests:
+            _keep(item, tested)
 
 
 @pytest.fixture
@@ -148,8 +175,9 @@ def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[
 
     modules = KernelModules(_tests_guest)
     yield modules
-    with sentences(request.config):
-        modules.unload_all()
+    if not request.node.stash.get(FAILED, False):
+        with sentences(request.config):
+            modules.unload_all()
 
 
 @pytest.fixture
@@ -176,6 +204,12 @@ def instruction_budget(
     file = BudgetFile(item.path, workshop.cache)
     test, updates = item.nodeid.partition("::")[2], bool(request.config.getoption("qemu_update_budgets"))
     return InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates)
+
+
+def _keep(item: pytest.Item, tested: TestedGuest) -> None:
+    from orchestrator.pytest_plugin.kept_files import keep
+
+    keep(item, tested)
 
 
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:

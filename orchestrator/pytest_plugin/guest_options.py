@@ -72,7 +72,7 @@ def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen
     """
     if any(mark.args for mark in marks):
         raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
-    return _checked({**settings, **choose(merged(marks), chosen)})
+    return checked({**settings, **choose(merged(marks), chosen)})
 
 
 def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
@@ -83,7 +83,8 @@ def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
     return report_patterns(regex for mark in marks for regex in mark.args)
 
 
-def _checked(arguments: Mapping[str, Any]) -> GuestOptions:
+def checked(arguments: Mapping[str, Any]) -> GuestOptions:
+    """The options in the arguments of marks. Raises UsageError for anything unknown."""
     allowed = [field.name for field in fields(GuestOptions)]
     for name in arguments:
         if name not in allowed:

@@ -38,11 +38,11 @@ class KernelModules:
         return module
 
     def unload_all(self) -> None:
-        """Unload what is still there, the last first; nothing in a guest that is gone or has been booted again.
+        """Unload what is still there, the last first. Raises CommandFailed for a module that is in use.
 
-        Raises CommandFailed for a module that is in use.
+        In a guest that is gone, or whose kernel has reported trouble, nothing is unloaded: no other test gets it.
         """
-        if self._guest.state is not State.READY or self._guest.pid is None:
+        if self._guest.state is not State.READY or self._guest.pid is None or self._guest.has_reported():
             return
         there = ListedModule.all_of(self._guest)
         for module in reversed(self._loaded):

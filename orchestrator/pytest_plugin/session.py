@@ -40,6 +40,12 @@ def settings_of(config: pytest.Config) -> Mapping[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
+def settings_given(config: pytest.Config) -> list[str]:
+    """The options for ``pytest`` that set arguments of marks, as they were given."""
+    given = {name: config.getoption(f"qemu_{name}") for name in SETTINGS}
+    return [f"--qemu-{name}={value}" for name, value in given.items() if value]
+
+
 def options_of(request: pytest.FixtureRequest) -> GuestOptions:
     """The options of a test's guest. Skips the test without ``--qemu``."""
     item: pytest.Item = request.node

@@ -77,6 +77,11 @@ class TestedGuest(Guest):
         """The folder of the test's file: paths of modules and programs are relative to it."""
         return self._test.folder
 
+    @property
+    def address(self) -> str | None:
+        """The guest's IPv4 address on the private network of ``guest_factory``."""
+        return None if self.machine.lan is None else self.machine.lan.address
+
     # --- modules ----------------------------------------------------------------------------------
 
     def load(
@@ -96,12 +101,13 @@ class TestedGuest(Guest):
         """
         place = self._test.folder / path
         *needed, module = user_modules(self._test.workshop, self._test.kernel, place, name=name, values=values)
-        before = []
-        for other in needed:
-            loading.load(self, other.name, other.file, time_limit=time_limit)
-            before.append(other.name)
-        loading.load(self, module.name, module.file, parameters=parameters, time_limit=time_limit)
-        return LoadedModule(self, module.name, module.file, tuple(before))
+        with contextlib.ExitStack() as undo:
+            for other in needed:
+                loading.load(self, other.name, other.file, time_limit=time_limit)
+                undo.callback(loading.unload, self, other.name, time_limit=time_limit)
+            loading.load(self, module.name, module.file, parameters=parameters, time_limit=time_limit)
+            undo.pop_all()
+        return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
 
     def unload(self, module: LoadedModule | str, *, time_limit: float = COMMAND_LIMIT) -> None:
         """Unload a module, by what ``load`` gave or by its name. Raises CommandFailed where the kernel keeps it."""
@@ -175,6 +181,10 @@ class TestedGuest(Guest):
         """Begin a test in ``folder``: what the kernel reports from now on counts, but for what is ``expected``."""
         self._test.folder, self._test.allowed = folder, expected
         self._watch()
+
+    def has_reported(self) -> bool:
+        """Whether the kernel has reported trouble since the test began, expected or not."""
+        return next(self.console.reports(self._test.mark), None) is not None
 
     def check_kernel(self) -> None:
         """Raise GuestOops where, since the test began, the kernel has reported trouble or become tainted by it.
