@@ -89,6 +89,7 @@ class Provenance:
                 "packages": dict(kernel.packages),
                 "origin": dict(kernel.origin),
                 "image_sha256": _sha256(kernel.image),
+                **({} if kernel.packaged is None else {"packaged_image_sha256": _sha256(kernel.packaged)}),
             },
             "initramfs_sha256": _sha256(artifacts.machine.initramfs),
         }
