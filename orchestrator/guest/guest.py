@@ -42,6 +42,7 @@ from orchestrator.guest.opening import mount_data, open_channel
 from orchestrator.guest.renewal import renew
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
 from orchestrator.guest.saved import SavedGuest, keep_files, load_devices, save_devices
+from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.steps import step
 
 RESTORE_LIMIT = 60.0
@@ -81,7 +82,8 @@ class Guest:
 
     Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
     the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
-    them is found in the report. ``terminal`` is a device's name. With ``memory`` of ours it can be saved.
+    them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
+    name. With ``memory`` of ours it can be saved.
     """
 
     def __init__(
@@ -98,11 +100,13 @@ class Guest:
         self.expected_reports: Sequence[re.Pattern[str]] = ()
         self.state = State.OFF
         self.restored_from: str | None = None
+        self.say: Callable[[str], None] = _silent
         self._directory, self._name = directory, name
         self._terminal, self._memory = terminal, memory
         self._qemu = RunningQemu(directory / f"{name}.qemu")
         self._files: GuestFiles | None = None
         self._channel: Channel | None = None
+        self._slots: Slots | None = None
 
     def __enter__(self) -> Self:
         if self.state is not State.READY:
@@ -118,6 +122,11 @@ class Guest:
     def pid(self) -> int | None:
         """QEMU's process number while it runs."""
         return self._qemu.pid
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether another thread has ended it."""
+        return self._qemu.is_aborted
 
     @property
     def command_line(self) -> tuple[str, ...]:
@@ -176,6 +185,11 @@ class Guest:
         with step(f"save {self._name}"), self._explained("being saved"):
             if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
+            if self._channel is not self._agent:
+                assert self._channel is not None
+                self._channel.close()
+                # sshd notices, and the connection is gone from QEMU's network: nothing of it is in the state.
+                self._agent.run(_POLL_PAUSE, time_limit=COMMAND_LIMIT)
             save_devices(self._qemu.monitor, saved.state)
             overlay = self._files.overlay if self._files is not None else None
             keep_files(saved, self._memory, overlay, self.console.path)
@@ -297,7 +311,9 @@ class Guest:
         self._qemu.kill()
         if self._files is not None:
             self._files.remove()
-        self._channel = self._files = None
+        if self._slots is not None:
+            self._slots.release()
+        self._channel = self._files = self._slots = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -344,6 +360,8 @@ class Guest:
         self.state = State.STARTING
         try:
             with step(f"{verb} {self._name} on {self.machine.cpu.name}"), self._explained(doing):
+                with step("take slots of the host"):
+                    self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
                 yield
         except BaseException:
             self.kill()
@@ -378,6 +396,10 @@ class Guest:
             yield
         except GuestError as error:
             raise cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process) from None
+
+
+def _silent(text: str) -> None:
+    del text
 
 
 def _failure(result: CommandResult, how: str) -> CommandFailed:

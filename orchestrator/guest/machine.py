@@ -35,7 +35,8 @@ Start = Literal["small", "own"]
 class RootImage:
     """A disk image with a root file system, which is never written to: each guest gets an overlay of its own.
 
-    ``key`` names its exact content; ``packages`` are names and versions, where they are known.
+    ``key`` names its exact content; ``packages`` are names and versions, where they are known. ``is_users`` for a disk
+    that no recipe made.
     """
 
     name: str
@@ -44,6 +45,7 @@ class RootImage:
     format: Literal["qcow2", "raw"]
     start: Start = "small"
     packages: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    is_users: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.errors import GuestError
 from orchestrator.guest.diagnosis import DYING_LIMIT
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
@@ -47,7 +48,7 @@ class RunningQemu:
         self.monitor: Monitor | None = None
         self.agent: FramedChannel | None = None
         self.console_end: socket.socket | None = None
-        self._aborted = False
+        self.is_aborted = False
 
     @property
     def pid(self) -> int | None:
@@ -70,17 +71,22 @@ class RunningQemu:
         finally:
             for _, theirs in pairs:
                 theirs.close()
-        if self._aborted:
+        if self.is_aborted:
             self.abort()
         self.monitor = Monitor(monitor)
 
     def abort(self) -> None:
         """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""
-        self._aborted = True
+        self.is_aborted = True
         process = self.process
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+    def check_aborted(self) -> None:
+        """Raise GuestError where another thread has ended it."""
+        if self.is_aborted:
+            raise GuestError("the guest was ended before it had started")
 
     def hang_up(self) -> None:
         """Close the sockets to the guest. Its agent then resets the machine, which ends QEMU."""

@@ -154,10 +154,10 @@ def context(pytestconfig: pytest.Config) -> BuildContext:
 
 
 @pytest.fixture(scope="session")
-def _guest_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPool]:
+def _guest_pool(context: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPool]:
     from orchestrator.pytest_plugin.guest_pool import GuestPool
 
-    with contextlib.closing(GuestPool(tmp_path_factory.mktemp("guests"))) as guest_pool:
+    with contextlib.closing(GuestPool(context, tmp_path_factory.mktemp("guests"))) as guest_pool:
         yield guest_pool
 
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The guests of a test session: booted when a test first needs one, shared while they are sound, killed at its end."""
+"""The guests of a test session: started when a test first needs one, shared while they are sound, killed at its end."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
+from orchestrator.run.started_guest import started
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -18,13 +20,14 @@ _ANSWER_LIMIT = 5.0
 
 
 class GuestPool:
-    """Boots guests from the calling thread. Their logs go into ``directory``."""
+    """Starts guests from the calling thread. Their logs go into ``directory``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, context: BuildContext, directory: Path) -> None:
+        self._context = context
         self._directory = directory
         self._shared: dict[Machine, Guest] = {}  # the most recently used is the last
         self._fresh: list[Guest] = []
-        self._booted = 0
+        self._started = 0
 
     def shared(self, machine: Machine) -> Guest:
         """A guest of this machine that several tests use. Raises GuestError when a new one does not boot."""
@@ -35,13 +38,13 @@ class GuestPool:
         if guest is None:
             while len(self._shared) >= _SHARED_MAX:
                 self._shared.pop(next(iter(self._shared))).kill()
-            guest = self._boot(machine)
+            guest = started(self._context, machine, self._directory, self._name(machine))
         self._shared[machine] = guest
         return guest
 
     def fresh(self, machine: Machine) -> Guest:
         """A newly booted guest of this machine. Raises GuestError when it does not boot."""
-        guest = self._boot(machine)
+        guest = started(self._context, machine, self._directory, self._name(machine), fresh=True)
         self._fresh.append(guest)
         return guest
 
@@ -63,11 +66,9 @@ class GuestPool:
             guest.kill()
         self._shared, self._fresh = {}, []
 
-    def _boot(self, machine: Machine) -> Guest:
-        self._booted += 1
-        guest = Guest(machine, self._directory, f"guest{self._booted}-{machine.cpu.name}")
-        guest.boot()
-        return guest
+    def _name(self, machine: Machine) -> str:
+        self._started += 1
+        return f"guest{self._started}-{machine.cpu.name}"
 
 
 def _is_sound(guest: Guest) -> bool:

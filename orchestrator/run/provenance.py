@@ -93,6 +93,8 @@ class Provenance:
             },
             "initramfs_sha256": _sha256(artifacts.machine.initramfs),
         }
+        if booted.restored_from is not None:
+            content["restored_from"] = booted.restored_from
         if booted.work:
             content["work"] = dict(booted.work)
         root = artifacts.machine.root
