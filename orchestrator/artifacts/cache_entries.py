@@ -41,6 +41,7 @@ class Kind(StrEnum):
     KERNEL_FUNCTIONS = "kernel-functions"
     BUILD_SOURCES = "build-sources"
     PREPARED_BUILDS = "prepared-builds"
+    SAVED_GUESTS = "saved-guests"
     APT = "apt"
     CHECKS = "checks"
     ENVIRONMENTS = "environments"

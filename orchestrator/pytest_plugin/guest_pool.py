@@ -12,6 +12,7 @@ from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
+from orchestrator.run.started_guest import started
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -32,7 +33,7 @@ class GuestPool:
 
     def clean(self, machine: Machine, kernel: Kernel) -> TestedGuest:
         """A guest of this machine that nothing has used before. Raises GuestError when it does not start."""
-        return self._kept(self._boot(machine), kernel)
+        return self._kept(self._start(machine), kernel)
 
     def booted(self, machine: Machine, kernel: Kernel) -> TestedGuest:
         """A newly booted guest of this machine. Raises GuestError when it does not boot."""
@@ -49,7 +50,7 @@ class GuestPool:
         if guest is None:
             while len(self._shared) >= _SHARED_MAX:
                 self._shared.pop(next(iter(self._shared))).kill()
-            guest = self._tested(self._boot(machine), kernel)
+            guest = self._tested(self._start(machine), kernel)
         self._shared[module, machine] = guest
         return guest
 
@@ -80,10 +81,14 @@ class GuestPool:
         return TestedGuest(running, self._workshop, kernel, self._boot)
 
     def _boot(self, machine: Machine) -> Guest:
+        return started(self._workshop, machine, self._directory, self._name(machine), fresh=True)
+
+    def _start(self, machine: Machine) -> Guest:
+        return started(self._workshop, machine, self._directory, self._name(machine))
+
+    def _name(self, machine: Machine) -> str:
         self._started += 1
-        guest = Guest(machine, self._directory, f"guest{self._started}-{machine.cpu.name}")
-        guest.boot()
-        return guest
+        return f"guest{self._started}-{machine.cpu.name}"
 
 
 def _is_sound(guest: Guest) -> bool:

@@ -123,7 +123,7 @@ def check_proof(row: MarkerRow, record: CellRecord) -> None:
 def test_another_boot_counts_the_same(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> None:
     artifacts = artifacts_of(workshop, loops_on("lab-i386-up"))
     first = measured(ready, workshop, "lab-i386-up")
-    with another_ready_guest(artifacts, tmp_path, "again", lambda guest: None) as again:
+    with another_ready_guest(workshop, artifacts, tmp_path, "again", fresh=True) as again:
         second = measured(again, workshop, "lab-i386-up")
     assert {name: record.samples for name, record in first.items()} == {
         name: record.samples for name, record in second.items()

@@ -22,8 +22,8 @@ class TestSshChannel(ChannelContract):
 
 def port_of(guest: Guest) -> int:
     """The host's port that leads to the guest's sshd."""
-    assert guest._monitor is not None
-    return guest._monitor.forwarded_port()
+    assert guest._qemu.monitor is not None
+    return guest._qemu.monitor.forwarded_port()
 
 
 def test_another_host_key_is_refused_at_once(shared_guest: Guest) -> None:

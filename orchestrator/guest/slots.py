@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How many guests run at once on this host, in all processes of a user? A guest takes slots, which are locked files.
+
+There are two slots for each core, and no more than the memory has room for; a guest takes one for each begun half a
+gigabyte. A thread that has slots takes no further ones for its other guests, so that it never waits for what it may
+itself hold up. The system releases the slots of a process that dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.paths import cache_dir
+
+_FOLDER = "slots"
+_GATE = "gate"
+"""The file that is locked by whoever waits for slots: the others wait behind it, and none holds half of its slots."""
+
+_SLOT_MIB = 512
+_SLOTS_A_CORE = 2
+_POLL_INTERVAL = 0.05
+_SAY_INTERVAL = 30.0
+
+_guests_of_thread: Counter[int] = Counter()
+_counting = threading.Lock()
+
+
+class Slots:
+    """What a guest has taken of the host; nothing for a further guest of its thread."""
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self._descriptors: list[int] | None = descriptors
+        self._thread = threading.get_ident()
+        with _counting:
+            _guests_of_thread[self._thread] += 1
+
+    def release(self) -> None:
+        """Give them back, from any thread; a second time is nothing."""
+        with _counting:
+            descriptors, self._descriptors = self._descriptors, None
+            if descriptors is not None:
+                _guests_of_thread[self._thread] -= 1
+        for descriptor in descriptors or ():
+            os.close(descriptor)
+
+
+def host_slots() -> int:
+    """The slots of this host."""
+    memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    return max(1, min(_SLOTS_A_CORE * (os.cpu_count() or 1), memory_mib // _SLOT_MIB))
+
+
+def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], None]) -> Slots:
+    """Take the slots of a guest, when they are free. ``say`` gets a line when that is not at once.
+
+    ``check`` is called while it waits, and may raise. Where the cache cannot be written there is no limit.
+    """
+    with _counting:
+        if _guests_of_thread[threading.get_ident()]:
+            return Slots([])
+    total = host_slots()
+    wanted = min(total, -(-memory_mib // _SLOT_MIB))
+    folder = cache_dir() / _FOLDER
+    taken: list[int] = []
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _wait(lambda: _lock(folder / _GATE, taken), say, check)
+        gate = taken.pop()
+        try:
+            _wait(lambda: _lock_some(folder, total, wanted, taken), say, check)
+        finally:
+            os.close(gate)
+    except OSError:
+        pass
+    except BaseException:
+        for descriptor in taken:
+            os.close(descriptor)
+        raise
+    return Slots(taken)
+
+
+def _wait(succeeds: Callable[[], bool], say: Callable[[str], None], check: Callable[[], None]) -> None:
+    said = 0.0
+    while not succeeds():
+        check()
+        if time.monotonic() - said > _SAY_INTERVAL:
+            said = time.monotonic()
+            say("waiting for other guests on this host to end")
+        time.sleep(_POLL_INTERVAL)
+
+
+def _lock_some(folder: Path, total: int, wanted: int, taken: list[int]) -> bool:
+    """Take free slots until as many are taken as are wanted; whether they are."""
+    for number in range(total):
+        if len(taken) < wanted:
+            _lock(folder / str(number), taken)
+    return len(taken) == wanted
+
+
+def _lock(file: Path, taken: list[int]) -> bool:
+    """Lock a file and add it to what is taken, if it is free."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    except OSError:
+        os.close(descriptor)
+        raise
+    taken.append(descriptor)
+    return True
