@@ -12,7 +12,6 @@ import fcntl
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,27 +26,30 @@ _SLOTS_A_CORE = 2
 _POLL_INTERVAL = 0.05
 _SAY_INTERVAL = 30.0
 
-_guests_of_thread: Counter[int] = Counter()
-_counting = threading.Lock()
+
+class _Thread(threading.local):
+    """The guests that this thread has started, as a set of their slots."""
+
+    def __init__(self) -> None:
+        self.held: set[Slots] = set()
 
 
 class Slots:
     """What a guest has taken of the host; nothing for a further guest of its thread."""
 
     def __init__(self, descriptors: list[int]) -> None:
-        self._descriptors: list[int] | None = descriptors
-        self._thread = threading.get_ident()
-        with _counting:
-            _guests_of_thread[self._thread] += 1
+        self._descriptors = descriptors
+        self._held = _thread.held  # another thread may release them
+        self._held.add(self)
 
     def release(self) -> None:
         """Give them back, from any thread; a second time is nothing."""
-        with _counting:
-            descriptors, self._descriptors = self._descriptors, None
-            if descriptors is not None:
-                _guests_of_thread[self._thread] -= 1
-        for descriptor in descriptors or ():
-            os.close(descriptor)
+        self._held.discard(self)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+_thread = _Thread()
 
 
 def host_slots() -> int:
@@ -61,9 +63,8 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
 
     ``check`` is called while it waits, and may raise. Where the cache cannot be written there is no limit.
     """
-    with _counting:
-        if _guests_of_thread[threading.get_ident()]:
-            return Slots([])
+    if _thread.held:
+        return Slots([])
     total = host_slots()
     wanted = min(total, -(-memory_mib // _SLOT_MIB))
     folder = cache_dir() / _FOLDER
