@@ -20,6 +20,7 @@ from experiment_boot import artifacts_of, boot_of_calls, measured_call
 from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.guest_disks import GuestDisks
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
@@ -27,7 +28,7 @@ from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest import guest as guest_module
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Machine, Timing
+from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.paths import cache_dir
 from orchestrator.run import started_guest
 from orchestrator.run.machines import Hardware, machine_for
@@ -174,6 +175,31 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(own: BuildConte
             drawn.add(guest.get("/proc/sys/kernel/random/uuid"))
             assert guest.run(["test", "-e", "/root/seed"]).status == 1
     assert len(drawn) == 2
+
+
+@pytest.mark.parametrize("channel", ["framed", "ssh"])
+def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path: Path, channel: ChannelKind) -> None:
+    kernel = ready_kernel(own, kernels()["lab-i386-up"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386", channel))
+    with started(own, wanted, tmp_path, "one") as one, started(own, wanted, tmp_path, "other") as other:
+        assert one.restored_from == other.restored_from
+        assert one.restored_from is not None
+        for guest, name in ((one, "one"), (other, "other")):
+            assert guest.succeed(["hostname"]).text == f"{name}\n"
+            assert guest.get("/etc/hostname").decode() == f"{name}\n"
+            assert abs(int(guest.succeed(["date", "+%s"]).text) - time.time()) < 10
+            guest.put(name.encode() * 1000, "/root/mine")
+            guest.succeed(["sync"])
+        for file in ("/etc/machine-id", "/proc/sys/kernel/random/uuid", "/root/mine"):
+            assert one.get(file) != other.get(file)
+        if channel == "ssh":
+            key = "/run/orchestrator/identity/host_key"
+            assert one.get(key) != other.get(key)
+        one.check_console()
+        # Neither keys nor disks are left in the folder, whatever ends us now.
+        assert {file.suffix for file in tmp_path.iterdir() if file.is_file()} == {".console", ".qemu", ".log"}
+    (place,) = saved_in(own)
+    assert digests.differing(place, {}) is None
 
 
 # --- what is spoilt -------------------------------------------------------------------------------
