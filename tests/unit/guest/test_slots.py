@@ -138,6 +138,16 @@ def test_a_wait_can_be_ended() -> None:
     held.release()
 
 
+def test_a_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may hold slots while it waits for this one."""
+    monkeypatch.setattr(slots, "_PATIENCE", 0.0)
+    held = take(1024)
+    said: list[str] = []
+    in_thread(lambda: take_slots(256, said.append, lambda: None)).release()
+    assert said == ["other guests on this host do not end; this one starts all the same"]
+    held.release()
+
+
 def test_without_a_cache_that_can_be_written_there_is_no_limit(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cache / "file").write_text("")
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache / "file"))
