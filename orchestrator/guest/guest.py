@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +25,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.errors import CommandFailed, GuestError, HostError
+from orchestrator.errors import CommandFailed, GuestError
 from orchestrator.guest.boot_watch import watch_boot
 from orchestrator.guest.channel import Channel, CommandResult, Listener
 from orchestrator.guest.console import Console, plain_lines
 from orchestrator.guest.diagnosis import cause_of, trouble_of
-from orchestrator.guest.drain import drained
 from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files, make_restored_files
@@ -41,7 +39,7 @@ from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.opening import mount_data, open_channel
 from orchestrator.guest.renewal import renew
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
-from orchestrator.guest.saved import SavedGuest, keep_files, load_devices, save_devices
+from orchestrator.guest.saved import SavedGuest, begin_console, keep_files, load_devices, save_devices
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.steps import step
 
@@ -133,6 +131,12 @@ class Guest:
         """QEMU's command line; empty before the start."""
         return self._qemu.command_line
 
+    def take_slots(self) -> None:
+        """Wait until the host has room for it; it does so by itself when it starts. Raises GuestError when aborted."""
+        if self._slots is None:
+            with step("take slots of the host"):
+                self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
+
     def boot(self, time_limit: float = BOOT_LIMIT, listener: Callable[[str], None] | None = None) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
@@ -146,7 +150,7 @@ class Guest:
                     self._files = make_guest_files(self.machine, self._directory, self._name)
                 self._start(HostFiles(self.console.path, memory=memory, passed=passed))
             deadline = time.monotonic() + time_limit
-            with step("wait for the agent"), self._drained():
+            with step("wait for the agent"), self._qemu.drained_console():
                 if listener is None:
                     self._agent.wait_for_agent(deadline)
                 else:
@@ -164,13 +168,13 @@ class Guest:
         with self._starting("restore", "being restored", "restored"):
             with step("start QEMU"):
                 self._files = make_restored_files(self.machine, saved.overlay, self._directory, self._name)
-                self._begin_console(saved)
+                begin_console(saved, self.console.path)
                 self._start(HostFiles(self.console.path, memory=saved.memory))
             assert self._qemu.monitor is not None
             deadline = time.monotonic() + time_limit
             with step("load the devices"):
                 load_devices(self._qemu.monitor, saved.state)
-            with step("wait for the agent"), self._drained():
+            with step("wait for the agent"), self._qemu.drained_console():
                 # On the exact clock an idle guest's time runs ahead: it finds the request when it goes on.
                 ping = self._agent.send_ping()
                 self._qemu.monitor.command("cont")
@@ -290,9 +294,12 @@ class Guest:
     def pause(self) -> None:
         """Stop the guest's CPUs and clock. On the exact clock an idle guest keeps the host as busy as a working one."""
         self._control(State.READY, "stop", State.PAUSED)
+        self._release_slots()
 
     def resume(self) -> None:
         """Let a paused guest go on; for the guest no time has passed."""
+        if self.state is State.PAUSED:
+            self.take_slots()
         self._control(State.PAUSED, "cont", State.READY)
 
     def power_off(self) -> None:
@@ -311,15 +318,19 @@ class Guest:
         self._qemu.kill()
         if self._files is not None:
             self._files.remove()
-        if self._slots is not None:
-            self._slots.release()
-        self._channel = self._files = self._slots = None
+        self._release_slots()
+        self._channel = self._files = None
         self.state = State.GONE
 
     def abort(self) -> None:
         """End QEMU from another thread than the guest's own, which finds its connection lost and cleans up."""
         with step(f"abort {self._name}") if self.pid is not None else contextlib.nullcontext():
             self._qemu.abort()
+
+    def _release_slots(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
+        self._slots = None
 
     def _hang_up(self) -> None:
         if self._channel is not None:
@@ -360,8 +371,7 @@ class Guest:
         self.state = State.STARTING
         try:
             with step(f"{verb} {self._name} on {self.machine.cpu.name}"), self._explained(doing):
-                with step("take slots of the host"):
-                    self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
+                self.take_slots()
                 yield
         except BaseException:
             self.kill()
@@ -375,19 +385,6 @@ class Guest:
         # QEMU has opened all files: removed here, none is left behind. A guest that can be saved is saved with its own.
         if self._files is not None and self._memory is None:
             self._files.remove()
-
-    def _drained(self) -> contextlib.AbstractContextManager[None]:
-        console = self._qemu.console_end
-        return drained(console) if console is not None else contextlib.nullcontext()
-
-    def _begin_console(self, saved: SavedGuest) -> None:
-        try:
-            self.console.path.unlink(missing_ok=True)
-            shutil.copyfile(saved.console, self.console.path)
-        except OSError as error:
-            raise HostError(
-                f"the console's log cannot be written: {error.strerror}", where=str(self.console.path)
-            ) from None
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:

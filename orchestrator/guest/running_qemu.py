@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orchestrator.errors import GuestError
 from orchestrator.guest.diagnosis import DYING_LIMIT
+from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
@@ -82,6 +83,10 @@ class RunningQemu:
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+    def drained_console(self) -> contextlib.AbstractContextManager[None]:
+        """Drain the console that a serial channel will read."""
+        return drained(self.console_end) if self.console_end is not None else contextlib.nullcontext()
 
     def check_aborted(self) -> None:
         """Raise GuestError where another thread has ended it."""

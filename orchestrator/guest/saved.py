@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import GuestError, GuestHang
+from orchestrator.errors import GuestError, GuestHang, HostError
 from orchestrator.guest.machine import MemoryFile
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.monitor import Monitor
@@ -95,6 +95,15 @@ def keep_files(saved: SavedGuest, memory: SharedMemory, overlay: Path | None, co
             shutil.copyfile(source, target)
             target.chmod(0o400)
     saved.state.chmod(0o400)
+
+
+def begin_console(saved: SavedGuest, log: Path) -> None:
+    """Begin a restored guest's log with what was on the saved one's console. Raises HostError."""
+    try:
+        log.unlink(missing_ok=True)
+        shutil.copyfile(saved.console, log)
+    except OSError as error:
+        raise HostError(f"the console's log cannot be written: {error.strerror}", where=str(log)) from None
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How many guests run at once on this host, in all processes of a user? A guest takes slots, which are locked files.
 
-There are two slots for each core, and no more than the memory has room for; a guest takes one for each begun half a
-gigabyte. A thread that has slots takes no further ones for its other guests, so that it never waits for what it may
-itself hold up. The system releases the slots of a process that dies.
+There are four slots for each core, and no more than the memory has room for; a guest takes one for each begun half a
+gigabyte, and gives it back while it is paused. A thread that has slots takes no further ones for its other guests, so
+that it never waits for what it may itself hold up. Where another process holds them up (one that waits for ours), the
+wait ends after two minutes. The system releases the slots of a process that dies.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import fcntl
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,31 +23,37 @@ _GATE = "gate"
 """The file that is locked by whoever waits for slots: the others wait behind it, and none holds half of its slots."""
 
 _SLOT_MIB = 512
-_SLOTS_A_CORE = 2
+_SLOTS_A_CORE = 4
+_PATIENCE = 120.0
+"""Host seconds of a wait, behind which a guest starts without slots."""
+
 _POLL_INTERVAL = 0.05
 _SAY_INTERVAL = 30.0
 
-_guests_of_thread: Counter[int] = Counter()
-_counting = threading.Lock()
+
+class _Thread(threading.local):
+    """The guests that this thread has started, as a set of their slots."""
+
+    def __init__(self) -> None:
+        self.held: set[Slots] = set()
 
 
 class Slots:
     """What a guest has taken of the host; nothing for a further guest of its thread."""
 
     def __init__(self, descriptors: list[int]) -> None:
-        self._descriptors: list[int] | None = descriptors
-        self._thread = threading.get_ident()
-        with _counting:
-            _guests_of_thread[self._thread] += 1
+        self._descriptors = descriptors
+        self._held = _thread.held  # another thread may release them
+        self._held.add(self)
 
     def release(self) -> None:
         """Give them back, from any thread; a second time is nothing."""
-        with _counting:
-            descriptors, self._descriptors = self._descriptors, None
-            if descriptors is not None:
-                _guests_of_thread[self._thread] -= 1
-        for descriptor in descriptors or ():
-            os.close(descriptor)
+        self._held.discard(self)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+_thread = _Thread()
 
 
 def host_slots() -> int:
@@ -59,11 +65,11 @@ def host_slots() -> int:
 def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], None]) -> Slots:
     """Take the slots of a guest, when they are free. ``say`` gets a line when that is not at once.
 
-    ``check`` is called while it waits, and may raise. Where the cache cannot be written there is no limit.
+    ``check`` is called while it waits, and may raise. After two minutes, and where the cache cannot be written, the
+    guest gets none and starts all the same.
     """
-    with _counting:
-        if _guests_of_thread[threading.get_ident()]:
-            return Slots([])
+    if _thread.held:
+        return Slots([])
     total = host_slots()
     wanted = min(total, -(-memory_mib // _SLOT_MIB))
     folder = cache_dir() / _FOLDER
@@ -76,7 +82,7 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
             _wait(lambda: _lock_some(folder, total, wanted, taken), say, check)
         finally:
             os.close(gate)
-    except OSError:
+    except OSError:  # TimeoutError is one
         pass
     except BaseException:
         for descriptor in taken:
@@ -86,11 +92,16 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
 
 
 def _wait(succeeds: Callable[[], bool], say: Callable[[str], None], check: Callable[[], None]) -> None:
-    said = 0.0
+    """Raises TimeoutError when it did not succeed for two minutes."""
+    begun, said = time.monotonic(), 0.0
     while not succeeds():
         check()
-        if time.monotonic() - said > _SAY_INTERVAL:
-            said = time.monotonic()
+        now = time.monotonic()
+        if now - begun > _PATIENCE:
+            say("other guests on this host do not end; this one starts all the same")
+            raise TimeoutError
+        if now - said > _SAY_INTERVAL:
+            said = now
             say("waiting for other guests on this host to end")
         time.sleep(_POLL_INTERVAL)
 

@@ -81,11 +81,13 @@ class GuestStart:
 
     def booted(self) -> Guest:
         """The guest, booted."""
-        guest = self._watched(Guest(self.machine, self.directory, self.name, terminal=self.terminal))
+        guest = self._off()
         guest.boot()
         return guest
 
-    def _watched(self, guest: Guest) -> Guest:
+    def _off(self, memory: SharedMemory | None = None) -> Guest:
+        terminal = self.terminal if memory is None else None
+        guest = Guest(self.machine, self.directory, self.name, terminal=terminal, memory=memory)
         guest.say = self.context.say
         self.watch(guest)
         return guest
@@ -94,15 +96,17 @@ class GuestStart:
         """The guest, or None where none can be saved or restored."""
         if self.machine in _given_up or not can_be_restored(self.machine):
             return None
+        guest = self._off()
         try:
-            saved = saved_guest(self.context, self.machine, self._save)
-        except OSError as error:
-            self._give_up(f"no guest can be saved: {error.strerror}")
+            # Before the saved guest's lock: who holds that must not wait for a guest whose owner waits for the lock.
+            guest.take_slots()
+            saved = self._saved()
+        except BaseException:
+            guest.kill()
+            raise
+        if saved is None:
+            guest.kill()
             return None
-        except HostError as error:
-            self._give_up(f"no guest can be saved: {error.what}")
-            return None
-        guest = self._watched(Guest(self.machine, self.directory, self.name, terminal=self.terminal))
         try:
             guest.restore(saved)
             with step("check the restored guest"):
@@ -116,12 +120,16 @@ class GuestStart:
             return None
         return guest
 
+    def _saved(self) -> SavedGuest | None:
+        try:
+            return saved_guest(self.context, self.machine, self._save)
+        except (OSError, HostError) as error:
+            self._give_up(f"no guest can be saved: {error.strerror if isinstance(error, OSError) else error.what}")
+            return None
+
     def _save(self, saved: SavedGuest) -> None:
         """Boot a guest, let it settle, and save it."""
-        with (
-            SharedMemory(self.machine.memory_mib) as memory,
-            self._watched(Guest(self.machine, self.directory, self.name, memory=memory)) as guest,
-        ):
+        with SharedMemory(self.machine.memory_mib) as memory, self._off(memory) as guest:
             try:
                 if self.machine.timing == "instructions":
                     wait_for_clocksource(guest)

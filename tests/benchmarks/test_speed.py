@@ -7,6 +7,7 @@ Opt-in: ./lab test tests/benchmarks
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import statistics
 import time
@@ -25,9 +26,16 @@ from orchestrator.errors import GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.started_guest import started
 
 ROUNDS = 5
 MEGABYTES = {"framed": 20, "ssh": 20, "serial": 2}
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far, in user and kernel mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -61,6 +69,31 @@ def test_boot_to_first_command(
     low, full = (statistics.median(column) for column in zip(*pairs, strict=True))
     with capsys.disabled():
         print(f"\n{kernel_name}, {timing}: floor {low:.2f} s, to first command {full:.2f} s, ratio {full / low:.2f}")
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("kernel_name", ["lab-i386-up", "debian-686"])
+def test_restored_to_first_command(
+    kernel_name: str, workshop: BuildContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A guest that is restored and checked, to its first command, against one that is booted; the aim is 0.4 s."""
+    kernel = ready_kernel(workshop, kernels()[kernel_name])
+    machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 256, "instructions"))
+    started(workshop, machine, tmp_path).kill()  # it is saved now
+    cpu_seconds: dict[bool, list[float]] = {False: [], True: []}
+
+    def command(*, fresh: bool) -> None:
+        with started(workshop, machine, tmp_path, fresh=fresh) as guest:
+            guest.succeed(["true"])
+            assert guest.pid is not None
+            cpu_seconds[fresh].append(processor_seconds(guest.pid))
+
+    pairs = [(seconds(lambda: command(fresh=True)), seconds(lambda: command(fresh=False))) for _ in range(ROUNDS)]
+    booted, restored = (statistics.median(column) for column in zip(*pairs, strict=True))
+    of_boot, of_restore = (statistics.median(cpu_seconds[fresh]) for fresh in (True, False))
+    with capsys.disabled():
+        print(f"\n{kernel_name}: booted {booted:.2f} s, restored {restored:.2f} s, ratio {restored / booted:.3f}")
+        print(f"QEMU's CPU: booted {of_boot:.2f} s, restored {of_restore:.2f} s, ratio {of_restore / of_boot:.3f}")
 
 
 @pytest.mark.qemu

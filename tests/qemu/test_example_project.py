@@ -28,13 +28,16 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     interpreter = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     built = subprocess.run(
-        [*pip, "wheel", "-q", "--no-deps", "-w", folder, CHECKOUT], capture_output=True, text=True, timeout=LIMIT
+        [*pip, "wheel", "-q", "--no-deps", "-w", str(folder), str(CHECKOUT)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
     )
     if "Could not find a version that satisfies the requirement hatchling" in built.stderr:
         pytest.skip("no package index to build the wheel with hatchling from")
     assert built.returncode == 0, built.stderr
     (wheel,) = folder.glob("*.whl")
-    install = [*pip, "--python", interpreter, "install", "-q", "--no-deps", "--no-index", wheel]
+    install = [*pip, "--python", str(interpreter), "install", "-q", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True, timeout=LIMIT)
     # A path in a .pth file has its own .pth files ignored: ours leads to the checkout.
     purelib = next(folder.glob("lib/python*/site-packages"))
@@ -50,10 +53,10 @@ def test_its_tests_pass_with_their_budgets(python: Path, tmp_path: Path) -> None
     environment["ORCHESTRATOR_CACHE"] = str(cache_dir())
 
     def pytest_in_project(*arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = [python, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+        argv = [str(python), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         return subprocess.run(argv, cwd=project, env=environment, capture_output=True, text=True, timeout=LIMIT)
 
-    origin = [python, "-c", "import orchestrator; print(orchestrator.__file__)"]
+    origin = [str(python), "-c", "import orchestrator; print(orchestrator.__file__)"]
     found = subprocess.run(origin, cwd=project, env=environment, capture_output=True, text=True, check=True)
     assert Path(found.stdout).is_relative_to(python.parents[1])
 
