@@ -189,6 +189,11 @@ class Cache:
             if _PLACE.fullmatch(place.name) and is_real_folder(place):
                 yield place, self._complete(place)
 
+    def label(self, place: Path) -> str:
+        """The label of the artifact in a folder; empty where there is none."""
+        artifact = self._complete(place)
+        return "" if artifact is None else artifact.label
+
     def is_finished(self, place: Path) -> bool:
         """Whether a folder's builder has come to its end; what it left may have been damaged since."""
         return place.suffix != _UNFINISHED and (place / _MANIFEST).exists()
@@ -213,6 +218,18 @@ class Cache:
                 place.rename(unfinished)
             shutil.rmtree(unfinished)
         return True
+
+    def discard(self, artifact: Artifact) -> None:
+        """Remove an artifact, whoever uses it: for one whose users have all opened what they need of it."""
+        place = artifact.path
+        unfinished = place.with_name(place.name + _UNFINISHED)
+        with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(place)):
+            release(artifact.stamp)
+            if is_real_folder(place):
+                shutil.rmtree(unfinished, ignore_errors=True)
+                place.rename(unfinished)
+                shutil.rmtree(unfinished)
+        self._sound.discard(place)
 
     def remove_leftover(self, place: Path) -> bool:
         """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""

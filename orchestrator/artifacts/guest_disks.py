@@ -98,7 +98,7 @@ def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Di
 def _root(context: BuildContext, kernel: Kernel, name: str) -> RootImage:
     if is_user_disk(name):
         disk = find_disk(name)
-        return RootImage(disk.name, disk.key, disk.file, disk.format, "own")
+        return RootImage(disk.name, disk.key, disk.file, disk.format, "own", is_users=True)
     recipe = image_recipe(name)
     if recipe.init == "systemd":
         _check_kernel(kernel, _SYSTEMD, "systemd", hint="Debian's kernels have it")

@@ -30,6 +30,7 @@ _DISK_SCRIPTS = {
     "bin/start-image": "start-image.sh",
     "bin/mount-data": "mount-data.sh",
 }
+_RENEWAL = "renew-guest.sh"
 _APPLETS = Path(__file__).with_name("applets.txt")
 
 
@@ -57,6 +58,7 @@ def initramfs(context: BuildContext, kernel: Kernel) -> Path:
                 for p in sorted(programs.path.iterdir())
                 if p.suffix == "" and p.name != "init"
             ),
+            Entry.file("bin/renew-guest", _renewal().encode()),
             *_drivers(drivers, "etc/modules"),
         ]
         (folder / "initramfs.cpio").write_bytes(archive(entries))
@@ -102,4 +104,9 @@ def _applets() -> list[str]:
 
 
 def _recipe() -> object:
-    return [_FOLDERS, _DRIVERS, _applets()]
+    return [_FOLDERS, _DRIVERS, _applets(), _renewal()]
+
+
+def _renewal() -> str:
+    """The script that makes a restored guest one of its own."""
+    return (data_dir("images") / "guest" / _RENEWAL).read_text()

@@ -15,6 +15,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
+from orchestrator.artifacts.flat_image import flat_image
 from orchestrator.artifacts.function_entry import TRACER_BYTES, entry_offset
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree, write_code
@@ -29,6 +30,7 @@ from orchestrator.steps import step
 
 _DRIVERS = ("CONFIG_VIRTIO_PCI", "CONFIG_VIRTIO_CONSOLE")
 _IMAGE_KEY_DIGITS = 24
+_FLAT = "flat-bzImage"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Kernel:
     ``headers`` and ``headers_makefile`` are what ``make -C ... -f ...`` takes to build a module, and ``toolchain`` is
     what builds it. ``key`` names the exact content; ``packages`` its versions. ``origin`` holds version and suite of
     the packages that it is, or was built from. ``code_folder`` has vmlinux and System.map where ``headers`` has not.
+    ``packaged`` is the package's own image where ``image`` was derived from it.
     """
 
     spec: KernelSpec
@@ -52,6 +55,7 @@ class Kernel:
     toolchain: Toolchain
     origin: Mapping[str, str] = field(default_factory=dict)
     code_folder: Path | None = None
+    packaged: Path | None = None
 
     @property
     def code(self) -> KernelCode | None:
@@ -172,12 +176,12 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         raise LabError(f"the unpacked packages of {spec.name} are not whole ({error})", hint=hint) from None
     compressed = root / "boot" / f"vmlinuz-{release}"
     code_folder = _uncompressed(context, compressed, artifact.key, spec, config)
-    uncompressed = code_folder / "vmlinux"
+    image = _startable(context, compressed, code_folder / "vmlinux", spec, config)
     return Kernel(
         spec=spec,
         release=release,
         key=artifact.key,
-        image=uncompressed if config.get("CONFIG_PVH") == "y" and uncompressed.exists() else compressed,
+        image=image,
         modules=modules / release / "kernel",
         headers=headers,
         headers_makefile=common / "Makefile",
@@ -186,6 +190,7 @@ def _debian_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         config=config,
         toolchain=matching_toolchain(context, release_in(config)),
         code_folder=code_folder,
+        packaged=None if image == compressed else compressed,
     )
 
 
@@ -223,3 +228,22 @@ def _uncompressed(
 
     inputs = {"kernel": key, "symbols": True}  # an earlier version kept the image alone
     return context.cache.obtain("vmlinux", inputs, spec.name, build).path
+
+
+def _startable(
+    context: BuildContext, compressed: Path, uncompressed: Path, spec: KernelSpec, config: Mapping[str, str]
+) -> Path:
+    """The image that starts without decompressing itself, or the compressed one where there is none."""
+    if not uncompressed.exists():
+        return compressed
+    if config.get("CONFIG_PVH") == "y":
+        return uncompressed
+
+    def build(folder: Path) -> None:
+        flat = flat_image(compressed.read_bytes(), uncompressed.read_bytes())
+        if flat is not None:
+            (folder / _FLAT).write_bytes(flat)
+
+    inputs = {"uncompressed": uncompressed.parent.name, "form": "flat"}
+    flat = context.cache.obtain("vmlinux", inputs, spec.name, build).path / _FLAT
+    return flat if flat.exists() else compressed

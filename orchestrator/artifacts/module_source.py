@@ -76,9 +76,14 @@ def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:
     ``NAME.c.j2`` and ``NAME.c`` become ``own_NAME.ko``. A header beside the file hides the lab's of that name.
     Raises ConfigError for a file that cannot be read, UsageError for a missing value.
     """
+    return render_as(user_name(file), file, values)
+
+
+def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSource:
+    """Render a user's module as ``render_own`` does, and call it ``name``."""
     folders = [file.parent, *module_folders()]
     main = _rendered(file, folders, values) if file.name.endswith(TEMPLATE) else read_source(file)
-    return _source(user_name(file), main, folders, file)
+    return _source(name, main, folders, file)
 
 
 def user_name(file: Path) -> str:

@@ -3,29 +3,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.diagnostics import error_place, first_error, kept_output, kept_warnings, located
+from orchestrator.artifacts.kbuild import Places, make_modules, plain_places, scratch_folder, strip_module
 from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.errors import BuildError
-from orchestrator.paths import kbuild_takes
-from orchestrator.process import run
 from orchestrator.steps import step
-
-_BUILD_LIMIT = 300.0
-
 
 _WARNINGS = "warnings.txt"
 _SHOWN_LINES = 60
@@ -55,7 +48,7 @@ def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[Modul
     place, with the file, the line and the compiler's output.
     """
     modules = _built_or_cached(context, kernel, sources)
-    _show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
+    show_warnings(context, kernel, [module for module in modules if isinstance(module, Module)])
     return modules
 
 
@@ -63,18 +56,18 @@ def _built_or_cached(
     context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]
 ) -> list[Module | BuildError]:
     if all(context.cache.get("modules", _inputs(kernel, source)) for source in sources):
-        return [_build(context, kernel, source, _Places.of(kernel)) for source in sources]
+        return [_build(context, kernel, source, Places.of(kernel)) for source in sources]
     if kernel.spec.source is not None:
         sound_source(context, kernel.spec.source, kernel.spec.patches, kernel.spec.files)
     context.say(f"building {', '.join(dict.fromkeys(source.name for source in sources))} for {kernel.spec.name}")
     with (
-        _plain_places(kernel) as places,
+        plain_places(kernel) as places,
         ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0))), thread_name_prefix="build") as pool,
     ):
         return list(pool.map(lambda source: _try_to_build(context, kernel, source, places), sources))
 
 
-def _show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Module]) -> None:
+def show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Module]) -> None:
     """Show each text of warnings once: cells share modules."""
     for name, lines in dict.fromkeys((module.name, module.warnings) for module in modules if module.warnings):
         heading = f"module {name} for {kernel.spec.name} builds with warnings:"
@@ -85,41 +78,22 @@ def _show_warnings(context: BuildContext, kernel: Kernel, modules: Sequence[Modu
         context.warn("\n".join([heading, *lines[:_SHOWN_LINES], *more]))
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Paths of the kernel's headers, of their makefile and of the compiler's folder (None: the PATH's)."""
-
-    headers: Path
-    makefile: Path
-    tools: Path | None
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> _Places:
-        return cls(kernel.headers, kernel.headers_makefile, kernel.toolchain.folder)
-
-
-def _try_to_build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: _Places) -> Module | BuildError:
+def _try_to_build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module | BuildError:
     try:
         return _build(context, kernel, source, places)
     except BuildError as error:
         return error
 
 
-def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: _Places) -> Module:
+def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: Places) -> Module:
     def build(folder: Path) -> None:
-        with _scratch() as scratch:
+        with scratch_folder() as scratch:
             for name, text in source.files.items():
                 (scratch / name).write_text(text)
-            tools = kernel.toolchain.for_make(places.tools)
-            argv = ["make", "-C", str(places.headers), "-f", str(places.makefile), f"M={scratch}", *tools, "modules"]
-            finished = run(argv, time_limit=_BUILD_LIMIT, environment=build_environment())
+            finished = make_modules(kernel, places, scratch)
             if finished.status != 0:
                 raise _build_error(context, source, scratch, finished.stdout + finished.stderr)
-            # Without debug information a module has a tenth of the size and no path of this host.
-            strip = [kernel.toolchain.program("strip"), "--strip-debug", str(scratch / f"{source.name}.ko")]
-            stripped = run(strip, time_limit=_BUILD_LIMIT)
-            if stripped.status != 0:
-                raise BuildError(f"strip fails on {source.name}.ko", detail=stripped.complaint())
+            strip_module(kernel, scratch / f"{source.name}.ko")
             shutil.copy(scratch / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
             warnings = kept_warnings(finished.stderr, scratch)
@@ -160,29 +134,3 @@ def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, out
         detail=located(kept, origins)[first : first + 20],
         hint=f"the rendered sources are in {folder}",
     )
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """A temporary folder whose path the kernel's build system accepts."""
-    standard = tempfile.gettempdir()
-    parent = standard if kbuild_takes(Path(standard)) else "/tmp"  # noqa: S108 - mkdtemp makes it private
-    with tempfile.TemporaryDirectory(prefix="orchestrator-", dir=parent) as name:
-        yield Path(name)
-
-
-@contextlib.contextmanager
-def _plain_places(kernel: Kernel) -> Iterator[_Places]:
-    """The places, by links or copies where the kernel's build system does not accept the cache's path."""
-    places = _Places.of(kernel)
-    with _scratch() as scratch:
-        if places.tools is not None and not kbuild_takes(places.tools):
-            (scratch / "tools").symlink_to(places.tools)
-            places = replace(places, tools=scratch / "tools")
-        if not kbuild_takes(places.headers):
-            # Links in the headers are relative to the root of the unpacked packages, usr/src/NAME above them.
-            root = kernel.headers.parents[2]
-            shutil.copytree(root / "usr", scratch / "usr", symlinks=True)
-            headers, makefile = (scratch / path.relative_to(root) for path in (places.headers, places.makefile))
-            places = replace(places, headers=headers, makefile=makefile)
-        yield places

@@ -20,7 +20,7 @@ _LARGEST = 64 << 20
 
 def prebuilt(file: Path, kernel: Kernel) -> Module:
     """The module in a .ko file. Raises UnsupportedError for one of another kernel, ConfigError for no module."""
-    info = _modinfo(file)
+    info = modinfo(file)
     name = info.get("name", "")
     if not _NAME.fullmatch(name):
         raise ConfigError("is no kernel module: it does not say its name", where=str(file))
@@ -32,7 +32,8 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
     return Module(name, file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
 
 
-def _modinfo(file: Path) -> dict[str, str]:
+def modinfo(file: Path) -> dict[str, str]:
+    """What a module says of itself, as ``modinfo`` prints it; the last value of a key. Raises ConfigError."""
     try:
         if file.stat().st_size > _LARGEST:
             raise ConfigError(f"is larger than {_LARGEST >> 20} MiB", where=str(file))

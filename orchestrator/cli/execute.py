@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``orchestrator exec``: boot a guest, run one command in it, exit with its status."""
+"""``orchestrator exec``: start a guest, run one command in it, exit with its status."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ def execute(
     allow_oops: one_guest.AllowOops = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds the command may take.")] = 600.0,
     console: one_guest.ConsoleLog = None,
+    fresh: one_guest.Fresh = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Boot a guest, run a command in it, print its output as it comes, and exit with its status.
+    """Start a guest, run a command in it, print its output as it comes, and exit with its status.
 
     A kernel that reports trouble is a failure as well: with status 1 where the command ended with 0.
     """
     from orchestrator.errors import GuestError
-    from orchestrator.guest.guest import Guest
+    from orchestrator.run.started_guest import started
 
     choice = one_guest.Choice(
         kernel,
@@ -53,7 +54,6 @@ def execute(
         memory,
         accel,
         module or [],
-        offline,
         image=image,
         data=data or [],
         channel=channel,
@@ -62,8 +62,12 @@ def execute(
         expected=one_guest.expected_reports(allow_oops or []),
     )
     with options.printed_steps(verbose=verbose):
-        machine = choice.machine()
-        with one_guest.log_folder(console) as directory, Guest(machine, directory) as guest:
+        context = options.open_context(offline=offline)
+        machine = choice.machine(context)
+        with (
+            one_guest.log_folder(console) as directory,
+            started(context, machine, directory, fresh=fresh) as guest,
+        ):
             try:
                 choice.prepare(guest)
                 status = guest.run(command, time_limit=timeout, listener=_print).status

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion, options
+from orchestrator.cli import completion
 from orchestrator.steps import LOG_NAME, step_log
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.guest_disks import GuestDisks
     from orchestrator.errors import GuestError, GuestOops
     from orchestrator.guest.guest import Guest
@@ -80,6 +81,9 @@ AllowOops = Annotated[
         "report is a failure.",
     ),
 ]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Boot the guest, also where a saved one of its kind could be restored.")
+]
 ConsoleLog = Annotated[
     Path | None, typer.Option(help="Keep the guest's console log and the log of steps in this folder.")
 ]
@@ -98,7 +102,6 @@ class Choice:
     memory: int
     accel: Accel
     modules: Sequence[Path]
-    offline: bool
     image: str | None = None
     data: Sequence[Path] = ()
     channel: Channel = Channel.FRAMED
@@ -106,7 +109,7 @@ class Choice:
     password_file: Path | None = None
     expected: Sequence[re.Pattern[str]] = ()
 
-    def machine(self) -> Machine:
+    def machine(self, context: BuildContext) -> Machine:
         """The machine, its parts fetched and built. Raises UsageError for a choice that cannot be, HostError."""
         from orchestrator.artifacts.guest_disks import unsupported_reason as disks_unsupported_reason
         from orchestrator.artifacts.kernels import ready_kernel
@@ -131,7 +134,6 @@ class Choice:
             if not path.is_file():
                 raise UsageError("no such module file", where=str(path))
         timing = self._timing()
-        context = options.open_context(offline=self.offline)
         kernel = ready_kernel(context, spec)
         return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
 

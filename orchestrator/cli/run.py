@@ -45,6 +45,9 @@ def run(
     events: Annotated[
         bool, typer.Option("--events", help="Keep what recording handlers wrote, as CSV in the run's directory.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Boot every guest, also where a saved one of its kind could be restored.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
     ] = False,
@@ -89,7 +92,7 @@ def run(
             Store.open(lab_dir()) as store,
         ):
             context = BuildContext(Cache(cache_dir()), offline, watching.say, watching.warn)
-            runner = Runner(context, store, watching, kinds(), jobs, events)
+            runner = Runner(context, store, watching, kinds(), jobs, events, fresh)
             entry = _run_one(runner, experiment, planned, directory, resume=resume)
             record = store.load_run(entry.id)
         _show(record, entry)

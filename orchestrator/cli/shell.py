@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import typer
 
 from orchestrator.cli import one_guest, options
 from orchestrator.cli.failures import expected_failures
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
+    from orchestrator.guest.terminal import Watch
 
 
 @expected_failures
@@ -23,15 +28,17 @@ def shell(
     module: one_guest.Modules = None,
     allow_oops: one_guest.AllowOops = None,
     console: one_guest.ConsoleLog = None,
+    fresh: one_guest.Fresh = False,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Boot a guest and give its console to the terminal. `exit` or Ctrl-] ends it.
+    """Start a guest and give its console to the terminal. `exit` or Ctrl-] ends it.
 
     Where its kernel has reported trouble, or the console shows such a report, the status is 1.
     """
     from orchestrator.errors import GuestOops, UsageError
     from orchestrator.guest.terminal import ESCAPE_KEY, attend
+    from orchestrator.run.started_guest import GuestStart
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
@@ -39,15 +46,19 @@ def shell(
         )
     expected = one_guest.expected_reports(allow_oops or [])
     wanted = module or []
-    choice = one_guest.Choice(
-        kernel, cpu, smp, memory, accel, wanted, offline, image=image, data=data or [], expected=expected
-    )
+    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, wanted, image=image, data=data or [], expected=expected)
     with options.printed_steps(verbose=verbose):
-        machine = choice.machine()
-        print(f"booting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
+        context = options.open_context(offline=offline)
+        machine = choice.machine(context)
+        print(f"starting {machine.cpu.title}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
         with one_guest.log_folder(console) as directory:
+
+            def start(terminal: str, watch: Watch) -> Guest:
+                begin = GuestStart(context, machine, directory, watch=watch, terminal=terminal)
+                return begin.booted() if fresh else begin.ready()
+
             try:
-                attend(machine, directory, choice.prepare)
+                attend(start, choice.prepare)
             except GuestOops as trouble:
                 raise one_guest.reported(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)

@@ -78,7 +78,15 @@ class FramedChannel:
 
     def ping(self, time_limit: float) -> None:
         """One exchange with the agent."""
-        self._done(self._send(Frame.PING, b""), time.monotonic() + time_limit)
+        self.wait_for_answer(self.send_ping(), time_limit)
+
+    def send_ping(self) -> int:
+        """Ask for a sign of life; the request's number. The agent may not run yet."""
+        return self._send(Frame.PING, b"")
+
+    def wait_for_answer(self, ping: int, time_limit: float) -> None:
+        """Wait for the answer to a ``send_ping``."""
+        self._done(ping, time.monotonic() + time_limit)
 
     def run(
         self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None

@@ -1,51 +1,53 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A running guest: from off to ready to gone, and the verbs for what happens in between.
 
-    off ── boot() ──> booting ──> ready ── power_off(), kill(), or its own death ──> gone
-                                  │  ^
-                          pause() v  │ resume()
-                                 paused
+    off ── boot() ─────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
+        └─ restore() ──┘              │  ^  └─ save() ─────────────────────────────────┘
+                              pause() v  │ resume()
+                                     paused
 
 The whole life is in this file; what a machine is made of is in ``machine``, the files of one guest in ``guest_files``,
-how commands travel in ``channel``, what the console means in ``console``, why a guest failed in ``diagnosis``.
+QEMU's process in ``running_qemu``, a saved guest in ``saved``, how commands travel in ``channel``, what the console
+means in ``console``, why a guest failed in ``diagnosis``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
-import secrets
-import signal
-import socket
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.errors import CommandFailed, GuestError, GuestHang
+from orchestrator.errors import CommandFailed, GuestError
+from orchestrator.guest.boot_watch import watch_boot
 from orchestrator.guest.channel import Channel, CommandResult, Listener
 from orchestrator.guest.console import Console, plain_lines
-from orchestrator.guest.diagnosis import DYING_LIMIT, cause_of, trouble_of
-from orchestrator.guest.drain import drained
+from orchestrator.guest.diagnosis import cause_of, trouble_of
+from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest_files import GuestFiles, make_guest_files
+from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files, make_restored_files
 from orchestrator.guest.interrupts import counted_interrupts
-from orchestrator.guest.machine import Machine, Wiring, data_disk_serial, qemu_command
-from orchestrator.guest.monitor import Monitor
-from orchestrator.process import kill_group, spawn
+from orchestrator.guest.machine import Machine
+from orchestrator.guest.memory import SharedMemory
+from orchestrator.guest.opening import mount_data, open_channel
+from orchestrator.guest.renewal import renew
+from orchestrator.guest.running_qemu import HostFiles, RunningQemu
+from orchestrator.guest.saved import SavedGuest, begin_console, keep_files, load_devices, save_devices
+from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.steps import step
+
+RESTORE_LIMIT = 60.0
+"""Host seconds from QEMU's start to the channel of a restored guest, which takes 0.3 on an idle core."""
 
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
-
-LONGEST_WORK = 24 * 3600.0
-"""Seconds that unattended work may take, whatever the guest prints meanwhile."""
 
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true."""
@@ -56,14 +58,6 @@ _POLL_PAUSE = ("sleep", "0.1")
 _REPORTS_MAX = 100
 """Reports that are looked at: a kernel that is broken can repeat one for ever."""
 
-_DRAINING_LIMIT = 10.0
-"""Host seconds for the agent to write a line; and without a new one on the console, for that line to come."""
-
-_DRAINING_BYTES = 2 << 20
-"""Bytes on the console among which that line is: a kernel's log buffer has 128 or 256 KiB (CONFIG_LOG_BUF_SHIFT)."""
-
-_DRAINING_PAUSE = 0.01
-_LISTENING_INTERVAL = 0.5
 _LAST_ATTEMPT_LIMIT = 1.0
 """Host seconds that the last poll of a condition gets at least."""
 
@@ -75,7 +69,7 @@ class State(StrEnum):
     """Where in its life a guest is."""
 
     OFF = "off"
-    BOOTING = "booting"
+    STARTING = "starting"
     READY = "ready"
     PAUSED = "paused"
     GONE = "gone"
@@ -84,29 +78,37 @@ class State(StrEnum):
 class Guest:
     """One guest. Its console log and QEMU's messages go into ``directory``, as ``NAME.console`` and ``NAME.qemu``.
 
-    Used as a context manager it boots on entry and is killed on exit. A guest belongs to the thread that boots it.
-    ``expected_reports`` are patterns: what its kernel reports is no trouble where one of them is found in the report.
+    Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
+    the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
+    them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
+    name. With ``memory`` of ours it can be saved.
     """
 
-    def __init__(self, machine: Machine, directory: Path, name: str = "guest", *, terminal: str | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        directory: Path,
+        name: str = "guest",
+        *,
+        terminal: str | None = None,
+        memory: SharedMemory | None = None,
+    ) -> None:
         self.machine = machine
-        self._terminal = terminal  # a device's name
-        self._aborted = False
         self.console = Console(directory / f"{name}.console")
         self.expected_reports: Sequence[re.Pattern[str]] = ()
         self.state = State.OFF
-        self.command_line: tuple[str, ...] = ()
+        self.restored_from: str | None = None
+        self.say: Callable[[str], None] = _silent
         self._directory, self._name = directory, name
-        self._messages = directory / f"{name}.qemu"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._terminal, self._memory = terminal, memory
+        self._qemu = RunningQemu(directory / f"{name}.qemu")
         self._files: GuestFiles | None = None
-        self._agent: FramedChannel | None = None
         self._channel: Channel | None = None
-        self._console_end: socket.socket | None = None
-        self._monitor: Monitor | None = None
+        self._slots: Slots | None = None
 
     def __enter__(self) -> Self:
-        self.boot()
+        if self.state is not State.READY:
+            self.boot()
         return self
 
     def __exit__(
@@ -117,30 +119,85 @@ class Guest:
     @property
     def pid(self) -> int | None:
         """QEMU's process number while it runs."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return self._qemu.pid
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether another thread has ended it."""
+        return self._qemu.is_aborted
+
+    @property
+    def command_line(self) -> tuple[str, ...]:
+        """QEMU's command line; empty before the start."""
+        return self._qemu.command_line
+
+    def take_slots(self) -> None:
+        """Wait until the host has room for it; it does so by itself when it starts. Raises GuestError when aborted."""
+        if self._slots is None:
+            with step("take slots of the host"):
+                self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
 
     def boot(self, time_limit: float = BOOT_LIMIT, listener: Callable[[str], None] | None = None) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
         With a ``listener``, which gets every line of the console, the limit is for the time without console output.
         """
-        if self.state is not State.OFF:
-            raise GuestError(f"a guest that is {self.state} cannot be booted")
-        self.state = State.BOOTING
-        try:
-            with step(f"boot {self._name} on {self.machine.cpu.name}"), self._explained("booting"):
-                with step("start QEMU"):
-                    self._start()
-                deadline = time.monotonic() + time_limit
-                draining = drained(self._console_end) if self._console_end is not None else contextlib.nullcontext()
-                with step("wait for the agent"), draining:
-                    self._wait_for_agent(time_limit, listener)
-                with step(f"open the {self.machine.channel} channel"):
-                    self._open_channel(deadline)
-        except BaseException:
-            self.kill()
-            raise
-        self.state = State.READY
+        with self._starting("boot", "booting", "booted"):
+            with step("start QEMU"):
+                memory = None if self._memory is None else self._memory.file
+                passed = () if self._memory is None else (self._memory.descriptor,)
+                if self.machine.disk_drivers is not None:
+                    self._files = make_guest_files(self.machine, self._directory, self._name)
+                self._start(HostFiles(self.console.path, memory=memory, passed=passed))
+            deadline = time.monotonic() + time_limit
+            with step("wait for the agent"), self._qemu.drained_console():
+                if listener is None:
+                    self._agent.wait_for_agent(deadline)
+                else:
+                    watch_boot(self._agent, self.console, time_limit, listener)
+            with step(f"open the {self.machine.channel} channel"):
+                mount_data(self._agent, self.machine)
+                self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
+
+    def restore(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
+        """Go on where a guest of this machine was saved, as another one. On failure nothing is left running.
+
+        The console's log begins with what was printed before. The clock of a guest that is not on the exact clock is
+        set, its random pool is another, and one in an image has a name, a machine-id and keys of its own.
+        """
+        with self._starting("restore", "being restored", "restored"):
+            with step("start QEMU"):
+                self._files = make_restored_files(self.machine, saved.overlay, self._directory, self._name)
+                begin_console(saved, self.console.path)
+                self._start(HostFiles(self.console.path, memory=saved.memory))
+            assert self._qemu.monitor is not None
+            deadline = time.monotonic() + time_limit
+            with step("load the devices"):
+                load_devices(self._qemu.monitor, saved.state)
+            with step("wait for the agent"), self._qemu.drained_console():
+                # On the exact clock an idle guest's time runs ahead: it finds the request when it goes on.
+                ping = self._agent.send_ping()
+                self._qemu.monitor.command("cont")
+                self._agent.wait_for_answer(ping, time_limit)
+                renew(self._agent, self.machine, self._files.identity)
+            with step(f"open the {self.machine.channel} channel"):
+                self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
+        self.restored_from = saved.key
+
+    def save(self, saved: SavedGuest) -> None:
+        """Write the guest into the folder of a saved one, and end it. Raises GuestError, OSError."""
+        with step(f"save {self._name}"), self._explained("being saved"):
+            if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
+                raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
+            if self._channel is not self._agent:
+                assert self._channel is not None
+                self._channel.close()
+                # sshd notices, and the connection is gone from QEMU's network: nothing of it is in the state.
+                self._agent.run(_POLL_PAUSE, time_limit=COMMAND_LIMIT)
+            save_devices(self._qemu.monitor, saved.state)
+            overlay = self._files.overlay if self._files is not None else None
+            keep_files(saved, self._memory, overlay, self.console.path)
+        self.kill()
 
     def run(
         self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
@@ -202,17 +259,17 @@ class Guest:
 
     def read_memory(self, address: int, size: int) -> bytes:
         """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them."""
-        if self._monitor is None:
+        if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} has no memory to read")
         with self._explained("reading memory"):
-            return self._monitor.read_memory(address, size)
+            return self._qemu.monitor.read_memory(address, size)
 
     @contextlib.contextmanager
     def counted_interrupts(self) -> Iterator[Counter[int]]:
         """Count the traps and interrupts that the guest's kernel takes meanwhile, by vector, from outside."""
-        if self._monitor is None:
+        if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} takes no interrupts")
-        with counted_interrupts(self._monitor) as counts:
+        with counted_interrupts(self._qemu.monitor) as counts:
             yield counts
 
     def check_console(self, mark: int = 0) -> None:
@@ -229,104 +286,66 @@ class Guest:
         well where that line does not come: the guest is dead, or its console prints no alerts. A program that prints
         without end does not keep it waiting.
         """
-        if self._agent is None or self.state is not State.READY:
+        if self._qemu.agent is None or self.state is not State.READY:
             return
-        line = f"lab: end of log {secrets.token_hex(8)}"
-        mark = self.console.length()
-        end = mark + _DRAINING_BYTES
         with step("drain the console"), contextlib.suppress(GuestError):
-            # An alert: the guest's log level may be low.
-            self._agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_DRAINING_LIMIT)
-            deadline = time.monotonic() + _DRAINING_LIMIT
-            while time.monotonic() < deadline and mark < end:
-                lines, after = self.console.whole_lines(mark)
-                if any(line in printed for printed in lines):
-                    return
-                if after > mark:
-                    mark, deadline = after, time.monotonic() + _DRAINING_LIMIT
-                else:
-                    time.sleep(_DRAINING_PAUSE)
+            wait_for_end_of_log(self._qemu.agent, self.console)
 
     def pause(self) -> None:
         """Stop the guest's CPUs and clock. On the exact clock an idle guest keeps the host as busy as a working one."""
         self._control(State.READY, "stop", State.PAUSED)
+        self._release_slots()
 
     def resume(self) -> None:
         """Let a paused guest go on; for the guest no time has passed."""
+        if self.state is State.PAUSED:
+            self.take_slots()
         self._control(State.PAUSED, "cont", State.READY)
 
     def power_off(self) -> None:
         """End the guest in order: the agent resets the machine when the channel closes, and QEMU ends with it."""
         with step(f"power off {self._name}"):
             self._hang_up()
-            if self._process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(DYING_LIMIT)
+            self._qemu.wait()
             self.kill()
 
     def kill(self) -> None:
         """End the guest at once. Does nothing to one that is off or gone."""
-        if self._process is not None:
+        if self._qemu.process is not None:
             with step(f"kill {self._name}"):
-                kill_group(self._process)
+                self._qemu.kill()
         self._hang_up()
-        if self._monitor is not None:
-            self._monitor.close()
+        self._qemu.kill()
         if self._files is not None:
             self._files.remove()
-        self._process = self._channel = self._agent = self._monitor = self._files = None
+        self._release_slots()
+        self._channel = self._files = None
         self.state = State.GONE
 
     def abort(self) -> None:
         """End QEMU from another thread than the guest's own, which finds its connection lost and cleans up."""
-        self._aborted = True  # also a guest whose QEMU is not started yet
-        process = self._process
-        if process is not None and process.poll() is None:
-            with step(f"abort {self._name}"), contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        with step(f"abort {self._name}") if self.pid is not None else contextlib.nullcontext():
+            self._qemu.abort()
+
+    def _release_slots(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
+        self._slots = None
 
     def _hang_up(self) -> None:
-        for channel in (self._channel, self._agent):
-            if channel is not None:
-                channel.close()
-        if self._console_end is not None:
-            self._console_end.close()
-
-    def _wait_for_agent(self, time_limit: float, listener: Callable[[str], None] | None) -> None:
-        agent = self._agent
-        assert agent is not None
-        if listener is None:
-            agent.wait_for_agent(time.monotonic() + time_limit)
-            return
-        start = time.monotonic()
-        deadline, passed_on, printed, waiting = start + time_limit, 0, 0, True
-        while waiting:
-            try:
-                agent.wait_for_agent(time.monotonic() + _LISTENING_INTERVAL)
-                waiting = False
-            except GuestHang:
-                pass
-            finally:  # also the last lines of a guest that dies
-                lines, passed_on = self.console.whole_lines(passed_on)
-                for line in lines:
-                    listener(line)
-            length, now = self.console.length(), time.monotonic()
-            if length > printed:
-                printed, deadline = length, now + time_limit
-            if waiting and now >= deadline:
-                raise GuestHang(f"no console output for {time_limit:g} s")
-            if waiting and now >= start + LONGEST_WORK:
-                raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")
+        if self._channel is not None:
+            self._channel.close()
+        self._qemu.hang_up()
 
     def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
         with self._explained(f"running {argv[0] if argv else 'nothing'}"):
             return self._commands.run(argv, time_limit=time_limit, listener=listener)
 
     def _control(self, before: State, command: str, after: State) -> None:
-        if self._monitor is None or self.state is not before:
+        if self._qemu.monitor is None or self.state is not before:
             raise GuestError(f"a guest that is {self.state} does not become {after}")
         with self._explained(f"becoming {after}"):
-            self._monitor.command(command)
+            self._qemu.monitor.command(command)
         self.state = after
 
     @property
@@ -335,59 +354,37 @@ class Guest:
             raise GuestError(f"a guest that is {self.state} takes no commands")
         return self._channel
 
-    def _start(self) -> None:
-        machine = self.machine
-        initramfs = overlay = None
-        if machine.disk_drivers is not None:
-            self._files = make_guest_files(machine, self._directory, self._name)
-            initramfs, overlay = self._files.initramfs, self._files.overlay
-        pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
-        monitor, agent, *console = (ours for ours, _ in pairs)
-        self._agent = FramedChannel(agent)
-        self._console_end = console[0] if console else None
+    @property
+    def _agent(self) -> FramedChannel:
+        assert self._qemu.agent is not None
+        return self._qemu.agent
+
+    @property
+    def _keys(self) -> SshKeys | None:
+        return self._files.keys if self._files is not None else None
+
+    @contextlib.contextmanager
+    def _starting(self, verb: str, doing: str, done: str) -> Iterator[None]:
+        """From off to ready; on failure nothing is left running."""
+        if self.state is not State.OFF:
+            raise GuestError(f"a guest that is {self.state} cannot be {done}")
+        self.state = State.STARTING
         try:
-            passed = [theirs.fileno() for _, theirs in pairs]
-            terminal = passed[2] if console else self._terminal
-            wiring = Wiring(passed[0], passed[1], self.console.path, terminal, initramfs, overlay)
-            self.command_line = tuple(qemu_command(machine, wiring))
-            with self._messages.open("wb") as messages:
-                self._process = spawn(self.command_line, stderr=messages, pass_fds=passed)
-        finally:
-            for _, theirs in pairs:
-                theirs.close()
-        if self._aborted:
-            self.abort()
-        self._monitor = Monitor(monitor)
-        # It answers when the machine is made. QEMU has opened all files by then: removed here, none is left behind.
+            with step(f"{verb} {self._name} on {self.machine.cpu.name}"), self._explained(doing):
+                self.take_slots()
+                yield
+        except BaseException:
+            self.kill()
+            raise
+        self.state = State.READY
+
+    def _start(self, files: HostFiles) -> None:
         if self._files is not None:
+            files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
+        self._qemu.start(self.machine, replace(files, terminal=self._terminal))
+        # QEMU has opened all files: removed here, none is left behind. A guest that can be saved is saved with its own.
+        if self._files is not None and self._memory is None:
             self._files.remove()
-
-    def _open_channel(self, deadline: float) -> None:
-        """Open the channel that commands go through: the agent's, sshd's, or the console's."""
-        assert self._agent is not None
-        self._channel = self._agent
-        for number, disk in enumerate(self.machine.data):
-            argv = ["mount-data", data_disk_serial(number), f"/data/{disk.name}"]
-            result = self._agent.run(argv, time_limit=COMMAND_LIMIT)
-            if result.status != 0:
-                raise GuestError(
-                    f"the data disk {disk.name} cannot be mounted in the guest", detail=_last_lines(result.stderr)
-                )
-        if self.machine.channel == "ssh":
-            keys = self._files.keys if self._files is not None else None
-            assert keys is not None
-            assert self._monitor is not None
-            from orchestrator.guest.ssh import SshChannel  # takes a third of a second
-
-            port = self._monitor.forwarded_port()
-            flags = self._agent.get("/proc/cpuinfo", time_limit=COMMAND_LIMIT).split()
-            ssse3 = b"ssse3" in flags
-            self._channel = SshChannel.connect(port, keys.host, keys.client, deadline, ssse3=ssse3)
-        if self._console_end is not None:
-            from orchestrator.guest.serial import SerialChannel
-
-            channel = self._channel = SerialChannel(self._console_end)
-            channel.login(self.machine.login.user, self.machine.login.password, deadline)
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
@@ -395,11 +392,17 @@ class Guest:
         try:
             yield
         except GuestError as error:
-            raise cause_of(error, doing, self.console, self._messages, self._process) from None
+            raise cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process) from None
+
+
+def _silent(text: str) -> None:
+    del text
 
 
 def _failure(result: CommandResult, how: str) -> CommandFailed:
-    return CommandFailed(f"`{' '.join(result.argv)}` {how}", detail=_last_lines(result.stderr or result.stdout))
+    return CommandFailed(
+        f"`{' '.join(result.argv)}` {how}", detail=[*_last_lines(result.stdout), *_last_lines(result.stderr)]
+    )
 
 
 def _last_lines(printed: bytes) -> list[str]:

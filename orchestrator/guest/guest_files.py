@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files of one guest with disks: an overlay over its image, and an initramfs with its name and keys."""
+"""The files of one guest: an overlay over its image, and what is its own, in its initramfs or for a restored one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextlib
 import os
 import secrets
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,18 +40,19 @@ class SshKeys:
 class GuestFiles:
     """The files of one guest, private to the user. ``keys`` for a guest with an sshd.
 
-    They can be removed once QEMU has opened them.
+    They can be removed once QEMU has opened them. ``identity`` is what is the guest's alone, by the names of files.
     """
 
-    initramfs: Path
-    overlay: Path | None
-    keys: SshKeys | None
+    initramfs: Path | None = None
+    overlay: Path | None = None
+    keys: SshKeys | None = None
+    identity: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def remove(self) -> None:
         """Remove the files, if they are still there."""
-        self.initramfs.unlink(missing_ok=True)
-        if self.overlay is not None:
-            self.overlay.unlink(missing_ok=True)
+        for file in (self.initramfs, self.overlay):
+            if file is not None:
+                file.unlink(missing_ok=True)
 
 
 def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles:
@@ -58,47 +60,66 @@ def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles
 
     On failure none is left. Raises HostError, LabError.
     """
-    try:
-        with contextlib.ExitStack() as unfinished:
-            guest_files = _make(machine, directory, name, unfinished)
-            unfinished.pop_all()
-            return guest_files
-    except OSError as error:
-        raise HostError(f"cannot make a guest's files in {directory}: {error.strerror}") from None
-
-
-def _make(machine: Machine, directory: Path, name: str, unfinished: contextlib.ExitStack) -> GuestFiles:
     assert machine.disk_drivers is not None
+    content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
+    with _private_files(directory, name) as private_file:
+        overlay, keys = None, None
+        identity: dict[str, bytes] = {}
+        if machine.root is not None:
+            overlay = private_file(".overlay")
+            _fill_overlay(machine.root, overlay)
+            identity, keys = _identity(machine, name)
+            content += _archive(machine, machine.root, identity)
+        initramfs = private_file(".initramfs")
+        initramfs.write_bytes(content)
+        return GuestFiles(initramfs, overlay, keys, identity)
+
+
+def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, name: str) -> GuestFiles:
+    """Make the files of a guest that is restored: as ``make_guest_files``, its overlay over the saved guest's."""
+    if machine.root is None:
+        return GuestFiles(identity={"seed": secrets.token_bytes(_SEED_BYTES)})
+    with _private_files(directory, name) as private_file:
+        overlay = private_file(".overlay")
+        _fill_overlay(replace(machine.root, base=saved_overlay, format="qcow2"), overlay)
+        identity, keys = _identity(machine, name)
+        return GuestFiles(None, overlay, keys, identity)
+
+
+@contextlib.contextmanager
+def _private_files(directory: Path, name: str) -> Iterator[Callable[[str], Path]]:
+    """Makes empty files with a suffix; on failure none is left. Raises HostError."""
+    made: list[Path] = []
 
     def private_file(suffix: str) -> Path:
         descriptor, path = tempfile.mkstemp(suffix, f"{name}.", directory)
         os.close(descriptor)
-        unfinished.callback(os.unlink, path)
-        return Path(path)
+        made.append(Path(path))
+        return made[-1]
 
-    content = machine.initramfs.read_bytes() + machine.disk_drivers.read_bytes()
-    overlay, keys = None, None
-    if machine.root is not None:
-        overlay = private_file(".overlay")
-        _fill_overlay(machine.root, overlay)
-        identity = _identity(machine, name)
-        if machine.channel == "ssh":
-            host, client = new_private_key(), client_key(lab_dir() / "ssh")
-            keys = SshKeys(read_private_key(host), client)
-            identity |= {"host_key": host, "authorized_keys": public_line(client)}
-        content += _archive(machine, machine.root, identity)
-    initramfs = private_file(".initramfs")
-    initramfs.write_bytes(content)
-    return GuestFiles(initramfs, overlay, keys)
+    try:
+        yield private_file
+    except BaseException as error:
+        for file in made:
+            file.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise HostError(f"cannot make a guest's files in {directory}: {error.strerror}") from None
+        raise
 
 
-def _identity(machine: Machine, name: str) -> dict[str, bytes]:
-    return {
+def _identity(machine: Machine, name: str) -> tuple[dict[str, bytes], SshKeys | None]:
+    """What is a guest's alone, and its keys where it has an sshd."""
+    identity = {
         "hostname": f"{_host_name(name)}\n".encode(),
         "machine-id": f"{secrets.token_hex(16)}\n".encode(),
         # On the exact clock two guests execute the same instructions, so their random pools begin alike.
         "seed": _FIXED_SEED if machine.timing == "instructions" else secrets.token_bytes(_SEED_BYTES),
     }
+    if machine.channel != "ssh":
+        return identity, None
+    host, client = new_private_key(), client_key(lab_dir() / "ssh")
+    identity |= {"host_key": host, "authorized_keys": public_line(client)}
+    return identity, SshKeys(read_private_key(host), client)
 
 
 def _host_name(name: str) -> str:

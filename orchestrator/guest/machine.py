@@ -21,6 +21,9 @@ Timing = Literal["instructions", "tcg", "kvm"]
 ChannelKind = Literal["framed", "ssh", "serial"]
 """How commands get in: to the lab's own agent, to the image's sshd, or to a shell on its console."""
 
+_MEMORY = "pc.ram"
+"""What QEMU itself calls the memory of a PC: a saved guest's state has the name in it."""
+
 ROOT_DISK = "root"
 """The serial number by which the guest finds the disk of its image."""
 
@@ -32,7 +35,8 @@ Start = Literal["small", "own"]
 class RootImage:
     """A disk image with a root file system, which is never written to: each guest gets an overlay of its own.
 
-    ``key`` names its exact content; ``packages`` are names and versions, where they are known.
+    ``key`` names its exact content; ``packages`` are names and versions, where they are known. ``is_users`` for a disk
+    that no recipe made.
     """
 
     name: str
@@ -41,6 +45,7 @@ class RootImage:
     format: Literal["qcow2", "raw"]
     start: Start = "small"
     packages: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    is_users: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,24 @@ class Login:
 
     user: str = "root"
     password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Lan:
+    """A guest's place on a private network (see ``hub``): the socket of the hub, and a number of its own from 1 on."""
+
+    socket: Path
+    number: int
+
+    @property
+    def mac(self) -> str:
+        """The address of its network device."""
+        return f"52:54:00:4c:41:{self.number:02x}"
+
+    @property
+    def address(self) -> str:
+        """Its IPv4 address, of a network of 24 bits."""
+        return f"192.168.77.{self.number}"
 
 
 @dataclass(frozen=True)
@@ -83,13 +106,23 @@ class Machine:
     disk_drivers: Path | None = None
     channel: ChannelKind = "framed"
     login: Login = field(default_factory=Login)
+    lan: Lan | None = None
+
+
+@dataclass(frozen=True)
+class MemoryFile:
+    """A file that is the guest's memory: shared with the guest, or a saved guest's, which is mapped privately."""
+
+    path: str
+    is_saved: bool
 
 
 @dataclass(frozen=True)
 class Wiring:
     """The host's ends of a guest: open sockets (descriptor numbers), the console's log file, the guest's own files.
 
-    With a ``terminal`` (a device's name, or a socket's descriptor) the console is there as well.
+    With a ``terminal`` (a device's name, or a socket's descriptor) the console is there as well. Without a ``memory``
+    file QEMU takes memory of its own. With that of a saved guest it waits for the state of the devices.
     """
 
     monitor: int | str
@@ -98,6 +131,7 @@ class Wiring:
     terminal: str | int | None = None
     initramfs: Path | None = None
     overlay: Path | None = None
+    memory: MemoryFile | None = None
 
 
 def kernel_command_line(machine: Machine) -> str:
@@ -116,10 +150,12 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
     """The whole QEMU command line, one list element for each argument."""
     facts = machine_facts()
     return [
-        *(QEMU, "-machine", facts.type, *facts.options),
+        *(QEMU, "-machine", facts.type + ("" if wiring.memory is None else f",memory-backend={_MEMORY}")),
+        *facts.options,
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
         *("-accel", _accelerator(machine)),
         *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
+        *_memory(machine, wiring),
         *_clock(machine).qemu,
         *_start(machine).qemu,
         *("-kernel", str(machine.kernel), "-initrd", str(wiring.initramfs or machine.initramfs)),
@@ -133,7 +169,17 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"),
         *_disks(machine, wiring),
         *(_network() if machine.channel == "ssh" else ()),
+        *(_lan(machine.lan) if machine.lan is not None else ()),
     ]
+
+
+def _memory(machine: Machine, wiring: Wiring) -> Iterator[str]:
+    if wiring.memory is not None:
+        share = "off" if wiring.memory.is_saved else "on"
+        options = f"id={_MEMORY},size={machine.memory_mib}M,mem-path={escape(wiring.memory.path)},share={share}"
+        yield from ("-object", f"memory-backend-file,{options}")
+        if wiring.memory.is_saved:
+            yield from ("-incoming", "defer")
 
 
 def _disks(machine: Machine, wiring: Wiring) -> Iterator[str]:
@@ -166,10 +212,18 @@ def _network() -> Iterator[str]:
     yield from ("-device", "virtio-net-pci-non-transitional,netdev=network,romfile=,ioeventfd=off")
 
 
+def _lan(lan: Lan) -> Iterator[str]:
+    yield from ("-netdev", f"stream,id=lan,server=off,addr.type=unix,addr.path={escape(str(lan.socket))}")
+    yield from ("-device", f"virtio-net-pci-non-transitional,netdev=lan,mac={lan.mac},romfile=,ioeventfd=off")
+
+
 def _console(wiring: Wiring) -> str:
     log = escape(str(wiring.console))
+    # The log of a restored guest begins with what was printed before it was saved.
+    append = wiring.memory is not None and wiring.memory.is_saved
     if wiring.terminal is None:
-        return f"file,id=console,path={log}"
+        return f"file,id=console,path={log}" + (",append=on" if append else "")
+    log += ",logappend=on" if append else ""
     if isinstance(wiring.terminal, int):
         return f"socket,id=console,fd={wiring.terminal},logfile={log}"
     return f"serial,id=console,path={escape(wiring.terminal)},logfile={log}"

@@ -45,6 +45,14 @@ class Monitor:
         except (TimeoutError, QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
 
+    def pass_descriptor(self, name: str, descriptor: int) -> None:
+        """Give QEMU a copy of an open file, under a name."""
+        try:
+            self._protocol.send_fd_scm(descriptor)
+        except (QMPError, OSError) as error:
+            raise GuestError(f"QEMU's monitor takes no file: {error}") from None
+        self.command("getfd", fdname=name)
+
     def human(self, line: str) -> str:
         """Run a command of QEMU's human monitor, for what QMP has no command for."""
         return str(self.command("human-monitor-command", **{"command-line": line}))

@@ -13,7 +13,7 @@ import shutil
 import threading
 import tty
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -21,7 +21,6 @@ import pexpect
 
 from orchestrator.errors import GuestExit
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Machine
 from orchestrator.paths import data_dir
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ else:
 ESCAPE_KEY = "Ctrl-]"
 
 _ESCAPE = b"\x1d"
-_BOOT_LIMIT = 120.0
 _ATTENDED_LIMIT = 20 * 86_400.0  # a session may be long; poll() takes at most 24 days
 _DYING_LIMIT = 10.0
 _PROGRAM = "/bin/console-shell"
@@ -71,43 +69,66 @@ class _Terminal(_Spawn):
         self.child_fd = -1
 
 
-class _Session(threading.Thread):
-    """The guest's life: booted, its shell started, ended when that ends."""
+Watch = Callable[[Guest], None]
+"""Gets a guest before it runs."""
 
-    def __init__(self, guest: Guest, prepare: Callable[[Guest], None], token: str, their_end: int) -> None:
+
+class _Session(threading.Thread):
+    """The guest's life: started, its shell started, ended when that ends."""
+
+    def __init__(
+        self, start: Callable[[Watch], Guest], prepare: Callable[[Guest], None], token: str, their_end: int
+    ) -> None:
         super().__init__(name="guest")
-        self._guest = guest
+        self._start = start
         self._prepare = prepare
         self._token = token
         self._their_end = their_end
+        self._watched: list[Guest] = []
+        self._aborted = False
+        self.guest: Guest | None = None
         self.error: BaseException | None = None
+
+    def abort(self) -> None:
+        """End the guest, or keep it from starting; from any thread."""
+        self._aborted = True
+        for guest in list(self._watched):
+            guest.abort()
+
+    def _watch(self, guest: Guest) -> None:
+        self._watched.append(guest)
+        if self._aborted:
+            guest.abort()
 
     def run(self) -> None:
         """Run the session; its error is kept for the other thread."""
         try:
             try:
-                self._guest.boot(_BOOT_LIMIT)
+                self.guest = self._start(self._watch)
             finally:
                 # QEMU has opened it, or never will. While we hold it open, the other end sees no hang-up.
                 os.close(self._their_end)
-            self._prepare(self._guest)
-            self._attend()
+            self._prepare(self.guest)
+            self._attend(self.guest)
         except BaseException as error:
             self.error = error
         finally:
             # The other thread waits for the console's end.
-            self._guest.abort()
+            self.abort()
 
-    def _attend(self) -> None:
+    def _attend(self, guest: Guest) -> None:
         size = shutil.get_terminal_size()
         environment = [f"ROWS={size.lines}", f"COLS={size.columns}", f"TERM={os.environ.get('TERM', 'vt100')}"]
-        self._guest.put(data_dir("images") / "guest" / "console-shell.sh", _PROGRAM, mode=0o755)
-        argv = ["env", *environment, _PROGRAM, self._token, self._guest.machine.cpu.name]
-        self._guest.run(argv, time_limit=_ATTENDED_LIMIT)
+        guest.put(data_dir("images") / "guest" / "console-shell.sh", _PROGRAM, mode=0o755)
+        argv = ["env", *environment, _PROGRAM, self._token, guest.machine.cpu.name]
+        guest.run(argv, time_limit=_ATTENDED_LIMIT)
 
 
-def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) -> None:
-    """Boot a guest, let ``prepare`` do its work in it, and give its console to the terminal until either ends.
+def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None]) -> None:
+    """Start a guest, let ``prepare`` do its work in it, and give its console to the terminal until either ends.
+
+    ``start`` gets the name of the device that the guest's console is to be on, and what to call with each guest before
+    it runs.
 
     Returns when the shell ends, the guest resets itself, or the user presses the escape key. Raises GuestError else,
     and GuestOops where the kernel has reported what is not among the guest's ``expected_reports``.
@@ -115,8 +136,7 @@ def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) 
     ours, theirs = os.openpty()
     tty.setraw(theirs)
     token = secrets.token_hex(16)
-    guest = Guest(machine, directory, terminal=os.ttyname(theirs))
-    session = _Session(guest, prepare, token, theirs)
+    session = _Session(partial(start, os.ttyname(theirs)), prepare, token, theirs)
     session.start()
     try:
         left = _converse(_Terminal(ours, session), token)
@@ -124,13 +144,15 @@ def attend(machine: Machine, directory: Path, prepare: Callable[[Guest], None]) 
             # The console ends before QEMU does, and QEMU's exit status has the reason.
             session.join(_DYING_LIMIT)
     finally:
-        guest.abort()
+        session.abort()
         session.join()
-        guest.kill()
+        if session.guest is not None:
+            session.guest.kill()
         os.close(ours)
     if session.error is not None and not left and not _reset_itself(session.error):
         raise session.error
-    guest.check_console()
+    if session.guest is not None:
+        session.guest.check_console()
 
 
 def _converse(terminal: _Terminal, token: str) -> bool:

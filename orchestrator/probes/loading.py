@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Loads a module into a guest's kernel, or reports why it was refused."""
+"""Loads a module into a guest's kernel, or reports why it was refused; unloads it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.guest import COMMAND_LIMIT, Guest
+
+_PARAMETER = re.compile(r"[A-Za-z0-9_]{1,64}")
+_VALUE_MAX = 1024
+"""Characters of a module parameter (STRING_MAX of param_set_charp(), kernel/params.c)."""
+
+_NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
 
 
 class RefusedError(EvidenceError):
@@ -19,15 +26,23 @@ class RefusedError(EvidenceError):
         self.reason = reason
 
 
-def load(guest: Guest, name: str, file: Path, *, time_limit: float = COMMAND_LIMIT) -> None:
+def load(
+    guest: Guest,
+    name: str,
+    file: Path,
+    *,
+    parameters: Mapping[str, str | int] = _NO_PARAMETERS,
+    time_limit: float = COMMAND_LIMIT,
+) -> None:
     """Load a module from a file of the host's. Raises RefusedError with its own message from the log, or GuestOops.
 
-    ``time_limit`` is in host seconds, for the module's own beginning.
+    ``time_limit`` is in host seconds, for the module's own beginning. Raises UsageError for parameters that cannot be.
     """
+    arguments = [_parameter(key, value) for key, value in parameters.items()]
     target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
     guest.put(file, target)
     mark = guest.console.length()
-    result = guest.run(["insmod", target], time_limit=time_limit)
+    result = guest.run(["insmod", target, *arguments], time_limit=time_limit)
     if result.status == 0:
         return
     log = guest.run(["dmesg"]).text.splitlines()
@@ -37,3 +52,24 @@ def load(guest: Guest, name: str, file: Path, *, time_limit: float = COMMAND_LIM
     reason = words[1] if words else result.stderr.decode(errors="replace").strip()
     guest.check_console(mark)
     raise RefusedError(name, reason, messages or log[-5:])
+
+
+def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> None:
+    """Unload a module. Raises CommandFailed where the kernel keeps it, GuestOops where that has made it report."""
+    mark = guest.console.length()
+    try:
+        guest.succeed(["rmmod", name], time_limit=time_limit)
+    finally:
+        guest.check_console(mark)
+
+
+def _parameter(key: str, value: str | int) -> str:
+    """A module parameter as insmod takes it. The kernel reads a value with spaces in double quotes only."""
+    text = str(int(value) if isinstance(value, bool) else value)
+    if not _PARAMETER.fullmatch(key):
+        raise UsageError(f"found {key!r}; a module parameter's name has letters, digits and '_'")
+    if not text.isprintable() or '"' in text or len(text) > _VALUE_MAX:
+        raise UsageError(
+            f"{key}: found {text[:40]!r}; a value is one line of at most {_VALUE_MAX} characters without '\"'"
+        )
+    return f'{key}="{text}"' if " " in text else f"{key}={text}"

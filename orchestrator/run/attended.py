@@ -28,9 +28,12 @@ def attended(
     Each cell leaves the kernel's text as it was, also one that CPU, kernel or module turn out not to support.
     """
     boot, name = session.task.boot, session.guest_name()
-    session.report(f"booting {kernel_spec(boot.kernel).name} on {boot.cpu}")
-    with ready_guest(session.artifacts, session.task.directory, name, session.watch) as ready:
-        session.emit(GuestBooted(name, ready.guest.command_line))
+    fresh = session.task.fresh
+    session.report(f"starting {kernel_spec(boot.kernel).name} on {boot.cpu}")
+    with ready_guest(
+        session.context, session.artifacts, session.task.directory, name, fresh=fresh, watch=session.watch
+    ) as ready:
+        session.emit(GuestBooted(name, ready.guest.command_line, restored_from=ready.guest.restored_from))
         text = KernelText(ready.guest, ready.symbols)
         for cell in cells:
             session.begin(cell)

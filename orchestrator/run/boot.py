@@ -35,7 +35,7 @@ class BootTask:
     """A boot to do: those of its cells that have no outcome yet, with artifacts of these ``keys``.
 
     Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``keep_events`` what recording
-    handlers wrote is kept there as CSV.
+    handlers wrote is kept there as CSV. With ``fresh`` its guests are booted, and none is restored.
     """
 
     kind: BenchmarkKind
@@ -44,6 +44,7 @@ class BootTask:
     keys: Mapping[str, str]
     directory: Path
     keep_events: bool = False
+    fresh: bool = False
 
 
 def _unwatched(guest: Guest) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint
-from orchestrator.run.ready_guest import CLOCKSOURCE, read_clocksource
+from orchestrator.run.guest_checks import CLOCKSOURCE, read_clocksource
 
 
 def check_clocksource(guest: Guest) -> None:

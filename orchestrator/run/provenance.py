@@ -89,9 +89,12 @@ class Provenance:
                 "packages": dict(kernel.packages),
                 "origin": dict(kernel.origin),
                 "image_sha256": _sha256(kernel.image),
+                **({} if kernel.packaged is None else {"packaged_image_sha256": _sha256(kernel.packaged)}),
             },
             "initramfs_sha256": _sha256(artifacts.machine.initramfs),
         }
+        if booted.restored_from is not None:
+            content["restored_from"] = booted.restored_from
         if booted.work:
             content["work"] = dict(booted.work)
         root = artifacts.machine.root

@@ -1,32 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest made ready to measure in: booted, being the CPU it claims, on its final clocksource."""
+"""A guest made ready to measure in: restored or booted, being the CPU it claims, on its final clocksource."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.catalog.cpus import CpuModel
-from orchestrator.errors import EvidenceError
+from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.artifacts import BootArtifacts
-
-CLOCKSOURCE = "tsc"
-"""The only one measured on: the others are devices, read at a cost of their own."""
-
-_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-_CPUS = "/sys/devices/system/cpu"
-_SETTLING_POLLS = 100
-"""Each 0.2 s of the guest's time, of which the kernel refines the TSC's frequency for one second before it settles."""
+from orchestrator.run.guest_checks import check_identity, check_topology, wait_for_clocksource
+from orchestrator.run.started_guest import started, unwatched
 
 
 @dataclass(frozen=True)
 class ReadyGuest:
-    """A booted guest and what was read from it once, for all its cells."""
+    """A running guest and what was read from it once, for all its cells."""
 
     guest: Guest
     artifacts: BootArtifacts
@@ -35,63 +27,21 @@ class ReadyGuest:
 
 @contextmanager
 def ready_guest(
-    artifacts: BootArtifacts, directory: Path, name: str, watch: Callable[[Guest], None]
+    context: BuildContext,
+    artifacts: BootArtifacts,
+    directory: Path,
+    name: str,
+    *,
+    fresh: bool = False,
+    watch: Callable[[Guest], None] = unwatched,
 ) -> Iterator[ReadyGuest]:
-    """Boot a guest to measure in; it is killed at the end. ``watch`` hears of it before it runs.
+    """Start a guest to measure in, as ``started`` does; it is killed at the end.
 
     Raises GuestError, or EvidenceError for a wrong guest.
     """
-    guest = Guest(artifacts.machine, directory, name)
-    watch(guest)
-    with guest:
-        check_identity(guest, artifacts.machine.cpu)
-        check_topology(guest, artifacts.machine.smp)
-        _wait_for_clocksource(guest)
+    with started(context, artifacts.machine, directory, name, fresh=fresh, watch=watch) as guest:
+        if guest.restored_from is None:  # a restored one was checked
+            check_identity(guest, artifacts.machine.cpu)
+            check_topology(guest, artifacts.machine.smp)
+            wait_for_clocksource(guest)
         yield ReadyGuest(guest, artifacts, Symbols.of(guest))
-
-
-def read_clocksource(guest: Guest) -> str:
-    """The guest kernel's clocksource just now."""
-    return guest.get(_CLOCKSOURCE_FILE).decode("ascii", errors="replace").strip()
-
-
-def check_identity(guest: Guest, cpu: CpuModel) -> None:
-    """Raise EvidenceError where the guest takes its CPU for another one than ``cpu``."""
-    if cpu.identity is None:
-        return
-    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
-    first = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
-    says = {key.strip().replace(" ", "_"): value.strip() for key, _, value in first}
-    wrong = [
-        f"{field}: {says.get(field, 'nothing')}, expected {value}"
-        for field, value in cpu.identity.model_dump(exclude_none=True).items()
-        if says.get(field) != str(value)
-    ]
-    if wrong:
-        raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
-
-
-def check_topology(guest: Guest, smp: int) -> None:
-    """Raise EvidenceError unless all CPUs are up, and an even number of Intel's are pairs of siblings, as asked for."""
-    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
-    up = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
-    if up != smp:
-        raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")
-    if smp % 2 or "GenuineIntel" not in text:
-        return
-    siblings = [guest.get(f"{_CPUS}/cpu{number}/topology/thread_siblings_list").strip() for number in range(smp)]
-    if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
-        found = [
-            f"cpu{number}: siblings {pair.decode('ascii', errors='replace')}" for number, pair in enumerate(siblings)
-        ]
-        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=found)
-
-
-def _wait_for_clocksource(guest: Guest) -> None:
-    for _ in range(_SETTLING_POLLS):
-        current = read_clocksource(guest)
-        if current == CLOCKSOURCE:
-            return
-        # Lets the guest's own time pass: on the exact clock it stands still while nothing waits in the guest.
-        guest.succeed(["sleep", "0.2"])
-    raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")

@@ -42,7 +42,8 @@ _EXPERIMENT_FILE = "experiment.yaml"
 class Runner:
     """What a run works with: the maker of artifacts, the store of results, the progress display, the kinds there are.
 
-    ``jobs`` guests are measured in side by side; with ``keep_events`` what recording handlers wrote is kept as CSV.
+    ``jobs`` guests are measured in side by side. With ``keep_events`` what recording handlers wrote is kept as CSV.
+    With ``fresh`` all guests are booted.
     """
 
     context: BuildContext
@@ -51,6 +52,7 @@ class Runner:
     kinds: KindRegistry[BenchmarkKind]
     jobs: int = 1
     keep_events: bool = False
+    fresh: bool = False
 
     def run(self, experiment: Experiment, plan: Plan, directory: Path | None) -> RunEntry:
         """Begin a new run, in ``directory`` or beside the store. Returns it when every cell has an outcome.
@@ -137,6 +139,7 @@ class Runner:
             keys=artifacts.keys,
             directory=entry.directory / folder,
             keep_events=self.keep_events,
+            fresh=self.fresh,
         )
 
     def _do(self, coordinator: Coordinator, journal: RunJournal, task: BootTask, artifacts: BootArtifacts) -> None:

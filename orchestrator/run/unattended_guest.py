@@ -19,8 +19,8 @@ from orchestrator.results.contract import TextEvidence
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.boot import Session
 from orchestrator.run.events import GuestBooted
+from orchestrator.run.guest_checks import check_identity, check_topology
 from orchestrator.run.postconditions import check_clocksource, read_taint
-from orchestrator.run.ready_guest import check_identity, check_topology
 from orchestrator.run.record import valid_result
 from orchestrator.steps import step
 
@@ -57,6 +57,7 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
         with storage_faults(directory):
             work.write(file)
         guest = Guest(replace(machine, initramfs=file), directory, name)
+        guest.say = session.report
         session.watch(guest)
         session.report(f"booting {kernel} on {cpu} with {work.what} to do")
         try:

@@ -12,8 +12,9 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.results.contract import CellRecord, WorkEvidence
 from orchestrator.results.statistics import median
 from orchestrator.run.deadline import Deadline
+from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, read_taint
-from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
 
 _OUTPUT = "/reading"

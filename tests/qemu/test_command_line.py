@@ -108,7 +108,7 @@ def test_progress_is_live_on_a_terminal(tmp_path: Path) -> None:
     assert status == 0
     assert "Overhead of probes on" in stdout
     assert "\x1b" not in stdout
-    assert "booting debian-686 on pentium4" in screen
+    assert "starting debian-686 on pentium4" in screen
     assert "measuring pentium4/debian-686/none/noop" in screen
     assert "pentium4/debian-686/none/noop: " in screen
     assert screen.count("\x1b[2K") > 5

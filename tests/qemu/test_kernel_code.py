@@ -49,3 +49,14 @@ def test_instructions_in_the_image_are_those_in_memory(ready: ReadyGuest, kernel
 
 def _starts(content: bytes, address: int, code: KernelCode) -> list[tuple[int, int]]:
     return [(one.address, one.end) for one in decoded(content, address, code.word)]
+
+
+@pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")
+def test_debians_i386_kernel_starts_flat(ready: ReadyGuest) -> None:
+    """What runs is what is in the package, without its decompressor."""
+    kernel = ready.artifacts.kernel
+    assert kernel.packaged is not None
+    assert kernel.packaged.name == f"vmlinuz-{kernel.release}"
+    assert kernel.image.stat().st_size > 2 * kernel.packaged.stat().st_size
+    assert str(kernel.image) in ready.guest.command_line
+    assert ready.guest.run(["uname", "-r"]).text.strip() == kernel.release

@@ -123,17 +123,17 @@ def test_a_hang_is_raised_and_the_guest_can_be_killed(
 # --- QEMU in trouble ------------------------------------------------------------------------------
 
 
-def test_a_guest_that_stands_still_for_a_while_goes_on(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_that_stands_still_for_a_while_goes_on(shared_guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 0.5)
-    pid = pid_of(guest)
+    pid = pid_of(shared_guest)
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(GuestHang):
-            guest.run(["echo", "late"], time_limit=0.5)
+            shared_guest.run(["echo", "late"], time_limit=0.5)
     finally:
         os.kill(pid, signal.SIGCONT)
     # The late reply is not taken for that of the next command.
-    assert guest.run(["echo", "in time"]).text == "in time\n"
+    assert shared_guest.run(["echo", "in time"]).text == "in time\n"
 
 
 @fresh
@@ -152,8 +152,8 @@ def test_a_guest_that_reboots_is_an_exit(guest: Guest) -> None:
         guest.read_memory(0xC1000000, 16)
 
 
-def test_a_cpu_that_qemu_does_not_have_is_quoted(guest: Guest, tmp_path: Path) -> None:
-    refused = Guest(dataclasses.replace(guest.machine, cpu=qemu_cpu("pentium4000")), tmp_path)
+def test_a_cpu_that_qemu_does_not_have_is_quoted(shared_guest: Guest, tmp_path: Path) -> None:
+    refused = Guest(dataclasses.replace(shared_guest.machine, cpu=qemu_cpu("pentium4000")), tmp_path)
     with pytest.raises(GuestExit, match=r"QEMU ended \(status 1\) while booting") as ended:
         refused.boot()
     assert any("unable to find CPU model 'pentium4000'" in line for line in ended.value.detail)
@@ -163,16 +163,16 @@ def test_a_cpu_that_qemu_does_not_have_is_quoted(guest: Guest, tmp_path: Path) -
 # --- boots that come to nothing -------------------------------------------------------------------
 
 
-def test_a_boot_that_takes_too_long_is_a_hang_and_leaves_nothing(guest: Guest, tmp_path: Path) -> None:
-    slow = Guest(guest.machine, tmp_path)
+def test_a_boot_that_takes_too_long_is_a_hang_and_leaves_nothing(shared_guest: Guest, tmp_path: Path) -> None:
+    slow = Guest(shared_guest.machine, tmp_path)
     with pytest.raises(GuestHang, match=r"the guest hangs \(booting\)"):
         slow.boot(time_limit=0.3)
     assert (slow.state, slow.pid) == (State.GONE, None)
     assert qemus_in(tmp_path) == []
 
 
-def test_a_kernel_that_finds_no_init_is_a_panic(guest: Guest, tmp_path: Path) -> None:
-    machine = dataclasses.replace(guest.machine, extra_parameters=("rdinit=/bin/false",))
+def test_a_kernel_that_finds_no_init_is_a_panic(shared_guest: Guest, tmp_path: Path) -> None:
+    machine = dataclasses.replace(shared_guest.machine, extra_parameters=("rdinit=/bin/false",))
     lost = Guest(machine, tmp_path)
     with pytest.raises(GuestPanic, match="panicked while booting") as panic:
         lost.boot()
@@ -180,8 +180,8 @@ def test_a_kernel_that_finds_no_init_is_a_panic(guest: Guest, tmp_path: Path) ->
     assert qemus_in(tmp_path) == []
 
 
-def test_an_agent_that_talks_nonsense_is_a_lost_connection(guest: Guest, tmp_path: Path) -> None:
-    impostor = Guest(_with_agent(guest.machine, tmp_path), tmp_path)
+def test_an_agent_that_talks_nonsense_is_a_lost_connection(shared_guest: Guest, tmp_path: Path) -> None:
+    impostor = Guest(_with_agent(shared_guest.machine, tmp_path), tmp_path)
     with pytest.raises(
         GuestConnectionLost, match=r"lost the connection to the guest while booting: .*; QEMU is still running"
     ):
@@ -202,19 +202,19 @@ def _with_agent(machine: Machine, directory: Path) -> Machine:
 # --- several, and in the wrong order --------------------------------------------------------------
 
 
-def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Guest(guest.machine, tmp_path, "second") as second:
+def test_two_guests_at_once_do_not_meet(shared_guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Guest(shared_guest.machine, tmp_path, "second") as second:
         pid = pid_of(second)
-        assert pid != guest.pid
-        guest.put(b"first", "/tmp/who")
+        assert pid != shared_guest.pid
+        shared_guest.put(b"first", "/tmp/who")
         second.put(b"second", "/tmp/who")
-        assert (guest.get("/tmp/who"), second.get("/tmp/who")) == (b"first", b"second")
+        assert (shared_guest.get("/tmp/who"), second.get("/tmp/who")) == (b"first", b"second")
         with pytest.raises(GuestError, match=r"^a guest that is ready cannot be booted$"):
             second.boot()
         assert second.run(["true"]).status == 0
 
-        monkeypatch.setattr("orchestrator.guest.guest.DYING_LIMIT", 600.0)
-        process = second._process
+        monkeypatch.setattr("orchestrator.guest.running_qemu.DYING_LIMIT", 600.0)
+        process = second._qemu.process
         assert process is not None
         second.power_off()
         assert process.returncode == 0  # it ended by itself, and was not killed at the limit
@@ -224,36 +224,36 @@ def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path, monkeypatc
             with pytest.raises(GuestError, match=r"^a guest that is gone "):
                 misuse()
         second.kill()
-    assert guest.run(["true"]).status == 0
+    assert shared_guest.run(["true"]).status == 0
 
 
 @pytest.mark.guest(timing="instructions")
-def test_for_a_paused_guest_no_time_passes(guest: Guest, guest_kernel: Kernel) -> None:
+def test_for_a_paused_guest_no_time_passes(shared_guest: Guest, guest_kernel: Kernel) -> None:
     clock = Symbols((guest_kernel.headers / "System.map").read_bytes()).anywhere("jiffies")
     assert clock is not None
 
     def await_tick(before: bytes) -> None:
         """The clock of an idle guest that is not paused jumps from one timer to the next."""
         for _ in range(10_000):
-            if guest.read_memory(clock, 4) != before:
+            if shared_guest.read_memory(clock, 4) != before:
                 return
             time.sleep(0.01)
         pytest.fail("the guest's clock stands still")
 
-    await_tick(guest.read_memory(clock, 4))
-    guest.pause()
-    assert guest.state is State.PAUSED
-    stopped, burnt = guest.read_memory(clock, 4), cpu_seconds(pid_of(guest))
+    await_tick(shared_guest.read_memory(clock, 4))
+    shared_guest.pause()
+    assert shared_guest.state is State.PAUSED
+    stopped, burnt = shared_guest.read_memory(clock, 4), cpu_seconds(pid_of(shared_guest))
     time.sleep(0.5)
-    assert cpu_seconds(pid_of(guest)) - burnt < 0.1
-    assert guest.read_memory(clock, 4) == stopped
-    for misuse in (guest.pause, guest.boot, lambda: guest.run(["true"])):
+    assert cpu_seconds(pid_of(shared_guest)) - burnt < 0.1
+    assert shared_guest.read_memory(clock, 4) == stopped
+    for misuse in (shared_guest.pause, shared_guest.boot, lambda: shared_guest.run(["true"])):
         with pytest.raises(GuestError, match=r"^a guest that is paused "):
             misuse()
-    guest.resume()
+    shared_guest.resume()
     await_tick(stopped)
     with pytest.raises(GuestError, match=r"^a guest that is ready does not become ready$"):
-        guest.resume()
+        shared_guest.resume()
 
 
 def cpu_seconds(pid: int) -> float:
@@ -262,8 +262,8 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_guest_that_was_never_booted(guest: Guest, tmp_path: Path) -> None:
-    off = Guest(guest.machine, tmp_path)
+def test_a_guest_that_was_never_booted(shared_guest: Guest, tmp_path: Path) -> None:
+    off = Guest(shared_guest.machine, tmp_path)
     assert (off.state, off.pid, off.console.length()) == (State.OFF, None, 0)
     with pytest.raises(GuestError, match=r"^a guest that is off takes no commands$"):
         off.run(["true"])
@@ -273,14 +273,14 @@ def test_a_guest_that_was_never_booted(guest: Guest, tmp_path: Path) -> None:
 
 
 @pytest.mark.guest(kernel="debian-686")
-def test_memory_is_read_from_outside(guest: Guest) -> None:
-    entry = Symbols.of(guest).address("__ia32_sys_gettimeofday")
+def test_memory_is_read_from_outside(shared_guest: Guest) -> None:
+    entry = Symbols.of(shared_guest).address("__ia32_sys_gettimeofday")
     # The function tracer's nop, and what every function of this kernel begins with behind it.
-    assert guest.read_memory(entry, 8) == bytes.fromhex("3e8d742600 5589e5")
+    assert shared_guest.read_memory(entry, 8) == bytes.fromhex("3e8d742600 5589e5")
 
 
 @pytest.mark.parametrize(("address", "size"), [(0x10, 16), (0xC1000000, 0), (0xC1000000, 1 << 30), (-1, 1)])
-def test_memory_that_is_not_there(guest: Guest, address: int, size: int) -> None:
+def test_memory_that_is_not_there(shared_guest: Guest, address: int, size: int) -> None:
     with pytest.raises(GuestError):
-        guest.read_memory(address, size)
-    assert guest.run(["true"]).status == 0
+        shared_guest.read_memory(address, size)
+    assert shared_guest.run(["true"]).status == 0

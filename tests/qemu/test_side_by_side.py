@@ -98,4 +98,4 @@ def test_each_of_several_files_is_a_run(tmp_path: Path) -> None:
     # Nothing runs when any file is wrong.
     second.write_text("name: second\n")
     wrong = command.run("run", EXPERIMENT, second)
-    assert (wrong.returncode, "booting" in wrong.stderr) == (2, False)
+    assert (wrong.returncode, "starting" in wrong.stderr) == (2, False)

@@ -28,24 +28,24 @@ class TestSshChannel(ChannelContract):
 
 def port_of(guest: Guest) -> int:
     """The host's port that leads to the guest's sshd."""
-    assert guest._monitor is not None
-    return guest._monitor.forwarded_port()
+    assert guest._qemu.monitor is not None
+    return guest._qemu.monitor.forwarded_port()
 
 
-def test_another_host_key_is_refused(guest: Guest) -> None:
+def test_another_host_key_is_refused(shared_guest: Guest) -> None:
     other, client = (read_private_key(new_private_key()) for _ in range(2))
     # An attempt that is made again ends at the deadline, with another error.
     with pytest.raises(GuestError, match=r"who answers on port .* is not the guest: its host key is SHA") as refused:
-        SshChannel.connect(port_of(guest), other, client, time.monotonic() + PATIENCE)
+        SshChannel.connect(port_of(shared_guest), other, client, time.monotonic() + PATIENCE)
     assert other.fingerprint in refused.value.what
 
 
-def test_a_key_that_the_guest_does_not_know_is_refused(guest: Guest) -> None:
-    assert guest._files is not None
-    assert guest._files.keys is not None
-    host_key, stranger = guest._files.keys.host, read_private_key(new_private_key())
+def test_a_key_that_the_guest_does_not_know_is_refused(shared_guest: Guest) -> None:
+    assert shared_guest._files is not None
+    assert shared_guest._files.keys is not None
+    host_key, stranger = shared_guest._files.keys.host, read_private_key(new_private_key())
     with pytest.raises(GuestError, match="the guest's sshd refuses our key for root"):
-        SshChannel.connect(port_of(guest), host_key, stranger, time.monotonic() + PATIENCE)
+        SshChannel.connect(port_of(shared_guest), host_key, stranger, time.monotonic() + PATIENCE)
 
 
 def test_without_an_sshd_it_is_tried_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

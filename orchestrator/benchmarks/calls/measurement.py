@@ -25,9 +25,10 @@ from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.run.deadline import Deadline
+from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, read_taint
 from orchestrator.run.preparation import Ready
-from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
 
 

@@ -19,8 +19,9 @@ from orchestrator.probes.loading import load
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
 from orchestrator.run.deadline import Deadline
+from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, read_taint
-from orchestrator.run.ready_guest import CLOCKSOURCE, ReadyGuest
+from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
 
 _SIZES = {"immediate": 2, "flag": 1}

@@ -22,8 +22,8 @@ from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
 from orchestrator.run.boot import Session
+from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.kernel_functions import kernel_functions
-from orchestrator.run.ready_guest import CLOCKSOURCE
 from orchestrator.run.record import identity, valid_result
 from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
 

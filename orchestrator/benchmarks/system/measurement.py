@@ -18,7 +18,7 @@ from orchestrator.results.contract import CellRecord, Clock, WorkEvidence
 from orchestrator.results.statistics import median
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import Session
-from orchestrator.run.ready_guest import CLOCKSOURCE
+from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.record import identity, valid_result
 from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
 

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import HostError, LabError
-from orchestrator.guest.guest_files import make_guest_files
+from orchestrator.guest.guest_files import GuestFiles, make_guest_files
 from orchestrator.guest.machine import Machine, RootImage
 from orchestrator.guest.ssh_keys import client_key, new_private_key, public_line, read_private_key
 
@@ -56,6 +56,12 @@ def files_of(initramfs: Path) -> dict[str, bytes]:
         at = (start + size + 3 - data.index(b"070701")) // 4 * 4 + data.index(b"070701")
 
 
+def initramfs_of(guest_files: GuestFiles) -> Path:
+    """The initramfs of a guest that boots."""
+    assert guest_files.initramfs is not None
+    return guest_files.initramfs
+
+
 @NEEDS_QEMU_IMG
 def test_two_guests_of_one_image_share_nothing_but_its_base(machine: Machine, tmp_path: Path) -> None:
     assert machine.root is not None
@@ -63,7 +69,7 @@ def test_two_guests_of_one_image_share_nothing_but_its_base(machine: Machine, tm
     one, other = (make_guest_files(machine, tmp_path, name) for name in ("guest 1", "guest2.x"))
     for guest_files in (one, other):
         assert guest_files.overlay is not None
-        for file in (guest_files.initramfs, guest_files.overlay):
+        for file in (initramfs_of(guest_files), guest_files.overlay):
             assert file.stat().st_mode & 0o777 == 0o600
         report = json.loads(
             subprocess.run(
@@ -72,14 +78,14 @@ def test_two_guests_of_one_image_share_nothing_but_its_base(machine: Machine, tm
         )
         assert report["virtual-size"] == 1 << 30
         assert (report["full-backing-filename"], report["backing-filename-format"]) == (str(machine.root.base), "qcow2")
-        assert guest_files.initramfs.read_bytes().startswith(b"initramfsdrivers")
+        assert initramfs_of(guest_files).read_bytes().startswith(b"initramfsdrivers")
     subprocess.run(["qemu-io", "-c", "write -P 7 0 64k", str(one.overlay)], check=True, capture_output=True)
     assert machine.root.base.read_bytes() == before
     assert one.keys is not None
     assert other.keys is not None
     assert one.keys.host != other.keys.host
     assert one.keys.client == other.keys.client
-    mine, its = files_of(one.initramfs), files_of(other.initramfs)
+    mine, its = files_of(initramfs_of(one)), files_of(initramfs_of(other))
     assert (mine["image/identity/hostname"], its["image/identity/hostname"]) == (b"guest-1\n", b"guest2-x\n")
     for name in ("machine-id", "seed", "host_key"):
         assert mine[f"image/identity/{name}"] != its[f"image/identity/{name}"]
@@ -95,10 +101,11 @@ def test_two_guests_of_one_image_share_nothing_but_its_base(machine: Machine, tm
 def test_on_the_exact_clock_the_random_pool_begins_alike(machine: Machine, tmp_path: Path) -> None:
     exact = replace(machine, timing="instructions", channel="serial")
     seeds = {
-        files_of(make_guest_files(exact, tmp_path, name).initramfs)["image/identity/seed"] for name in ("one", "other")
+        files_of(initramfs_of(make_guest_files(exact, tmp_path, name)))["image/identity/seed"]
+        for name in ("one", "other")
     }
     assert len(seeds) == 1
-    brought = files_of(make_guest_files(exact, tmp_path, "one").initramfs)
+    brought = files_of(initramfs_of(make_guest_files(exact, tmp_path, "one")))
     assert brought["image/settings"] == b"start=small\nnetwork=no\nlogin=yes\n"
     assert not {"image/identity/host_key", "image/identity/authorized_keys"} & set(brought)
 
@@ -126,9 +133,9 @@ def test_a_failed_build_leaves_nothing(machine: Machine, tmp_path: Path) -> None
 def test_two_guests_of_one_name_in_one_folder_have_files_of_their_own(machine: Machine, tmp_path: Path) -> None:
     one, other = (make_guest_files(machine, tmp_path, "guest") for _ in range(2))
     assert len({one.initramfs, one.overlay, other.initramfs, other.overlay}) == 4
-    kept = one.initramfs.read_bytes()
+    kept = initramfs_of(one).read_bytes()
     other.remove()
-    assert one.initramfs.read_bytes() == kept
+    assert initramfs_of(one).read_bytes() == kept
 
 
 @NEEDS_QEMU_IMG

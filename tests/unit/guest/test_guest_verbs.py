@@ -79,7 +79,7 @@ def test_the_last_poll_gets_what_is_left_of_the_limit(tmp_path: Path) -> None:
 
 def test_a_guest_that_prints_without_end_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guest = guest_on(ScriptedChannel(), tmp_path)
-    guest._agent = cast(FramedChannel, ScriptedChannel())
+    guest._qemu.agent = cast(FramedChannel, ScriptedChannel())
     guest.console.path.touch()
 
     def printed(after: int) -> tuple[list[str], int]:

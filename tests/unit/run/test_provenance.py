@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -74,3 +75,13 @@ def test_another_version_of_the_kernel_is_refused(tmp_path: Path, artifacts: Boo
     with pytest.raises(UsageError, match="begun with something else") as caught:
         Provenance(tmp_path / "run").boot(BOOTED, "boot2", replace(artifacts, kernel=newer))
     assert caught.value.detail == (f"{PACKAGE}: was {VERSION}, is 6.1.192-2",)
+
+
+def test_an_image_that_was_derived_is_recorded_with_the_packages_own(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    packaged = tmp_path / "vmlinuz"
+    packaged.write_bytes(b"a compressed kernel")
+    derived = replace(artifacts, kernel=replace(artifacts.kernel, packaged=packaged))
+    recorded = begin(tmp_path / "run", derived)
+    assert recorded["image_sha256"] == hashlib.sha256(b"a kernel").hexdigest()
+    assert recorded["packaged_image_sha256"] == hashlib.sha256(b"a compressed kernel").hexdigest()
+    assert "packaged_image_sha256" not in begin(tmp_path / "other", artifacts)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A user's folder of module sources with a Kbuild or a Makefile, built as the kernel's build system would."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import digest
+from orchestrator.artifacts.diagnostics import error_place, first_error, kept_output, kept_warnings, located
+from orchestrator.artifacts.kbuild import make_modules, plain_places, scratch_folder, strip_module
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module, show_warnings
+from orchestrator.artifacts.prebuilt import modinfo
+from orchestrator.errors import BuildError, ConfigError, UsageError
+
+_KIND = "module-folders"
+_WARNINGS = "warnings.txt"
+_QUOTED_LINES = 20
+_MOST_FILES = 2000
+_MOST_BYTES = 64 << 20
+_BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.order")
+"""What an earlier build has left in the folder, and hidden files."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")
+"""Of a variable for make: nothing that make or a shell expands."""
+
+
+def folder_modules(
+    context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, str | int]
+) -> Mapping[str, Module]:
+    """Every module that a folder makes, by its name in the kernel; built where the cache has not got them.
+
+    ``variables`` are given to make. Make runs what the folder's Kbuild says, with the rights of the user.
+    Raises ConfigError for a folder that makes no module, UsageError for a wrong variable, BuildError.
+    """
+    files = _files(folder)
+    if not {"Kbuild", "Makefile"} & files.keys():
+        raise ConfigError("has neither a Kbuild nor a Makefile", where=str(folder))
+    assignments = _assignments(variables)
+    content = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+    inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "files": content, "make": assignments}
+
+    def build(place: Path) -> None:
+        context.say(f"building {folder.name} for {kernel.spec.name}")
+        with scratch_folder() as scratch, plain_places(kernel) as places:
+            _copy(files, scratch)
+            finished = make_modules(kernel, places, scratch, assignments)
+            if finished.status != 0:
+                raise _build_error(files, kept_output(finished.stdout + finished.stderr, scratch), folder)
+            for file in sorted(scratch.rglob("*.ko")):
+                strip_module(kernel, file)
+                shutil.copy(file, place)
+            (place / _WARNINGS).write_text(kept_warnings(finished.stderr, scratch))
+
+    artifact = context.cache.obtain(_KIND, inputs, f"{folder.name} for {kernel.spec.name}", build)
+    warnings = tuple(located((artifact.path / _WARNINGS).read_text(), files))
+    modules = {}
+    for file in sorted(artifact.path.glob("*.ko")):
+        name = modinfo(file).get("name", file.stem)
+        modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", None, warnings)
+    if not modules:
+        raise ConfigError("makes no module", where=str(folder), hint="obj-m has none: are its variables set?")
+    show_warnings(context, kernel, list(modules.values())[:1])
+    return modules
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The folder's files by their paths in it, without what a build has left there."""
+    found: dict[str, Path] = {}
+    size = 0
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in (Path(parent, name) for name in sorted(names) if not _BUILT.fullmatch(name)):
+            if not file.is_file():
+                continue
+            size += file.stat().st_size
+            found[str(file.relative_to(folder))] = file
+            if len(found) > _MOST_FILES or size > _MOST_BYTES:
+                what = f"holds more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MiB, too much for a module"
+                raise ConfigError(what, where=str(folder))
+    return found
+
+
+def _assignments(variables: Mapping[str, str | int]) -> list[str]:
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name) or not _VALUE.fullmatch(str(value)):
+            raise UsageError(f"found {name}={str(value)!r}; that is no variable for make")
+    return [f"{name}={value}" for name, value in sorted(variables.items())]
+
+
+def _copy(files: Mapping[str, Path], target: Path) -> None:
+    for name, file in files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, target / name)
+
+
+def _build_error(files: Mapping[str, Path], kept: str, folder: Path) -> BuildError:
+    first = first_error(kept)
+    return BuildError(
+        f"folder {folder.name} does not build",
+        where=error_place(kept, files) or str(folder),
+        detail=located(kept, files)[first : first + _QUOTED_LINES],
+    )

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Saved guests in the cache: what one is of, where it is, how many are kept.
+
+QEMU loads the state of another machine without a word (see ``guest.saved``), so the key holds all that a guest's
+behaviour depends on. The folder is private to the user, since memory and overlay hold keys. Files are never rewritten,
+only renamed into place: restored guests map them. Removing one that guests run from is safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+from orchestrator.artifacts import digests
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Artifact, digest
+from orchestrator.errors import HostError
+from orchestrator.guest.framed import PROTOCOL
+from orchestrator.guest.machine import QEMU, Machine, MemoryFile, Wiring, qemu_command
+from orchestrator.guest.saved import SavedGuest
+
+KIND = "saved-guests"
+LIMIT = 2 << 30
+"""Bytes on disk of all saved guests; one has 20 to 90 MB."""
+
+_FORMAT = 1
+_POINT = "the channel is open and the clocksource is final"
+"""Where in its life a guest is saved."""
+
+_FIRMWARE = ("bios-256k.bin", "qboot.rom", "kvmvapic.bin", "linuxboot_dma.bin", "pvh.bin")
+_FIRMWARE_FOLDERS = ("share/qemu", "share/seabios")
+"""Below QEMU's prefix."""
+
+
+def key_inputs(machine: Machine) -> dict[str, object]:
+    """All that a saved guest of a machine depends on. Raises HostError where a part of it cannot be read."""
+    memory = MemoryFile("memory", is_saved=True)
+    wiring = Wiring("monitor", "agent", "console", None, Path("initramfs"), Path("overlay"), memory)
+    paths = {str(machine.kernel): "kernel", **{str(disk.file): "data" for disk in machine.data}}
+    arguments = [_without_paths(word, paths) for word in qemu_command(machine, wiring)]
+    root = machine.root
+    return {
+        "format": _FORMAT,
+        "point": _POINT,
+        "agent": PROTOCOL,
+        "qemu": _qemu_digests(),
+        "arguments": arguments,
+        "kernel": _digest(machine.kernel),
+        "initramfs": _digest(machine.initramfs),
+        "drivers": None if machine.disk_drivers is None else _digest(machine.disk_drivers),
+        # The overlay has the path of its base in it.
+        "root": None if root is None else [root.key, str(root.base.absolute()), root.format, root.start],
+        "data": [[disk.name, disk.file.parent.name] for disk in machine.data],
+    }
+
+
+def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGuest], None]) -> SavedGuest:
+    """The saved guest of a machine; ``save`` fills its folder where there is none, or a damaged one.
+
+    Raises what ``save`` raises, OSError and HostError where the cache cannot be written.
+    """
+    inputs = key_inputs(machine)
+    key = digest(inputs)
+    found = context.cache.find(KIND, inputs)
+    damage = None if found is None else digests.changed(found.path)
+    if found is not None and damage is not None:
+        context.say(f"the saved guest {key} is damaged ({damage}): a new one is saved")
+        context.cache.discard(found)
+
+    def build(folder: Path) -> None:
+        folder.chmod(0o700)
+        save(SavedGuest(key, folder))
+
+    artifact = context.cache.obtain(KIND, inputs, _label(context, machine), build)
+    os.utime(artifact.stamp)
+    if found is None:
+        _keep_limit(context)
+    return SavedGuest(key, artifact.path)
+
+
+def discard(context: BuildContext, machine: Machine) -> None:
+    """Remove the saved guest of a machine, though other guests run from it."""
+    found = context.cache.find(KIND, key_inputs(machine))
+    if found is not None:
+        context.cache.discard(found)
+
+
+def _keep_limit(context: BuildContext) -> None:
+    """Remove those whose last use is longest ago until the rest is within the limit; none that is in use."""
+    kept: list[Artifact] = [artifact for _, artifact in context.cache.contents(KIND) if artifact is not None]
+    kept.sort(key=lambda artifact: artifact.used, reverse=True)
+    room = LIMIT
+    for artifact in kept:
+        room -= artifact.size()
+        if room < 0:
+            context.cache.remove(artifact, artifact.used)
+
+
+def _label(context: BuildContext, machine: Machine) -> str:
+    kernel = context.cache.label(machine.initramfs.parent).rpartition(" ")[2] or machine.kernel.name
+    image = "" if machine.root is None else f", {machine.root.name} ({machine.channel})"
+    cpus = "" if machine.smp == 1 else f" x{machine.smp}"
+    return f"{kernel} on {machine.cpu.name}{cpus}, {machine.memory_mib} MiB, {machine.timing}{image}"
+
+
+def _without_paths(word: str, paths: dict[str, str]) -> str:
+    for path, name in paths.items():
+        word = word.replace(path, name)
+    return word
+
+
+@lru_cache(maxsize=1)
+def _qemu_digests() -> dict[str, str]:
+    """Of QEMU's program and of the firmware that it loads, by name; its version is in the program."""
+    found = shutil.which(QEMU)
+    if found is None:
+        raise HostError(f"{QEMU} is not installed", hint="`./lab doctor` says what is missing and how to get it")
+    program = Path(found).resolve()
+    files = {QEMU: program}
+    for folder in _FIRMWARE_FOLDERS:
+        files |= {name: file for name in _FIRMWARE if (file := program.parent.parent / folder / name).is_file()}
+    return {name: _digest(file) for name, file in files.items()}
+
+
+def _digest(file: Path) -> str:
+    try:
+        facts = file.stat()
+        return _digest_of(file, facts.st_size, facts.st_mtime_ns, facts.st_ino)
+    except OSError as error:
+        raise HostError(f"{file} cannot be read: {error.strerror}") from None
+
+
+@lru_cache(maxsize=64)
+def _digest_of(file: Path, *facts: int) -> str:
+    """The SHA-256 of a file with these facts: a file that is written to has others."""
+    del facts
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

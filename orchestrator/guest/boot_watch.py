@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Waits for the agent of a guest that boots, or does its work first, while what it prints is passed on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from orchestrator.errors import GuestHang
+from orchestrator.guest.console import Console
+from orchestrator.guest.framed import FramedChannel
+
+LONGEST_WORK = 24 * 3600.0
+"""Seconds that unattended work may take, whatever the guest prints meanwhile."""
+
+_LISTENING_INTERVAL = 0.5
+
+
+def watch_boot(agent: FramedChannel, console: Console, time_limit: float, listener: Callable[[str], None]) -> None:
+    """Wait for the agent; the listener gets every line of the console.
+
+    Raises GuestHang after ``time_limit`` seconds without console output.
+    """
+    start = time.monotonic()
+    deadline, passed_on, printed, waiting = start + time_limit, 0, 0, True
+    while waiting:
+        try:
+            agent.wait_for_agent(time.monotonic() + _LISTENING_INTERVAL)
+            waiting = False
+        except GuestHang:
+            pass
+        finally:  # also the last lines of a guest that dies
+            lines, passed_on = console.whole_lines(passed_on)
+            for line in lines:
+                listener(line)
+        length, now = console.length(), time.monotonic()
+        if length > printed:
+            printed, deadline = length, now + time_limit
+        if waiting and now >= deadline:
+            raise GuestHang(f"no console output for {time_limit:g} s")
+        if waiting and now >= start + LONGEST_WORK:
+            raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")

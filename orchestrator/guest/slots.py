@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How many guests run at once on this host, in all processes of a user? A guest takes slots, which are locked files.
+
+There are four slots for each core, and no more than the memory has room for; a guest takes one for each begun half a
+gigabyte, and gives it back while it is paused. A thread that has slots takes no further ones for its other guests, so
+that it never waits for what it may itself hold up. Where another process holds them up (one that waits for ours), the
+wait ends after two minutes. The system releases the slots of a process that dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.paths import cache_dir
+
+_FOLDER = "slots"
+_GATE = "gate"
+"""The file that is locked by whoever waits for slots: the others wait behind it, and none holds half of its slots."""
+
+_SLOT_MIB = 512
+_SLOTS_A_CORE = 4
+_PATIENCE = 120.0
+"""Host seconds of a wait, behind which a guest starts without slots."""
+
+_POLL_INTERVAL = 0.05
+_SAY_INTERVAL = 30.0
+
+
+class _Thread(threading.local):
+    """The guests that this thread has started, as a set of their slots."""
+
+    def __init__(self) -> None:
+        self.held: set[Slots] = set()
+
+
+class Slots:
+    """What a guest has taken of the host; nothing for a further guest of its thread."""
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self._descriptors = descriptors
+        self._held = _thread.held  # another thread may release them
+        self._held.add(self)
+
+    def release(self) -> None:
+        """Give them back, from any thread; a second time is nothing."""
+        self._held.discard(self)
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+_thread = _Thread()
+
+
+def host_slots() -> int:
+    """The slots of this host."""
+    memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    return max(1, min(_SLOTS_A_CORE * (os.cpu_count() or 1), memory_mib // _SLOT_MIB))
+
+
+def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], None]) -> Slots:
+    """Take the slots of a guest, when they are free. ``say`` gets a line when that is not at once.
+
+    ``check`` is called while it waits, and may raise. After two minutes, and where the cache cannot be written, the
+    guest gets none and starts all the same.
+    """
+    if _thread.held:
+        return Slots([])
+    total = host_slots()
+    wanted = min(total, -(-memory_mib // _SLOT_MIB))
+    folder = cache_dir() / _FOLDER
+    taken: list[int] = []
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _wait(lambda: _lock(folder / _GATE, taken), say, check)
+        gate = taken.pop()
+        try:
+            _wait(lambda: _lock_some(folder, total, wanted, taken), say, check)
+        finally:
+            os.close(gate)
+    except OSError:  # TimeoutError is one
+        pass
+    except BaseException:
+        for descriptor in taken:
+            os.close(descriptor)
+        raise
+    return Slots(taken)
+
+
+def _wait(succeeds: Callable[[], bool], say: Callable[[str], None], check: Callable[[], None]) -> None:
+    """Raises TimeoutError when it did not succeed for two minutes."""
+    begun, said = time.monotonic(), 0.0
+    while not succeeds():
+        check()
+        now = time.monotonic()
+        if now - begun > _PATIENCE:
+            say("other guests on this host do not end; this one starts all the same")
+            raise TimeoutError
+        if now - said > _SAY_INTERVAL:
+            said = now
+            say("waiting for other guests on this host to end")
+        time.sleep(_POLL_INTERVAL)
+
+
+def _lock_some(folder: Path, total: int, wanted: int, taken: list[int]) -> bool:
+    """Take free slots until as many are taken as are wanted; whether they are."""
+    for number in range(total):
+        if len(taken) < wanted:
+            _lock(folder / str(number), taken)
+    return len(taken) == wanted
+
+
+def _lock(file: Path, taken: list[int]) -> bool:
+    """Lock a file and add it to what is taken, if it is free."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    except OSError:
+        os.close(descriptor)
+        raise
+    taken.append(descriptor)
+    return True

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Several guests for one test, on a network of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.initramfs import disk_drivers
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.errors import UsageError
+from orchestrator.guest.hub import Hub
+from orchestrator.guest.machine import Lan
+from orchestrator.pytest_plugin.guest_options import checked
+from orchestrator.pytest_plugin.guest_pool import GuestPool
+from orchestrator.pytest_plugin.tested_guest import TestedGuest
+
+_NEEDED = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
+
+
+class GuestFactory:
+    """Boots guests. Made by the fixture ``guest_factory``.
+
+    ``arguments`` are those of the test's mark; ``begin`` is told of each guest.
+    """
+
+    def __init__(
+        self,
+        workshop: BuildContext,
+        pool: GuestPool,
+        arguments: Mapping[str, Any],
+        begin: Callable[[TestedGuest], None],
+    ) -> None:
+        self._workshop = workshop
+        self._pool = pool
+        self._arguments = arguments
+        self._begin = begin
+        self._hub = Hub()
+        self.guests: list[TestedGuest] = []
+
+    def __call__(self, **arguments: Any) -> TestedGuest:
+        """Boot one more guest; ``arguments``, as of the mark, override the mark's.
+
+        All of a test run at once, on the plain clock, on a network that nothing else is on. ``address`` is a guest's
+        IPv4 address there. Raises UsageError for a guest that cannot be, GuestError when it does not boot.
+        """
+        options = checked({**self._arguments, **arguments})
+        if options.timing == "instructions":
+            raise UsageError("guests on a network run on the plain clock: timing 'auto', 'tcg' or 'kvm'")
+        kernel = ready_kernel(self._workshop, options.kernel)
+        lacking = [option for option in _NEEDED if kernel.config.get(option, "n") not in ("y", "m")]
+        if lacking:
+            raise UsageError(f"kernel '{kernel.spec.name}' cannot have a network: it lacks {', '.join(lacking)}")
+        lan = self._hub.next_lan()
+        drivers = disk_drivers(self._workshop, kernel)
+        machine = replace(options.machine(self._workshop, kernel), lan=lan, disk_drivers=drivers)
+        guest = self._pool.booted(machine, kernel)
+        self.guests.append(guest)
+        _connect(guest, lan)
+        self._begin(guest)
+        return guest
+
+    def close(self) -> None:
+        """Kill the guests and take the network down."""
+        for guest in self.guests:
+            self._pool.retire(guest)
+        self._hub.close()
+
+
+def _connect(guest: TestedGuest, lan: Lan) -> None:
+    """Give the guest its address, on the device that is on the network."""
+    found = guest.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", lan.mac]).text
+    device = found.split("/")[4]
+    guest.succeed(["ip", "addr", "add", f"{lan.address}/24", "dev", device])
+    guest.succeed(["ip", "link", "set", device, "up"])

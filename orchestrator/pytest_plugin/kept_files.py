@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is kept of a test's guests, in the test's folder and in the JUnit XML, and the command that repeats the test."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from orchestrator.pytest_plugin.session import LOG, settings_given
+from orchestrator.pytest_plugin.tested_guest import TestedGuest
+
+_REPRODUCE = "reproduce"
+
+
+def keep(item: pytest.Item, guest: TestedGuest) -> None:
+    """Write what the console showed during the test and QEMU's arguments beside the test's ``lab.log``.
+
+    The test's properties name the files: ``qemu_console``, ``qemu_arguments``, ``qemu_log``, and ``qemu_reproduce``,
+    which is the command itself.
+    """
+    if LOG not in item.stash:
+        return
+    folder, name = item.stash[LOG].parent, guest.console.path.stem
+    console, arguments = folder / f"{name}.console", folder / f"{name}.arguments"
+    console.write_text("".join(f"{line}\n" for line in guest.printed()), encoding="utf-8")
+    arguments.write_text(shlex.join(guest.command_line) + "\n", encoding="utf-8")
+    item.user_properties += [("qemu_console", str(console)), ("qemu_arguments", str(arguments))]
+    if not (folder / _REPRODUCE).exists():
+        command = reproducing_command(item)
+        (folder / _REPRODUCE).write_text(command + "\n", encoding="utf-8")
+        item.user_properties += [("qemu_log", str(item.stash[LOG])), ("qemu_reproduce", command)]
+
+
+def reproducing_command(item: pytest.Item) -> str:
+    """A line for a shell that runs this test alone, with the guest that it had."""
+    folder = str(item.config.rootpath)
+    words = ["pytest", "--qemu", *settings_given(item.config), item.nodeid]
+    here = Path.cwd() == item.config.rootpath
+    return shlex.join(words) if here else f"cd {shlex.quote(folder)} && {shlex.join(words)}"

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a guest must be before anything is measured in it: the CPU it claims, all CPUs up, its final clocksource."""
+
+from __future__ import annotations
+
+import re
+
+from orchestrator.catalog.cpus import CpuModel
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+
+CLOCKSOURCE = "tsc"
+"""The only one measured on: the others are devices, read at a cost of their own."""
+
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CPUS = "/sys/devices/system/cpu"
+_SETTLING_POLLS = 100
+"""Each 0.2 s of the guest's time, of which the kernel refines the TSC's frequency for one second before it settles."""
+
+
+def read_clocksource(guest: Guest) -> str:
+    """The guest kernel's clocksource just now."""
+    return guest.get(_CLOCKSOURCE_FILE).decode("ascii", errors="replace").strip()
+
+
+def check_identity(guest: Guest, cpu: CpuModel) -> None:
+    """Raise EvidenceError where the guest takes its CPU for another one than ``cpu``."""
+    if cpu.identity is None:
+        return
+    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    first = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    says = {key.strip().replace(" ", "_"): value.strip() for key, _, value in first}
+    wrong = [
+        f"{field}: {says.get(field, 'nothing')}, expected {value}"
+        for field, value in cpu.identity.model_dump(exclude_none=True).items()
+        if says.get(field) != str(value)
+    ]
+    if wrong:
+        raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
+
+
+def check_topology(guest: Guest, smp: int) -> None:
+    """Raise EvidenceError unless all CPUs are up, and an even number of Intel's are pairs of siblings, as asked for."""
+    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    up = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
+    if up != smp:
+        raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")
+    if smp % 2 or "GenuineIntel" not in text:
+        return
+    siblings = [guest.get(f"{_CPUS}/cpu{number}/topology/thread_siblings_list").strip() for number in range(smp)]
+    if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
+        found = [
+            f"cpu{number}: siblings {pair.decode('ascii', errors='replace')}" for number, pair in enumerate(siblings)
+        ]
+        raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=found)
+
+
+def wait_for_clocksource(guest: Guest) -> None:
+    """Wait until the guest is on the clocksource that is measured on. Raises EvidenceError where it never is."""
+    for _ in range(_SETTLING_POLLS):
+        current = read_clocksource(guest)
+        if current == CLOCKSOURCE:
+            return
+        # Lets the guest's own time pass: on the exact clock it stands still while nothing waits in the guest.
+        guest.succeed(["sleep", "0.2"])
+    raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a project of somebody else's get its guests, from a wheel of the package in an environment of its own?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from orchestrator.paths import cache_dir
+
+PROJECT = Path(__file__).parents[1] / "example_project"
+CHECKOUT = Path(__file__).parents[2]
+LIMIT = 1800.0
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the package from its wheel, and the other packages of ours."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    interpreter = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    built = subprocess.run(
+        [*pip, "wheel", "-q", "--no-deps", "-w", str(folder), str(CHECKOUT)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    if "Could not find a version that satisfies the requirement hatchling" in built.stderr:
+        pytest.skip("no package index to build the wheel with hatchling from")
+    assert built.returncode == 0, built.stderr
+    (wheel,) = folder.glob("*.whl")
+    install = [*pip, "--python", str(interpreter), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, timeout=LIMIT)
+    # A path in a .pth file has its own .pth files ignored: ours leads to the checkout.
+    purelib = next(folder.glob("lib/python*/site-packages"))
+    (purelib / "dependencies.pth").write_text("".join(f"{path}\n" for path in site.getsitepackages()))
+    return interpreter
+
+
+@pytest.mark.qemu
+def test_its_tests_pass_with_their_budgets(python: Path, tmp_path: Path) -> None:
+    project = shutil.copytree(PROJECT, tmp_path / "project")
+    budgets = (project / "test_call_meter.budgets.yaml").read_text()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
+    environment["ORCHESTRATOR_CACHE"] = str(cache_dir())
+
+    def pytest_in_project(*arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = [str(python), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+        return subprocess.run(argv, cwd=project, env=environment, capture_output=True, text=True, timeout=LIMIT)
+
+    origin = [str(python), "-c", "import orchestrator; print(orchestrator.__file__)"]
+    found = subprocess.run(origin, cwd=project, env=environment, capture_output=True, text=True, check=True)
+    assert Path(found.stdout).is_relative_to(python.parents[1])
+
+    tested = pytest_in_project("--qemu", "-q")
+    assert "12 passed" in tested.stdout, tested.stdout + tested.stderr
+
+    # A budget that is one instruction too small, and one of another kernel.
+    file = project / "test_call_meter.budgets.yaml"
+    file.write_text(budgets.replace(": 422\n", ": 421\n"))
+    exceeded = pytest_in_project("--qemu", "-q", "-k", "alone")
+    assert "gettimeofday takes 422 instructions, 1 more than its budget, 421, on debian-686 " in exceeded.stdout
+    other = pytest_in_project("--qemu", "-q", "-k", "alone", "--qemu-kernel=lab-i386-up")
+    assert "has no budget on lab-i386-up " in other.stdout
+    assert "there is one on debian-686 " in other.stdout
+    assert "1 passed" in pytest_in_project("--qemu", "-q", "-k", "alone", "--qemu-update-budgets").stdout
+    assert file.read_text() == budgets

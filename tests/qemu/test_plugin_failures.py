@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What does the plugin show and keep of a failed test, and what of it reaches other tests?"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from command_line import qemus_in
+
+from orchestrator.paths import cache_dir
+
+pytest_plugins = ["pytester"]
+
+MARK = """
+import os, signal
+import pytest
+
+pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
+"""
+
+
+@pytest.fixture(autouse=True)
+def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pytester gives its runs another home directory; the cache in it would be empty."""
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
+
+
+def properties_of(report: Path, test: str) -> dict[str, str]:
+    """The properties of a test in a JUnit XML."""
+    cases = {case.get("name"): case for case in ElementTree.parse(report).iter("testcase")}
+    return {str(one.get("name")): str(one.get("value")) for one in cases[test].iter("property")}
+
+
+@pytest.mark.qemu
+def test_a_failed_test_shows_its_own_lines_and_keeps_what_repeats_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        MARK
+        + """
+def check_something(guest):
+    guest.succeed(["sh", "-c", "echo '<1>lab: on the console' >/dev/kmsg; echo printed; echo wrong >&2; exit 3"])
+
+def test_it(guest):
+    check_something(guest)
+"""
+    )
+    result = pytester.runpytest_subprocess("--qemu", "--qemu-timing=tcg", "--junitxml=report.xml")
+    result.assert_outcomes(failed=1)
+    shown = result.stdout.str()
+    result.stdout.fnmatch_lines(
+        [
+            ">       check_something(guest)",
+            ">       guest.succeed(*",
+            "E       *CommandFailed: `sh -c *` ended with status 3 in the guest",
+            "E           printed",
+            "E           wrong",
+            "*Last steps of *lab.log*",
+            "*Console during the test, *",
+            "*lab: on the console",
+        ]
+    )
+    assert "orchestrator/guest" not in shown.replace("orchestrator/guest.", "")
+    properties = properties_of(pytester.path / "report.xml", "test_it")
+    command = (
+        "pytest --qemu --qemu-timing=tcg test_a_failed_test_shows_its_own_lines_and_keeps_what_repeats_it.py::test_it"
+    )
+    assert properties["qemu_reproduce"] == command
+    assert "lab: on the console" in Path(properties["qemu_console"]).read_text()
+    assert shlex.split(Path(properties["qemu_arguments"]).read_text())[0] == "qemu-system-x86_64"
+    assert "FAILED" in Path(properties["qemu_log"]).read_text()
+
+    pytester.runpytest_subprocess(*shlex.split(command)[1:]).assert_outcomes(failed=1)
+
+
+@pytest.mark.qemu
+def test_trouble_fails_the_test_in_which_it_happens_and_no_other(pytester: pytest.Pytester, late_oops: Path) -> None:
+    pytester.makepyfile(
+        MARK
+        + f"""
+def oops(guest):
+    with guest.expect_oops("end trace"):
+        pass
+
+def test_taint(guest):
+    guest.put(b"512", "/proc/sys/kernel/tainted")
+def test_taint_of_a_module(guest, kmod):
+    kmod({str(late_oops)!r})
+    guest.wait_for_line("Oops: ")
+@pytest.mark.guest(allow_oops=["WARNING: CPU", "NULL pointer dereference"])
+def test_expected(guest, kmod):
+    kmod({str(late_oops)!r})
+    guest.wait_for_line("Oops: ")
+def test_quiet(guest): guest.succeed(["true"])
+def test_death(guest):
+    os.kill(guest.pid, signal.SIGKILL)
+    guest.succeed(["true"])
+def test_after_death(guest): guest.succeed(["true"])
+def test_shared_and_tainted(shared_guest):
+    shared_guest.put(b"128", "/proc/sys/kernel/tainted")
+def test_shared_afterwards(shared_guest):
+    assert shared_guest.get("/proc/sys/kernel/tainted") == b"0\\n"
+"""
+    )
+    result = pytester.runpytest_subprocess("--qemu", "-v")
+    result.assert_outcomes(passed=4, failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "*::test_expected PASSED*",
+            "GuestOops: the guest's kernel has become tainted: a warning",
+            "GuestOops: the guest's kernel reported trouble (warning, oops)",
+            "E       *GuestExit: *QEMU ended (signal 9) while running true",
+            "GuestOops: the guest's kernel has become tainted: an oops or a BUG",
+        ]
+    )
+    assert qemus_in(pytester.path) == []
+
+
+LISTS = """
+import pytest
+
+@pytest.mark.guest(kernel=["lab-i386-up", "debian-686"], cpu="athlon", data=[], memory=["64M", "128M"])
+def test_each(guest): assert guest.machine.cpu.name == "athlon"
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.guest(kernel="lab-i386-up"))])
+@pytest.mark.guest(timing="tcg")
+def test_settings(shared_guest, number): assert shared_guest.machine.cpu.name == "pentium-m"
+@pytest.mark.guest(timing="instructions", fresh=True)
+def test_fresh(guest): pass
+def test_none(): pass
+"""
+
+
+@pytest.mark.qemu
+def test_lists_make_tests_and_settings_are_defaults(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_lists=LISTS)
+    pytester.makeini("[pytest]\nqemu_cpu = pentium-m\nqemu_kernel = debian-686\n")
+    listed = pytester.runpytest_subprocess("--qemu-list", "--qemu-kernel=lab-i386-up", "-q", "-n", "2")
+    assert listed.ret == 0
+    listed.stdout.fnmatch_lines(
+        [
+            "tests  kernel       cpu        smp  memory  timing        image  channel  start",
+            "1      lab-i386-up  athlon     1    64M     auto          -      framed   clean",
+            "1      lab-i386-up  athlon     1    128M    auto          -      framed   clean",
+            "1      debian-686   athlon     1    64M     auto          -      framed   clean",
+            "1      debian-686   athlon     1    128M    auto          -      framed   clean",
+            "2      lab-i386-up  pentium-m  1    256M    tcg           -      framed   shared",
+            "1      lab-i386-up  pentium-m  1    256M    instructions  -      framed   booted",
+        ],
+        consecutive=True,
+    )
+    collected = pytester.runpytest_subprocess("--collect-only", "-q")
+    names = ["lab-i386-up-64M", "lab-i386-up-128M", "debian-686-64M", "debian-686-128M"]
+    collected.stdout.fnmatch_lines([f"test_lists.py::test_each[[]{name}]" for name in names], consecutive=True)
+    chosen = pytester.runpytest_subprocess(
+        "--qemu", "--qemu-kernel=lab-i386-up", "-k", "lab-i386-up-64M or test_settings", "-n", "1", "-rA"
+    )
+    chosen.assert_outcomes(passed=3)
+    wrong = pytester.runpytest_subprocess("--qemu", "--qemu-kernel=lab-i386-pu", "-k", "fresh")
+    assert wrong.ret == pytest.ExitCode.USAGE_ERROR
+    wrong.stderr.fnmatch_lines(["*::test_fresh: mark guest: unknown kernel 'lab-i386-pu'*"])
+
+
+@pytest.mark.qemu
+def test_a_workers_wrong_mark_is_a_failed_test_with_its_sentence(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.guest(cpu="pentum4")
+        def test_wrong(guest): pass
+        def test_right(guest): pass
+        """
+    )
+    result = pytester.runpytest_subprocess("--qemu", "-n", "2")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*::test_wrong: mark guest: cpu: found 'pentum4'*did you mean 'pentium4'[?]"])
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a restored guest the one that was saved, to the instruction, and a spoilt one never used?"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from experiment_boot import artifacts_of, boot_of_calls, measured_call
+
+from orchestrator.artifacts import digests, saved_guests
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.guest_disks import GuestDisks
+from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.probes import probes
+from orchestrator.experiment.plan import Boot
+from orchestrator.guest import guest as guest_module
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import ChannelKind, Machine, Timing
+from orchestrator.paths import cache_dir
+from orchestrator.run import started_guest
+from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.ready_guest import ReadyGuest, ready_guest
+from orchestrator.run.started_guest import started
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+EXEC = ("exec", "--offline", "--kernel", "lab-i386-up", "--accel", "instructions", "-v", "--", "uname", "-m")
+DAILY = ("lab-i386-up", "lab-x86_64-smp")
+KERNELS = [pytest.param(name, marks=pytest.mark.kernels(name)) for name in DAILY]
+ALL_KERNELS = [
+    pytest.param(
+        name, marks=[pytest.mark.kernels(name), pytest.mark.nightly("every kind of probe, restored and booted")]
+    )
+    for name in ("debian-686", "debian-amd64", *DAILY)
+]
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What a person is told."""
+    return []
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path) -> Path:
+    """The user's cache by links, without saved guests."""
+    root = tmp_path / "cache"
+    root.mkdir()
+    for folder in cache_dir().iterdir():
+        if folder.is_dir() and folder.name not in {"locks", "damaged", "slots", saved_guests.KIND}:
+            (root / folder.name).symlink_to(folder)
+    return root
+
+
+@pytest.fixture
+def own(own_cache: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> BuildContext:
+    """What builds artifacts on the test's own cache."""
+    monkeypatch.setattr(started_guest, "_given_up", set())
+    return BuildContext(Cache(own_cache), say=said.append, warn=said.append)
+
+
+@pytest.fixture
+def machine(own: BuildContext) -> Machine:
+    return machine_of(own)
+
+
+def machine_of(context: BuildContext, timing: Timing = "instructions") -> Machine:
+    return machine_for(
+        context, ready_kernel(context, kernels()["lab-i386-up"]), Hardware(cpu("pentium4"), 1, 128, timing)
+    )
+
+
+def saved_in(context: BuildContext) -> list[Path]:
+    return [place for place, _ in context.cache.contents(saved_guests.KIND)]
+
+
+def boot_with(kernel: str, *rows: str) -> Boot:
+    return boot_of_calls(
+        kernels=[kernel],
+        machines=[{"cpu": "xeon-e5410" if kernels()[kernel].needs_long_mode else "pentium4"}],
+        probes=list(rows),
+        handlers=["noop", "record"],
+        benchmark={"name": "gtodbench", "calls": 200, "repeats": 2},
+    )
+
+
+def figures(ready: ReadyGuest, boot: Boot) -> dict[str, object]:
+    """What is measured of each cell, and what proves it."""
+    records = {cell.id: measured_call(ready, cell) for cell in boot.cells}
+    assert {record.status for record in records.values()} <= {"ok", "unsupported"}
+    return {
+        id_: (record.status, record.samples, record.evidence and (record.evidence.hits, record.evidence.int3))
+        for id_, record in records.items()
+    }
+
+
+def check_equal(context: BuildContext, boot: Boot, folder: Path) -> None:
+    """Cells of a booted guest, and of two restored ones that run at the same time."""
+    artifacts = artifacts_of(context, boot)
+    with ready_guest(context, artifacts, folder, "booted", fresh=True) as booted:
+        assert booted.guest.restored_from is None
+        expected = figures(booted, boot)
+    with (
+        ready_guest(context, artifacts, folder, "one") as one,
+        ready_guest(context, artifacts, folder, "other") as other,
+    ):
+        assert one.guest.restored_from == other.guest.restored_from != None  # noqa: E711
+        for cell in boot.cells:
+            alone = replace(boot, cells=(cell,))
+            for ready in (one, other):
+                assert figures(ready, alone) == {cell.id: expected[cell.id]}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_restored_guests_measure_what_a_booted_one_does(workshop: BuildContext, tmp_path: Path, kernel: str) -> None:
+    check_equal(workshop, boot_with(kernel, "none", "kprobe", "djprobe"), tmp_path)
+
+
+@pytest.mark.parametrize("kernel", ALL_KERNELS)
+def test_every_kind_measures_the_same_restored(workshop: BuildContext, tmp_path: Path, kernel: str) -> None:
+    check_equal(workshop, boot_with(kernel, *probes()), tmp_path)
+
+
+def test_a_guest_is_saved_once_and_privately(
+    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str]
+) -> None:
+    keys = set()
+    for name in ("first", "second"):
+        with started(own, machine, tmp_path, name) as guest:
+            keys.add(guest.restored_from)
+            assert guest.succeed(["uname", "-m"]).text == "i686\n"
+    (place,) = saved_in(own)
+    assert keys == {place.name}
+    assert said == []
+    assert place.stat().st_mode & 0o777 == 0o700
+    modes = {file.name: file.stat().st_mode & 0o777 for file in place.iterdir()}
+    assert (modes["memory"], modes["devices"], modes["console"]) == (0o600, 0o400, 0o400)
+    # Memory has holes where the guest has none.
+    assert (place / "memory").stat().st_blocks * 512 < machine.memory_mib << 19
+    # What was on the console before is in both logs.
+    assert (tmp_path / "second.console").read_bytes().startswith((place / "console").read_bytes())
+    with started(own, machine, tmp_path, "booted", fresh=True) as booted:
+        assert booted.restored_from is None
+
+
+def test_a_restored_guest_does_not_write_to_the_saved_one(own: BuildContext, machine: Machine, tmp_path: Path) -> None:
+    for _ in range(2):
+        with started(own, machine, tmp_path) as guest:
+            assert guest.run(["test", "-e", "/tmp/mine"]).status == 1
+            guest.put(bytes(1 << 20), "/tmp/mine")
+    (place,) = saved_in(own)
+    assert digests.differing(place, {}) is None
+
+
+def test_on_another_clock_the_time_is_right_and_the_pool_another(own: BuildContext, tmp_path: Path) -> None:
+    drawn = set()
+    for _ in range(2):
+        with started(own, machine_of(own, "tcg"), tmp_path) as guest:
+            assert guest.restored_from is not None
+            begun = int(time.time())
+            assert begun - 2 <= int(guest.succeed(["date", "+%s"]).text) <= time.time() + 2
+            drawn.add(guest.get("/proc/sys/kernel/random/uuid"))
+            assert guest.run(["test", "-e", "/root/seed"]).status == 1
+    assert len(drawn) == 2
+
+
+@pytest.mark.parametrize("channel", ["framed", "ssh"])
+def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path: Path, channel: ChannelKind) -> None:
+    kernel = ready_kernel(own, kernels()["lab-i386-up"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386", channel))
+    with started(own, wanted, tmp_path, "one") as one, started(own, wanted, tmp_path, "other") as other:
+        assert one.restored_from == other.restored_from
+        assert one.restored_from is not None
+        for guest, name in ((one, "one"), (other, "other")):
+            assert guest.succeed(["hostname"]).text == f"{name}\n"
+            assert guest.get("/etc/hostname").decode() == f"{name}\n"
+            assert abs(int(guest.succeed(["date", "+%s"]).text) - time.time()) < 10
+            guest.put(name.encode() * 1000, "/root/mine")
+            guest.succeed(["sync"])
+        for file in ("/etc/machine-id", "/proc/sys/kernel/random/uuid", "/root/mine"):
+            assert one.get(file) != other.get(file)
+        if channel == "ssh":
+            key = "/run/orchestrator/identity/host_key"
+            assert one.get(key) != other.get(key)
+        one.check_console()
+        # Neither keys nor disks are left in the folder, whatever ends us now.
+        assert {file.suffix for file in tmp_path.iterdir() if file.is_file()} == {".console", ".qemu", ".log"}
+    (place,) = saved_in(own)
+    assert digests.differing(place, {}) is None
+
+
+# --- what is spoilt -------------------------------------------------------------------------------
+
+
+def flip_memory(place: Path) -> None:
+    with (place / "memory").open("r+b") as file:
+        file.seek(os.lseek(file.fileno(), 0, os.SEEK_DATA))
+        file.write(b"spoilt")
+
+
+def cut_devices(place: Path) -> None:
+    os.truncate(place / "devices", 1000)
+
+
+@pytest.mark.parametrize("spoil", [flip_memory, cut_devices])
+def test_a_damaged_one_is_saved_anew(
+    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str], spoil: Callable[[Path], None]
+) -> None:
+    started(own, machine, tmp_path).kill()
+    (place,) = saved_in(own)
+    spoil(place)
+    with started(own, machine, tmp_path) as guest:
+        assert guest.restored_from == place.name
+    assert len(said) == 1
+    assert f"the saved guest {place.name} is damaged (" in said[0]
+    assert saved_in(own) == [place]
+
+
+def another_speed(place: Path) -> None:
+    (place / "empty-loop").write_text("58\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [(cut_devices, "QEMU"), (another_speed, "an empty loop took 29 ticks in the restored guest, and 58")],
+)
+def test_one_that_does_not_work_is_discarded_and_said_once(
+    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str], spoil: Callable[[Path], None], why: str
+) -> None:
+    started(own, machine, tmp_path).kill()
+    (place,) = saved_in(own)
+    spoil(place)
+    digests.record(place, "manifest.json")  # as if it had been saved so
+    for _ in range(2):
+        with started(own, machine, tmp_path) as guest:
+            assert guest.restored_from is None
+            assert guest.succeed(["uname", "-m"]).text == "i686\n"
+    assert len(said) == 1
+    assert said[0].startswith(f"warning: the saved guest {place.name} is discarded: ")
+    assert why in said[0]
+    assert not place.exists()
+
+
+def test_another_qemu_has_guests_of_its_own(
+    own: BuildContext, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(own, machine, tmp_path).kill()
+    monkeypatch.setattr(saved_guests, "_qemu_digests", lambda: {"qemu-system-x86_64": "another"})
+    started(own, machine, tmp_path).kill()
+    assert len(saved_in(own)) == 2
+
+
+def test_on_a_full_disk_guests_are_booted(
+    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(guest_module, "keep_files", fail)
+    for _ in range(2):
+        with started(own, machine, tmp_path) as guest:
+            assert guest.restored_from is None
+    assert said == ["warning: no guest can be saved: the disk of the cache folder is full; the guest is booted"]
+    assert saved_in(own) == []
+
+
+def test_two_processes_save_one_guest(own: BuildContext, own_cache: Path, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(own_cache)})
+    with contextlib.ExitStack() as open_files:
+        logs = [open_files.enter_context((tmp_path / name).open("w+")) for name in ("one.log", "other.log")]
+        both = [command.start(*EXEC, stderr=log.fileno()) for log in logs]
+        assert [process.communicate()[0] for process in both] == ["i686\n"] * 2
+        for log in logs:
+            log.seek(0)
+        steps = "".join(log.read() for log in logs)
+    assert [process.returncode for process in both] == [0, 0]
+    assert steps.count(" save guest (") == 1
+    assert steps.count(" restore guest on pentium4 (") == 2
+    assert len(saved_in(own)) == 1
+
+
+def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
+    own: BuildContext, own_cache: Path, tmp_path: Path
+) -> None:
+    command = CommandLine(tmp_path, {"ORCHESTRATOR_CACHE": str(own_cache)})
+    saver = command.start(*EXEC, stderr=subprocess.DEVNULL)
+    while not list(own_cache.glob(f"{saved_guests.KIND}/*.building/devices")):
+        assert saver.poll() is None
+    saver.send_signal(signal.SIGKILL)
+    saver.communicate()
+    assert command.qemus_after(10) == []
+    assert [place.suffix for place in saved_in(own)] == [".building"]
+    again = command.run(*EXEC)
+    assert (again.returncode, again.stdout) == (0, "i686\n")
+    assert [place.suffix for place in saved_in(own)] == [""]
+
+
+def test_a_guest_without_memory_of_ours_cannot_be_saved(machine: Machine, tmp_path: Path) -> None:
+    from orchestrator.errors import GuestError
+    from orchestrator.guest.saved import SavedGuest
+
+    with Guest(machine, tmp_path) as guest, pytest.raises(GuestError, match="cannot be saved"):
+        guest.save(SavedGuest("key", tmp_path))

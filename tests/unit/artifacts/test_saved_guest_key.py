@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does the key of a saved guest change with all that the guest depends on, and does the cache keep within its limit?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts import saved_guests
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache, digest
+from orchestrator.artifacts.cache_entries import cache_entries
+from orchestrator.artifacts.saved_guests import KIND, discard, key_inputs, saved_guest
+from orchestrator.artifacts.usage import release
+from orchestrator.catalog.cpus import cpu
+from orchestrator.errors import HostError
+from orchestrator.guest.machine import DataDisk, Machine, RootImage
+from orchestrator.guest.saved import SavedGuest
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _qemu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_guests, "_qemu_digests", lambda: {"qemu": "of this test"})
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    files = {}
+    for name in ("kernel", "initramfs", "drivers"):
+        files[name] = tmp_path / name
+        files[name].write_text(name)
+    return Machine(cpu("pentium4"), files["kernel"], files["initramfs"], disk_drivers=files["drivers"])
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def context(tmp_path: Path, said: list[str]) -> BuildContext:
+    return BuildContext(Cache(tmp_path / "cache"), say=said.append)
+
+
+def key(machine: Machine) -> str:
+    return digest(key_inputs(machine))
+
+
+def image(name: str = "a-key", base: str = "base.qcow2") -> RootImage:
+    return RootImage("debian-i386", name, Path("/images") / base, "qcow2")
+
+
+CHANGES: list[Callable[[Machine], Machine]] = [
+    lambda machine: replace(machine, cpu=cpu("athlon")),
+    lambda machine: replace(machine, smp=2),
+    lambda machine: replace(machine, memory_mib=257),
+    lambda machine: replace(machine, timing="tcg"),
+    lambda machine: replace(machine, extra_parameters=("quiet",)),
+    lambda machine: replace(machine, drivers_built_in=True),
+    lambda machine: replace(machine, disk_drivers=None),
+    lambda machine: replace(machine, root=image()),
+    lambda machine: replace(machine, root=image("another-key")),
+    lambda machine: replace(machine, root=image(base="moved.qcow2")),
+    lambda machine: replace(machine, root=image(), channel="ssh"),
+    lambda machine: replace(machine, data=(DataDisk("one", Path("/cache/key1/data")),)),
+    lambda machine: replace(machine, data=(DataDisk("one", Path("/cache/key2/data")),)),
+    lambda machine: replace(machine, data=(DataDisk("other", Path("/cache/key2/data")),)),
+]
+
+
+def test_each_change_of_a_machine_is_another_key(machine: Machine) -> None:
+    assert len({key(machine), *(key(change(machine)) for change in CHANGES)}) == len(CHANGES) + 1
+
+
+MOVES: dict[str, Callable[[Machine, Path], Machine]] = {
+    "kernel": lambda machine, file: replace(machine, kernel=file),
+    "initramfs": lambda machine, file: replace(machine, initramfs=file),
+    "drivers": lambda machine, file: replace(machine, disk_drivers=file),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_content_counts_and_place_does_not(machine: Machine, tmp_path: Path, name: str) -> None:
+    before, elsewhere = key(machine), tmp_path / "elsewhere"
+    elsewhere.write_text(name)
+    assert key(MOVES[name](machine, elsewhere)) == before
+    (tmp_path / name).write_text("another content")
+    assert key(machine) != before
+
+
+@pytest.mark.parametrize("part", ["_qemu_digests", "PROTOCOL", "_FORMAT", "_POINT"])
+def test_qemu_agent_and_format_count(machine: Machine, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    before = key(machine)
+    monkeypatch.setattr(saved_guests, part, (lambda: {"qemu": "another"}) if part == "_qemu_digests" else 99)
+    assert key(machine) != before
+
+
+def test_a_kernel_that_cannot_be_read_is_an_error(machine: Machine) -> None:
+    machine.kernel.unlink()
+    with pytest.raises(HostError, match="kernel cannot be read: No such file"):
+        key(machine)
+
+
+def writer(size: int) -> Callable[[SavedGuest], None]:
+    def save(saved: SavedGuest) -> None:
+        saved.memory_file.write_bytes(os.urandom(size))
+
+    return save
+
+
+def test_those_whose_use_is_longest_ago_make_room(
+    context: BuildContext, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(saved_guests, "LIMIT", 5 * MIB // 2)
+    machines = [replace(machine, memory_mib=size) for size in (64, 65, 66)]
+    for age, each in zip((300, 100, 200), machines, strict=True):
+        # Each by another process: what one uses is not removed.
+        cache = Cache(tmp_path / "cache")
+        saved = saved_guest(replace(context, cache=cache), each, writer(MIB))
+        stamp = saved.folder / "manifest.json"
+        os.utime(stamp, (stamp.stat().st_mtime - age,) * 2)
+        release(stamp)
+    saved_guest(context, replace(machine, memory_mib=67), writer(MIB))
+    left = {place.name for place, _ in context.cache.contents(KIND)}
+    assert left == {key(machines[1]), key(replace(machine, memory_mib=67))}
+
+
+def test_a_damaged_one_is_replaced_and_said(context: BuildContext, machine: Machine, said: list[str]) -> None:
+    saved = saved_guest(context, machine, writer(10))
+    saved.memory_file.write_bytes(b"x")
+    again = saved_guest(context, machine, writer(20))
+    assert again == saved
+    assert again.memory_file.stat().st_size == 20
+    assert said == [f"the saved guest {saved.key} is damaged (memory: has 1 bytes instead of 10): a new one is saved"]
+
+
+def test_it_is_private_shown_and_removed(context: BuildContext, machine: Machine) -> None:
+    saved = saved_guest(context, machine, writer(10))
+    assert saved.folder.stat().st_mode & 0o777 == 0o700
+    (entry,) = (one for one in cache_entries(context.cache) if one.kind == KIND)
+    assert entry.label == "kernel on pentium4, 256 MiB, instructions"
+    assert entry.in_use()
+    discard(context, machine)
+    assert not saved.folder.exists()
+    discard(context, machine)
+
+
+def test_a_save_that_fails_leaves_nothing(context: BuildContext, machine: Machine) -> None:
+    def fail(saved: SavedGuest) -> None:
+        saved.memory_file.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises((HostError, OSError)):
+        saved_guest(context, machine, fail)
+    assert list(context.cache.contents(KIND)) == []
