@@ -7,6 +7,7 @@ import dataclasses
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import QUICKSTART
@@ -16,14 +17,16 @@ from task_worker import Worker
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.kind import CallsKind
+from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.errors import HostError
+from orchestrator.errors import EvidenceError, HostError
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootTask, run_task
 from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 from orchestrator.run.preparation import Prepared
+from orchestrator.run.ready_guest import ReadyGuest
 
 pytestmark = pytest.mark.qemu
 
@@ -154,3 +157,23 @@ def test_what_is_reported_of_the_preparation_is_an_event(task: BootTask, worksho
     with pytest.raises(HostError, match="the artifacts here are not those of the task"):
         run_task(dataclasses.replace(task, kind=Reporting(), keys={}), workshop, events.append)
     assert events == [Progress(f"preparing {len(task.cells)} cells")]
+
+
+def test_after_a_failed_cell_the_next_guest_is_restored_too(
+    task: BootTask, context: BuildContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = task.cells
+
+    def fail_once(ready: ReadyGuest, cell: CallCell, *further: Any) -> CellRecord:
+        if cell.id == first.id:
+            raise EvidenceError("as if it had failed")
+        return measure_call(ready, cell, *further)
+
+    monkeypatch.setattr("orchestrator.benchmarks.calls.kind.measure_call", fail_once)
+    events: list[Event] = []
+    run_task(task, context, events.append)
+    assert [record.status for record in records(events).values()] == ["failed"] + ["ok"] * (len(task.cells) - 1)
+    booted = [event for event in events if isinstance(event, GuestBooted)]
+    assert len({event.name for event in booted}) == 2
+    assert len({event.restored_from for event in booted}) == 1
+    assert booted[0].restored_from is not None

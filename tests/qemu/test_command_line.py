@@ -70,8 +70,9 @@ def test_a_runs_directory_holds_what_it_was_made_with(undisturbed: FinishedRun) 
 
 
 def test_another_run_is_identical_cell_by_cell(undisturbed: FinishedRun, tmp_path: Path) -> None:
+    """One whose guest was booted, against one whose guest was restored."""
     command = CommandLine(tmp_path)
-    assert command.run("run", QUICKSTART, *REDUCED).returncode == 0
+    assert command.run("run", QUICKSTART, *REDUCED, "--fresh").returncode == 0
     one, other = undisturbed.cells(), command.cells()
     assert one.keys() == other.keys()
     for probe, cell in one.items():
@@ -165,7 +166,7 @@ def test_exec_loads_modules_runs_a_command_and_exits_as_it_does(tmp_path: Path) 
     assert "complaint\n" in done.stderr
     assert (tmp_path / "logs" / "guest.console").stat().st_size > 0
     steps = (tmp_path / "logs" / "lab.log").read_text()
-    for text in ("  boot guest on pentium4 (", "  put /tmp/lab_kprobe.ko (", "  run insmod /tmp/lab_kprobe.ko ("):
+    for text in ("restore guest on pentium4 (", "  put /tmp/lab_kprobe.ko (", "  run insmod /tmp/lab_kprobe.ko ("):
         assert text in steps
         assert text in done.stderr
     assert command.qemus() == []

@@ -85,3 +85,10 @@ def test_an_image_that_was_derived_is_recorded_with_the_packages_own(tmp_path: P
     assert recorded["image_sha256"] == hashlib.sha256(b"a kernel").hexdigest()
     assert recorded["packaged_image_sha256"] == hashlib.sha256(b"a compressed kernel").hexdigest()
     assert "packaged_image_sha256" not in begin(tmp_path / "other", artifacts)
+
+
+def test_a_restored_guest_is_recorded_with_what_it_was_restored_from(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    begin(tmp_path / "run", artifacts)
+    Provenance(tmp_path / "run").boot(replace(BOOTED, restored_from="a-key"), "boot1", artifacts)
+    boots = json.loads((tmp_path / "run/provenance.json").read_text())["boots"]
+    assert [boot.get("restored_from") for boot in boots] == [None, "a-key"]
