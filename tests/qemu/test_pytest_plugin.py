@@ -170,7 +170,7 @@ def test_a_shared_guest_is_shared_while_it_is_sound(pytester: pytest.Pytester) -
         consecutive=False,
     )
     first = next(pytester.path.parent.rglob("test_the_first_leaves_a_trace0/lab.log"))
-    assert "  boot guest1-pentium4 on pentium4 (" in first.read_text()
+    assert "  restore guest1-pentium4 on pentium4 (" in first.read_text()
     assert qemus_in(pytester.path) == []
 
 
