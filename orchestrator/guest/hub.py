@@ -52,6 +52,7 @@ class Hub:
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(str(self._socket))
         self._listening.listen()
+        self._listening.settimeout(0.0)
         self._ending, self._end = socket.socketpair()
         self._ports: list[_Port] = []
         self._guests = 0
@@ -79,10 +80,11 @@ class Hub:
                 ready = selector.select()
                 if any(key.fileobj is self._ending for key, _ in ready):
                     break
+                self._accept(selector)  # first: a frame reaches whoever has connected before it was sent
                 for key, events in ready:
                     if key.fileobj is self._listening:
-                        self._accept(selector)
-                    elif events & selectors.EVENT_WRITE:
+                        continue
+                    if events & selectors.EVENT_WRITE:
                         self._send(selector, key.data)
                     else:
                         self._receive(selector, key.data)
@@ -90,11 +92,13 @@ class Hub:
                 port.connection.close()
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
-        connection, _ = self._listening.accept()
-        connection.settimeout(0.0)
-        port = _Port(connection)
-        self._ports.append(port)
-        selector.register(connection, selectors.EVENT_READ, port)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection, _ = self._listening.accept()
+                connection.settimeout(0.0)
+                port = _Port(connection)
+                self._ports.append(port)
+                selector.register(connection, selectors.EVENT_READ, port)
 
     def _receive(self, selector: selectors.BaseSelector, port: _Port) -> None:
         try:

@@ -69,7 +69,7 @@ class BudgetFile:
         """Write a budget into the file, which is made where there is none."""
         with self._cache.lock(f"budgets-{digest(str(self.path))}"):
             budgets = self._read()
-            hard = budget.percent == 0 and budget.instructions.is_integer()
+            hard = budget.percent == 0 and float(budget.instructions).is_integer()
             value = int(budget.instructions) if hard else str(budget)
             budgets.setdefault(test, {}).setdefault(label, {})[machine] = value
             unfinished = self.path.with_name(f".{self.path.name}.new")

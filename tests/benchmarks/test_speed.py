@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -132,3 +135,27 @@ def test_the_channel(shared_guest: Guest, channel: str, capsys: pytest.CaptureFi
     with capsys.disabled():
         print(f"\n{channel}: true {run * 1e3:.1f} ms, a small file {frame * 1e3:.1f} ms, ratio {run / frame:.1f}")
         print(f"{megabytes / into:.2f} MB/s in, {megabytes / out:.2f} MB/s out")
+
+
+def test_the_plugin_in_a_session_without_guests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A session of one test with the plugin and without it; the aim is 30 ms."""
+    (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_nothing.py"]
+
+    def session(*options: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*argv, *options], cwd=tmp_path, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    pairs = [(session("-p", "no:orchestrator"), session()) for _ in range(2 * ROUNDS)]
+    without, with_it = (statistics.median(column) for column in zip(*pairs, strict=True))
+    with capsys.disabled():
+        print(f"\npytest: {without * 1e3:.0f} ms of CPU, with the plugin {(with_it - without) * 1e3:+.0f} ms")
+
+
+@pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
+@pytest.mark.parametrize("number", range(100))
+def test_a_hundred_clean_guests(guest: Guest, number: int) -> None:
+    """The aim is 40 s for all of them, with -n 2 on two idle cores: ./lab test tests/benchmarks -k hundred -n 2."""
+    guest.succeed(["true"])

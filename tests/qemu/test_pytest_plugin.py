@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,11 +22,30 @@ def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
 
 
-def test_importing_the_plugin_is_light() -> None:
-    script = "import sys, orchestrator.pytest_plugin; print(*{name.partition('.')[0] for name in sys.modules})"
-    imported = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert "orchestrator" in imported
-    assert HEAVY & set(imported) == set()
+def test_without_the_option_nothing_heavy_is_imported(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import sys
+        def pytest_unconfigure():
+            print("imported:", *sorted({name.partition(".")[0] for name in sys.modules}))
+            print("of the lab:", *sorted(name for name in sys.modules if name.startswith("orchestrator")))
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.guest(kernel=["debian-686", "lab-i386-up"], cpu="pentium4")
+        def test_with_guests(guest, kmod): raise AssertionError
+        def test_without(): pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest")
+    result.assert_outcomes(passed=1, skipped=2)
+    lines = dict(line.split(":", 1) for line in result.outlines if line.startswith(("imported:", "of the lab:")))
+    assert set(lines["imported"].split()) & HEAVY == set()
+    own = ("orchestrator", *(f"orchestrator.pytest_plugin{part}" for part in ("", ".choices", ".fixtures", ".session")))
+    assert set(lines["of the lab"].split()) == set(own)
 
 
 def test_without_the_option_qemu_tests_are_skipped_with_a_reason(pytester: pytest.Pytester) -> None:
@@ -153,7 +170,7 @@ def test_a_shared_guest_is_shared_while_it_is_sound(pytester: pytest.Pytester) -
         consecutive=False,
     )
     first = next(pytester.path.parent.rglob("test_the_first_leaves_a_trace0/lab.log"))
-    assert "  boot guest1-pentium4 on pentium4 (" in first.read_text()
+    assert "  restore guest1-pentium4 on pentium4 (" in first.read_text()
     assert qemus_in(pytester.path) == []
 
 

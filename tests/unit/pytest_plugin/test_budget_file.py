@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a file of budgets read as it was written, and refused where it is none?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.artifacts.cache import Cache
+from orchestrator.errors import ConfigError
+from orchestrator.pytest_plugin.budget_file import Budget, BudgetFile
+
+MACHINE = "debian-686 6.1.0-50-686, pentium4"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> BudgetFile:
+    """A file that is not there yet."""
+    return BudgetFile(tmp_path / "test_it.py", Cache(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("budget", [Budget(422), Budget(1.25), Budget(1048, 2), Budget(10.5, 0.5)])
+def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: Budget) -> None:
+    assert file.find("test_one[a]", "call", MACHINE) is None
+    file.write("test_one[a]", "call", "another", Budget(1))
+    file.write("test_one[a]", "call", MACHINE, budget)
+    file.write("test_one[b]", "call", MACHINE, Budget(2))
+    assert file.find("test_one[a]", "call", MACHINE) == budget
+    assert set(file.machines("test_one[a]", "call")) == {"another", MACHINE}
+    assert [path.name for path in file.path.parent.iterdir() if path.is_file()] == ["test_it.budgets.yaml"]
+
+
+def test_the_most_that_a_budget_allows() -> None:
+    assert Budget(1000).most == 1000
+    assert Budget(1000, 2).most == 1020
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- 1", "has to have budgets by test, label and machine"),
+        ("test: {call: 422}", "has to have budgets by test, label and machine"),
+        ("test: [", "cannot be read: "),
+        ("test: {call: {machine: many}}", "found 'many'; a budget is a number, or one with \\+N%"),
+        ("test: {call: {machine: -1}}", "found -1; a budget"),
+        ("test: {call: {machine: 5 -2%}}", "found '5 -2%'; a budget"),
+        ("test: !!python/object/apply:os.getpid []", "cannot be read: "),
+    ],
+)
+def test_what_is_no_file_of_budgets(file: BudgetFile, text: str, sentence: str) -> None:
+    file.path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"test_it\.budgets\.yaml: {sentence}"):
+        file.find("test", "call", "machine")
