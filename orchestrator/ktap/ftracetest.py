@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What tests ran, by what the kernel's tools/testing/selftests/ftrace/ftracetest prints?
+"""The output of the kernel's tools/testing/selftests/ftrace/ftracetest, as results.
 
 It prints a test's number and description, then the test's own output as its options say, and behind a tab the result.
 At the end it counts::

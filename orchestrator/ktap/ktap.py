@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What tests ran, by output in KTAP 1 or TAP 13 and 14?
+"""Output in KTAP 1 and in TAP 13 and 14, as results.
 
 KTAP is described in the kernel's Documentation/dev-tools/ktap.rst. Groups of tests are nested by indentation, of
 whatever width, as KUnit does it, or by the "# " that kselftest's runner puts before a program's lines. The result that
@@ -39,7 +39,6 @@ _DIAGNOSTIC = re.compile(r"(?:^|(?<=\s))#\s+(.*)")
 _SUBTEST = re.compile(r"#\s*Subtest:\s*(.*)")
 _BAIL_OUT = re.compile(r"Bail out!\s*(.*)")
 _HASHES = re.compile(r"(?:# ){0,3}")
-_UNFINISHED = "the group of tests has no result of its own: the output is cut short, or a line is lost"
 
 Place = tuple[int, int]
 """Where a line's words begin: behind this many "# ", and then this many characters of indentation."""
@@ -220,7 +219,8 @@ class _Parser:
         if level.group is None:
             return
         name, lines = level.group.title or "unnamed group", level.group.lines
-        level.nodes.append(_Node(name, Outcome.FAILED, _UNFINISHED, lines, level.group.nodes))
+        self.problem(f"group {name} has no result of its own: the output is cut short, or a line is lost")
+        level.nodes.append(_Node(name, Outcome.FAILED, "it has no result of its own", lines, level.group.nodes))
         level.number += 1
         level.group = None
 

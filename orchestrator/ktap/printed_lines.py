@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which lines did a guest print, without what the kernel's log puts before them?"""
+"""The lines that a guest printed, without what the kernel's log puts before them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TooManyLinesError(Exception):
 
 
 def printed_lines(text: str) -> Iterator[str]:
-    """The lines, indentation kept, without log prefixes and control characters. Raises TooManyLinesError at the limit."""
+    """The lines with their indentation, without log prefixes and control characters. Raises TooManyLinesError."""
     count = 0
     for whole in text.split("\n"):
         for part in _INSIDE.split(whole[:LINE_MAX]):

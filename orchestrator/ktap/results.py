@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is the result of a run of somebody else's tests?"""
+"""The results of a run of somebody else's tests, whatever form they were printed in."""
 
 from __future__ import annotations
 
@@ -56,9 +56,8 @@ class TestRun:
 
 def joined(runs: Sequence[TestRun]) -> TestRun:
     """Several runs as one."""
-    return TestRun(
-        tuple(result for run in runs for result in run.results), tuple(problem for run in runs for problem in run.problems)
-    )
+    results = tuple(result for run in runs for result in run.results)
+    return TestRun(results, tuple(problem for run in runs for problem in run.problems))
 
 
 def uniquely_named(results: Sequence[TestResult]) -> Iterator[tuple[str, TestResult]]:

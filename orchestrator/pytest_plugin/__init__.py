@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from orchestrator.pytest_plugin.guest_options import Expected, GuestOptions
     from orchestrator.pytest_plugin.guest_pool import GuestPool
 
+pytest_plugins = ["orchestrator.pytest_plugin.result_reports"]
+
 _SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
 _LOG_LINES = 20
 _options = pytest.StashKey["GuestOptions"]()
