@@ -13,8 +13,8 @@ a group belongs to comes after the group::
         not ok 2 test_kretprobe
     not ok 1 kprobes_test
 
-KUnit's parametrised tests have no plan, and in Linux 6.1 the files of its debugfs have neither version nor plan: that
-there is no plan is a problem only where a version line begins an output.
+KUnit's parametrised tests have no plan, and the files of its debugfs had neither version nor plan at first: that there
+is no plan is a problem only where a version line begins an output.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from orchestrator.ktap.ktap import parse_ktap
@@ -18,7 +21,10 @@ def problems(text: str) -> list[str]:
     return list(parse_ktap(text).problems)
 
 
-KUNIT_6_1 = """\
+GOLDEN = Path(__file__).with_name("golden")
+"""What KUnit of Linux 6.1.192 printed in guests of lab-i386-up-kunit."""
+
+KUNIT_OF_OLD = """\
 TAP version 14
 1..2
     # Subtest: kprobes_test
@@ -42,9 +48,36 @@ ok 2 - example
 """
 
 
+def test_files_of_suites_in_a_real_guest() -> None:
+    text = (GOLDEN / "kunit-debugfs-6.1.txt").read_text()
+    run = parse_ktap(text)
+    assert run.problems == ()
+    assert shown(text) == [
+        "passed example/example_simple_test",
+        "skipped example/example_skip_test this test should be skipped",
+        "skipped example/example_mark_skipped_test this test should be skipped",
+        "passed example/example_all_expect_macros_test",
+        "passed kprobes_test/test_kprobe",
+        "passed kprobes_test/test_kprobes",
+        "passed kprobes_test/test_kretprobe",
+        "passed kprobes_test/test_kretprobes",
+        "passed kprobes_test/test_stacktrace_on_kretprobe",
+        "passed kprobes_test/test_stacktrace_on_nested_kretprobe",
+    ]
+    assert run.results[2].lines[-1] == "# example_mark_skipped_test: You should see this line."
+
+
+def test_the_log_of_a_real_boot() -> None:
+    run = parse_ktap((GOLDEN / "kunit-log-6.1.txt").read_text())
+    assert run.problems == ()
+    suites = Counter(result.name.partition("/")[0] for result in run.results)
+    assert suites == {"kprobes_test": 6, "list-kunit-test": 39, "hlist": 18}
+    assert {result.outcome for result in run.results} == {"passed"}
+
+
 def test_nested_groups_of_kunit() -> None:
-    assert problems(KUNIT_6_1) == []
-    assert shown(KUNIT_6_1) == [
+    assert problems(KUNIT_OF_OLD) == []
+    assert shown(KUNIT_OF_OLD) == [
         "passed kprobes_test/test_kprobe",
         "failed kprobes_test/test_kretprobe",
         "passed example/example_simple_test",
@@ -52,7 +85,7 @@ def test_nested_groups_of_kunit() -> None:
         "passed example/example_params_test/example value 2",
         "passed example/example_params_test/example value 1",
     ]
-    failed = parse_ktap(KUNIT_6_1).results[1]
+    failed = parse_ktap(KUNIT_OF_OLD).results[1]
     assert failed.lines == ("# test_kretprobe: EXPECTATION FAILED at lib/test_kprobes.c:120",)
 
 
@@ -146,9 +179,9 @@ def test_what_is_no_result(line: str) -> None:
 
 
 def test_logs_of_a_kernel_between_the_lines() -> None:
-    lines = [f"[    3.{n:06}] {line}" for n, line in enumerate(KUNIT_6_1.splitlines())]
+    lines = [f"[    3.{n:06}] {line}" for n, line in enumerate(KUNIT_OF_OLD.splitlines())]
     lines.insert(4, "[    3.000004] random: crng init done")
-    assert (shown("\n".join(lines)), problems("\n".join(lines))) == (shown(KUNIT_6_1), [])
+    assert (shown("\n".join(lines)), problems("\n".join(lines))) == (shown(KUNIT_OF_OLD), [])
 
 
 def test_a_plan_at_the_end_and_a_block_about_a_result() -> None:
@@ -180,7 +213,7 @@ def test_what_is_wrong_with_an_output(text: str, problem: str) -> None:
 
 
 def test_an_output_that_a_crash_cut_short() -> None:
-    text = "\n".join(KUNIT_6_1.splitlines()[:5]) + "\nBUG: kernel NULL pointer dereference\nOops: 0000 [#1]\n"
+    text = "\n".join(KUNIT_OF_OLD.splitlines()[:5]) + "\nBUG: kernel NULL pointer dereference\nOops: 0000 [#1]\n"
     run = parse_ktap(text)
     assert [(test.name, test.outcome) for test in run.results] == [
         ("kprobes_test/test_kprobe", "passed"),
