@@ -36,8 +36,10 @@ from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, make_guest_files
 from orchestrator.guest.interrupts import counted_interrupts
+from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.machine import Machine, Wiring, data_disk_serial, qemu_command
 from orchestrator.guest.monitor import Monitor
+from orchestrator.ktap.results import TestRun
 from orchestrator.process import kill_group, spawn
 from orchestrator.steps import step
 
@@ -199,6 +201,10 @@ class Guest:
         """Read a file of the guest."""
         with step("get", source), self._explained(f"reading {source}"):
             return self._commands.get(source, time_limit=time_limit)
+
+    def ktap(self, *suites: str) -> TestRun:
+        """The results of KUnit's suites, of all that have run by default. Raises UnsupportedError, UsageError."""
+        return kunit_results(self, suites)
 
     def read_memory(self, address: int, size: int) -> bytes:
         """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them."""

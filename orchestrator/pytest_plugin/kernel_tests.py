@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.errors import ConfigError
 from orchestrator.guest.kernel_tests import ftracetest_results, kunit_results, program_results
 from orchestrator.ktap.expected import judged
 from orchestrator.ktap.results import TestRun
@@ -60,6 +61,9 @@ class KernelTests:
             pytest.fail("\n".join(verdict.complaints), pytrace=False)
 
     def _reasons(self, expected: Expected) -> Mapping[str, str]:
-        if isinstance(expected, str | Path):
+        if not isinstance(expected, str | Path):
+            return expected or {}
+        try:
             return read_expected(self._folder / expected)
-        return expected or {}
+        except ConfigError as error:
+            pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)

@@ -83,7 +83,7 @@ def _report_of(test: pytest.TestReport, result: dict[str, Any]) -> pytest.TestRe
     if outcome == "failed":
         report.longrepr = shown or "it failed, and printed nothing"
     elif outcome == "skipped":
-        report.longrepr = (path, line or 0, f"Skipped: {reason or 'it does not say why'}")
+        report.longrepr = (path, line or 0, f"Skipped: {name}{': ' if reason else ''}{reason}")
     elif outcome == "xfailed":
         report.longrepr = shown
         report.wasxfail = reason  # as pytest's own skipping.py sets it
