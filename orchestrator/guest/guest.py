@@ -405,7 +405,9 @@ class Guest:
 
 
 def _failure(result: CommandResult, how: str) -> CommandFailed:
-    return CommandFailed(f"`{' '.join(result.argv)}` {how}", detail=_last_lines(result.stderr or result.stdout))
+    return CommandFailed(
+        f"`{' '.join(result.argv)}` {how}", detail=[*_last_lines(result.stdout), *_last_lines(result.stderr)]
+    )
 
 
 def _last_lines(printed: bytes) -> list[str]:

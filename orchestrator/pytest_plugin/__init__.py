@@ -1,216 +1,182 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""``pytest --qemu``: tests that get a booted guest, of the machine that their marker describes.
+"""``pytest --qemu``: tests in real guests, of the machines that their marks describe.
 
-A test that takes the ``guest`` fixture is a QEMU test; ``@pytest.mark.guest(kernel=..., cpu=...)`` on it, its class or
-its module describes the machine. A test that starts guests in some other way is marked ``@pytest.mark.qemu``. Without
-``--qemu`` both are skipped; with it, the steps of each are in ``lab.log`` in its ``tmp_path``.
+A test that takes one of the fixtures of ``fixtures`` is a QEMU test; ``@pytest.mark.guest(kernel=..., cpu=...)`` on it,
+its class or its module describes the machine. A test that starts guests in some other way is marked
+``@pytest.mark.qemu``. Without ``--qemu`` both are skipped.
 
-Every pytest of an environment imports this file, so it imports nothing heavy.
+Every pytest of an environment imports this file and ``fixtures``, so they import nothing heavy.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from orchestrator.pytest_plugin.choices import CHOICE, chosen_by, parametrize_guests
+from orchestrator.pytest_plugin.fixtures import *  # noqa: F403 - pytest finds fixtures in the plugin's own names
+from orchestrator.pytest_plugin.session import (
+    EXPECTED,
+    FAILED,
+    GUESTS,
+    LOG,
+    OPTIONS,
+    SETTINGS,
+    SKIPPED,
+    WRONG,
+    runs_guests,
+    sentences,
+    settings_of,
+)
 
-    from orchestrator.artifacts.build_context import BuildContext
-    from orchestrator.artifacts.kernels import Kernel
-    from orchestrator.guest.guest import Guest
-    from orchestrator.pytest_plugin.guest_options import Expected, GuestOptions
-    from orchestrator.pytest_plugin.guest_pool import GuestPool
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
 
 pytest_plugins = ["orchestrator.pytest_plugin.result_reports"]
 
-_SKIPPED = "boots a guest in QEMU; pytest --qemu runs it"
-_LOG_LINES = 20
-_options = pytest.StashKey["GuestOptions"]()
-_guests = pytest.StashKey["list[Guest]"]()
-_expected: pytest.StashKey[Expected] = pytest.StashKey()
-_log = pytest.StashKey["Path"]()
-_failed = pytest.StashKey[bool]()
+_MARK = (
+    "guest(kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', image=None, channel='framed', data=(), "
+    "fresh=False, allow_oops=()): the machine of the test's guest; a nearer mark's arguments override a farther one's, "
+    "and a list of values makes a test for each (not of data, allow_oops). timing: auto, tcg, kvm, or instructions "
+    "for the exact clock. fresh: booted, not restored. allow_oops: regular expressions, see allow_oops."
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--qemu``."""
-    parser.getgroup("orchestrator").addoption("--qemu", action="store_true", help="run the tests that boot QEMU guests")
+    """Add the options ``--qemu...`` and the settings ``qemu_...``."""
+    group = parser.getgroup("orchestrator", "tests in QEMU guests")
+    group.addoption("--qemu", action="store_true", help="run the tests that boot QEMU guests")
+    group.addoption("--qemu-list", action="store_true", help="show the guests that the tests would get, and run none")
+    group.addoption(
+        "--qemu-update-budgets", action="store_true", help="write what was counted as the budget, instead of comparing"
+    )
+    group.addoption(
+        "--qemu-interact-on-failure", action="store_true", help="a prompt in the guests of a test that has failed"
+    )
+    for name, what in SETTINGS.items():
+        text = f"{what} of guests whose mark names none"
+        group.addoption(f"--qemu-{name}", metavar=name.upper(), help=text)
+        parser.addini(f"qemu_{name}", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
-    arguments = (
-        "kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', fresh=False, image=None, "
-        "channel='framed', data=()"
-    )
+    """Register the marks."""
+    config.addinivalue_line("markers", _MARK)
     config.addinivalue_line(
         "markers",
-        f"guest({arguments}): the machine that the guest fixture boots; a nearer mark's arguments override a farther "
-        "one's. timing: auto, tcg, kvm, or instructions for the exact clock. fresh: not shared with other tests.",
-    )
-    config.addinivalue_line(
-        "markers",
-        "allow_oops(*regexes): what the kernel of the guest fixture may report on its console; any other oops, BUG, "
+        "allow_oops(*regexes): what the kernel of the test's guest may report on its console; any other oops, BUG, "
         "warning, lockdep report or stall fails the test.",
     )
-    config.addinivalue_line("markers", "qemu: a test that starts QEMU by itself, without the guest fixture")
+    config.addinivalue_line("markers", "qemu: a test that starts QEMU by itself, without a fixture")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Collect in this process for ``--qemu-list``: pytest-xdist's controller does not know the tests."""
+    if config.getoption("qemu_list") and hasattr(config.option, "numprocesses"):
+        config.option.numprocesses, config.option.dist, config.option.tx = 0, "no", []
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test for each guest that a mark with lists describes."""
+    if CHOICE in metafunc.fixturenames:
+        parametrize_guests(metafunc)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip QEMU tests without ``--qemu``; with it, refuse to begin while any marker is wrong."""
-    qemu = [item for item in items if _is_marked(item)]
-    if not config.getoption("--qemu"):
+    """Skip QEMU tests without ``--qemu``; with it, refuse to begin while any mark is wrong."""
+    qemu = [item for item in items if _needs_qemu(item)]
+    if not runs_guests(config):
         for item in qemu:
-            item.add_marker(pytest.mark.skip(reason=_SKIPPED))
+            item.add_marker(pytest.mark.skip(reason=SKIPPED))
         return
-    wrong = [problem for item in qemu if (problem := _read_markers(item)) is not None]
-    if wrong:
-        raise pytest.UsageError(*wrong)
+    wrong = {item: problem for item in qemu if (problem := _read_marks(item)) is not None}
+    if not wrong:
+        return
+    if not hasattr(config, "workerinput"):
+        raise pytest.UsageError(*wrong.values())
+    # An error in a worker of pytest-xdist ends the controller with an internal error, and its text is lost: the
+    # worker runs the wrong tests alone, each of which fails with its sentence.
+    for item, problem in wrong.items():
+        item.stash[WRONG] = problem
+    items[:] = wrong
 
 
-def _is_marked(item: pytest.Item) -> bool:
-    return any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))
+def _needs_qemu(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    return CHOICE in fixtures or any(item.iter_markers("guest")) or any(item.iter_markers("qemu"))
 
 
-def _read_markers(item: pytest.Item) -> str | None:
+def _read_marks(item: pytest.Item) -> str | None:
     """Keep the options of an item's guest; what is wrong with them, if anything."""
     from orchestrator.errors import UsageError
-    from orchestrator.pytest_plugin.guest_options import read_expected_reports, read_markers
+    from orchestrator.pytest_plugin.guest_options import read_expected_reports, read_marks
 
     mark = "guest"
     try:
-        item.stash[_options] = read_markers(list(item.iter_markers(mark)))
+        marks = list(item.iter_markers(mark))
+        options = read_marks(settings_of(item.config), marks, chosen_by(item))
         mark = "allow_oops"
-        item.stash[_expected] = read_expected_reports(list(item.iter_markers(mark)))
+        expected = read_expected_reports(list(item.iter_markers(mark)))
     except UsageError as error:
         return f"{item.nodeid}: mark {mark}: {error}"
+    item.stash[OPTIONS], item.stash[EXPECTED] = options, (*options.allow_oops, *expected)
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Show the guests instead of running tests, with ``--qemu-list``."""
+    if not session.config.getoption("qemu_list") or session.testsfailed:
+        return None
+    from orchestrator.pytest_plugin.listing import guest_lines
+
+    terminal: TerminalReporter | None = session.config.pluginmanager.getplugin("terminalreporter")
+    if terminal is not None:
+        for line in guest_lines(session.items):
+            terminal.write_line(line)
+    return True
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test of a pytest-xdist worker whose mark is wrong."""
+    if WRONG in item.stash:
+        pytest.fail(item.stash[WRONG], pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that passed where the kernel of its guest has reported trouble."""
-    result = yield
-    for guest in item.stash.get(_guests, []):
-        with _sentences(item.config):
-            guest.drain_console()
-            # Neither before nor in the next test: one may be about the error that check_console() raises.
-            guest.expected_reports = item.stash.get(_expected, ())
-            try:
-                guest.check_console()
-            finally:
-                guest.expected_reports = ()
+    """Fail a test that passed where the kernel of its guest has reported trouble, or has become tainted."""
+    try:
+        result = yield
+    except Exception as error:
+        if GUESTS in item.stash and not item.config.getoption("fulltrace"):
+            from orchestrator.pytest_plugin.frames import without_our_frames
+
+            without_our_frames(error)
+        raise
+    for guest in item.stash.get(GUESTS, []):
+        with sentences(item.config):
+            guest.check_kernel()
     return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the last steps of a failed test and the last console lines of its guests to its report."""
+    """Attach to the report of a failed test the last steps, and what its guests have printed meanwhile."""
     report = yield
-    if report.failed:
-        item.stash[_failed] = True
-        if _log in item.stash:
-            steps = item.stash[_log].read_text(encoding="utf-8").splitlines()[-_LOG_LINES:]
-            report.sections.append((f"Last steps of {item.stash[_log]}", "\n".join(steps)))
-        for guest in item.stash.get(_guests, []):
-            title = f"Last console lines of {guest.console.path}"
-            report.sections.append((title, "\n".join(guest.console.last_lines())))
+    if report.failed and (LOG in item.stash or GUESTS in item.stash):
+        from orchestrator.pytest_plugin.failure_report import failure_sections
+
+        item.stash[FAILED] = True
+        report.sections += failure_sections(item)
     return report
 
 
-@pytest.fixture(autouse=True)
-def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Write the steps of a test that uses guests to a log in its folder."""
-    item: pytest.Item = request.node
-    if not request.config.getoption("--qemu") or not ("guest" in request.fixturenames or _is_marked(item)):
-        yield
-        return
-    from orchestrator.steps import LOG_NAME, step_log
-
-    folder: Path = request.getfixturevalue("tmp_path")
-    item.stash[_log] = folder / LOG_NAME
-    with step_log(item.stash[_log]):
-        yield
-
-
-@pytest.fixture(scope="session")
-def context(pytestconfig: pytest.Config) -> BuildContext:
-    """What builds artifacts, on the user's cache."""
-    from orchestrator.artifacts.build_context import BuildContext
-    from orchestrator.artifacts.cache import Cache
-    from orchestrator.paths import cache_dir
-
-    terminal = pytestconfig.pluginmanager.getplugin("terminalreporter")
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-
-    def say(text: str) -> None:
-        if terminal is not None:
-            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-                terminal.write_line(text)
-
-    return BuildContext(Cache(cache_dir()), say=say, warn=say)
-
-
-@pytest.fixture(scope="session")
-def _guest_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPool]:
-    from orchestrator.pytest_plugin.guest_pool import GuestPool
-
-    with contextlib.closing(GuestPool(tmp_path_factory.mktemp("guests"))) as guest_pool:
-        yield guest_pool
-
-
-@pytest.fixture
-def guest_kernel(request: pytest.FixtureRequest, context: BuildContext) -> Kernel:
-    """The kernel that the test's ``guest`` runs: to build modules against, to read its configuration."""
-    from orchestrator.artifacts.kernels import ready_kernel
-
-    with _sentences(request.config):
-        return ready_kernel(context, _options_of(request).kernel)
-
-
-@pytest.fixture
-def guest(
-    request: pytest.FixtureRequest, context: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool
-) -> Iterator[Guest]:
-    """A running guest of the machine that the test's ``guest`` marker describes, shared between tests unless fresh."""
-    options = _options_of(request)
-    with _sentences(request.config):
-        machine = options.machine(context, guest_kernel)
-        booted = _guest_pool.fresh(machine) if options.fresh else _guest_pool.shared(machine)
-    item: pytest.Item = request.node
-    item.stash.setdefault(_guests, []).append(booted)
-    yield booted
-    # A failed test may leave its guest in any state.
-    if options.fresh or item.stash.get(_failed, False):
-        _guest_pool.retire(booted)
-    else:
-        _guest_pool.rest(booted)
-
-
-def _options_of(request: pytest.FixtureRequest) -> GuestOptions:
-    """The options of a test's guest; a test without a marker has the defaults."""
-    item: pytest.Item = request.node
-    if not request.config.getoption("--qemu"):
-        pytest.skip(_SKIPPED)
-    if _options not in item.stash:
-        problem = _read_markers(item)
-        if problem is not None:
-            pytest.fail(problem, pytrace=False)
-    return item.stash[_options]
-
-
-@contextlib.contextmanager
-def _sentences(config: pytest.Config) -> Iterator[None]:
-    """Expected failures as a sentence, not as a traceback, except with ``--full-trace``."""
-    from orchestrator.errors import LabError
-
-    try:
-        yield
-    except LabError as error:
-        if config.getoption("fulltrace"):
-            raise
-        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Give the user a prompt in the guests of a failed test, with ``--qemu-interact-on-failure``."""
+    if isinstance(node, pytest.Item) and node.config.getoption("qemu_interact_on_failure"):
+        for guest in node.stash.get(GUESTS, []):
+            guest.interact()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which machine does a test need? Its ``guest`` markers, checked."""
+"""Which machine does a test need? Its ``guest`` marks, checked."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
+from orchestrator.pytest_plugin.choices import choose, merged
 from orchestrator.run.machines import Hardware, machine_for
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ _TIMINGS = ("auto", *get_args(Timing))
 class GuestOptions:
     """The guest that a test needs. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB.
 
-    ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host.
+    ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host. ``allow_oops`` are the mark's
+    own; further ones may be in a mark of that name.
     """
 
     kernel: KernelSpec
@@ -54,6 +56,7 @@ class GuestOptions:
     image: str | None
     channel: ChannelKind
     data: tuple[Path, ...]
+    allow_oops: Expected
 
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
@@ -62,22 +65,22 @@ class GuestOptions:
         return machine_for(context, kernel, hardware, guest_disks.GuestDisks(self.image, self.channel, self.data))
 
 
-def read_markers(markers: Sequence[pytest.Mark]) -> GuestOptions:
-    """The options in a test's ``guest`` markers, the nearest first. Raises UsageError for anything unknown."""
-    arguments: dict[str, Any] = {}
-    for marker in reversed(markers):
-        if marker.args:
-            raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
-        arguments.update(marker.kwargs)
-    return _checked(arguments)
+def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen: Mapping[str, Any]) -> GuestOptions:
+    """The options in a test's ``guest`` marks, the nearest first, over the session's ``settings``.
+
+    ``chosen`` has the value that the test's parameters take of each list. Raises UsageError for anything unknown.
+    """
+    if any(mark.args for mark in marks):
+        raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
+    return _checked({**settings, **choose(merged(marks), chosen)})
 
 
-def read_expected_reports(markers: Sequence[pytest.Mark]) -> Expected:
-    """What a test's ``allow_oops`` markers permit. Raises UsageError as ``report_patterns`` does."""
-    for marker in markers:
-        if not marker.args or marker.kwargs:
+def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
+    """What a test's ``allow_oops`` marks permit. Raises UsageError as ``report_patterns`` does."""
+    for mark in marks:
+        if not mark.args or mark.kwargs:
             raise UsageError("regular expressions are expected", hint="for example allow_oops('WARNING: .* my_init')")
-    return report_patterns(regex for marker in markers for regex in marker.args)
+    return report_patterns(regex for mark in marks for regex in mark.args)
 
 
 def _checked(arguments: Mapping[str, Any]) -> GuestOptions:
@@ -85,7 +88,10 @@ def _checked(arguments: Mapping[str, Any]) -> GuestOptions:
     for name in arguments:
         if name not in allowed:
             raise UsageError(unknown("argument", name, allowed))
-    kernel, timing = str(arguments.get("kernel", "debian-686")), str(arguments.get("timing", "auto"))
+    image = arguments.get("image")
+    if image is not None and not isinstance(image, str):
+        raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
+    kernel, timing = str(arguments.get("kernel") or _kernel_of(image)), str(arguments.get("timing", "auto"))
     channel = arguments.get("channel", "framed")
     fresh = arguments.get("fresh", False)
     spec = kernel_spec(kernel)
@@ -98,9 +104,6 @@ def _checked(arguments: Mapping[str, Any]) -> GuestOptions:
         raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
     if channel not in get_args(ChannelKind):
         raise UsageError(unknown("channel", str(channel), get_args(ChannelKind)))
-    image = arguments.get("image")
-    if image is not None and not isinstance(image, str):
-        raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
     data = arguments.get("data", ())
     if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
         raise UsageError(f"data: found {data!r}; expected a list of folders")
@@ -109,8 +112,32 @@ def _checked(arguments: Mapping[str, Any]) -> GuestOptions:
     )
     if why_not is not None:
         raise UsageError(why_not)
-    folders = tuple(Path(folder) for folder in data)
-    return GuestOptions(spec, cpu(machine.cpu), machine.smp, machine.memory_mib, timing, fresh, image, channel, folders)
+    return GuestOptions(
+        spec,
+        cpu(machine.cpu),
+        machine.smp,
+        machine.memory_mib,
+        timing,
+        fresh,
+        image,
+        channel,
+        tuple(Path(folder) for folder in data),
+        _allowed(arguments.get("allow_oops", ())),
+    )
+
+
+def _kernel_of(image: str | None) -> str:
+    """The default kernel of a guest, by its image."""
+    is_64_bit = image is not None and guest_disks.image_arch(image) == "x86_64"
+    return "debian-amd64" if is_64_bit else "debian-686"
+
+
+def _allowed(regexes: object) -> Expected:
+    """The mark's own ``allow_oops``: a regular expression, or several."""
+    several = [regexes] if isinstance(regexes, str) else regexes
+    if not isinstance(several, list | tuple):
+        raise UsageError(f"allow_oops: found {regexes!r}; expected a regular expression, or a list of them")
+    return report_patterns(several)
 
 
 def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachine:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The guests of a test session: booted when a test first needs one, shared while they are sound, killed at its end."""
+"""The guests of a test session: started when a test needs one, ended after it or, where shared, with its module."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
 
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest, State
 from orchestrator.guest.machine import Machine
+from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 _SHARED_MAX = 4
 """Guests kept for further tests; each holds its memory on the host while it idles."""
@@ -18,54 +21,67 @@ _ANSWER_LIMIT = 5.0
 
 
 class GuestPool:
-    """Boots guests from the calling thread. Their logs go into ``directory``."""
+    """Starts guests from the calling thread. Their logs go into ``directory``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, workshop: BuildContext, directory: Path) -> None:
+        self._workshop = workshop
         self._directory = directory
-        self._shared: dict[Machine, Guest] = {}  # the most recently used is the last
-        self._fresh: list[Guest] = []
-        self._booted = 0
+        self._shared: dict[tuple[str, Machine], TestedGuest] = {}  # the most recently used is the last
+        self._own: list[TestedGuest] = []
+        self._started = 0
 
-    def shared(self, machine: Machine) -> Guest:
-        """A guest of this machine that several tests use. Raises GuestError when a new one does not boot."""
-        guest = self._shared.pop(machine, None)
+    def clean(self, machine: Machine, kernel: Kernel) -> TestedGuest:
+        """A guest of this machine that nothing has used before. Raises GuestError when it does not start."""
+        return self._kept(self._boot(machine), kernel)
+
+    def booted(self, machine: Machine, kernel: Kernel) -> TestedGuest:
+        """A newly booted guest of this machine. Raises GuestError when it does not boot."""
+        return self._kept(self._boot(machine), kernel)
+
+    def shared(self, machine: Machine, kernel: Kernel, module: str) -> TestedGuest:
+        """A guest of this machine that the tests of a module use. Raises GuestError when a new one does not start."""
+        for key in [key for key in self._shared if key[0] != module]:
+            self._shared.pop(key).kill()
+        guest = self._shared.pop((module, machine), None)
         if guest is not None and not _is_sound(guest):
             guest.kill()
             guest = None
         if guest is None:
             while len(self._shared) >= _SHARED_MAX:
                 self._shared.pop(next(iter(self._shared))).kill()
-            guest = self._boot(machine)
-        self._shared[machine] = guest
+            guest = self._tested(self._boot(machine), kernel)
+        self._shared[module, machine] = guest
         return guest
 
-    def fresh(self, machine: Machine) -> Guest:
-        """A newly booted guest of this machine. Raises GuestError when it does not boot."""
-        guest = self._boot(machine)
-        self._fresh.append(guest)
-        return guest
-
-    def rest(self, guest: Guest) -> None:
+    def rest(self, guest: TestedGuest) -> None:
         """Pause a shared guest until the next test: on the exact clock an idle guest keeps a core busy."""
         # A guest that cannot be paused is replaced when the next test needs it.
         with contextlib.suppress(GuestError):
             guest.pause()
 
-    def retire(self, guest: Guest) -> None:
+    def retire(self, guest: TestedGuest) -> None:
         """Kill a guest; no other test gets it."""
         guest.kill()
-        self._shared = {machine: other for machine, other in self._shared.items() if other is not guest}
-        self._fresh = [other for other in self._fresh if other is not guest]
+        self._shared = {key: other for key, other in self._shared.items() if other is not guest}
+        self._own = [other for other in self._own if other is not guest]
 
     def close(self) -> None:
         """Kill all guests."""
-        for guest in (*self._shared.values(), *self._fresh):
+        for guest in (*self._shared.values(), *self._own):
             guest.kill()
-        self._shared, self._fresh = {}, []
+        self._shared, self._own = {}, []
+
+    def _kept(self, running: Guest, kernel: Kernel) -> TestedGuest:
+        guest = self._tested(running, kernel)
+        self._own.append(guest)
+        return guest
+
+    def _tested(self, running: Guest, kernel: Kernel) -> TestedGuest:
+        return TestedGuest(running, self._workshop, kernel, self._boot)
 
     def _boot(self, machine: Machine) -> Guest:
-        self._booted += 1
-        guest = Guest(machine, self._directory, f"guest{self._booted}-{machine.cpu.name}")
+        self._started += 1
+        guest = Guest(machine, self._directory, f"guest{self._started}-{machine.cpu.name}")
         guest.boot()
         return guest
 

@@ -40,11 +40,11 @@ def seconds(work: Callable[[], object]) -> float:
 @pytest.mark.parametrize("timing", ["tcg", "instructions"])
 @pytest.mark.parametrize("kernel_name", ["lab-i386-up", "debian-686"])
 def test_boot_to_first_command(
-    kernel_name: str, timing: Timing, context: BuildContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kernel_name: str, timing: Timing, workshop: BuildContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Against the floor: the same machine and kernel with a first program that ends at once."""
-    kernel = ready_kernel(context, kernels()[kernel_name])
-    image = initramfs(context, kernel)
+    kernel = ready_kernel(workshop, kernels()[kernel_name])
+    image = initramfs(workshop, kernel)
     machine = Machine(cpu("pentium4"), kernel.image, image, timing=timing, drivers_built_in=kernel.drivers_built_in)
     bare = dataclasses.replace(machine, extra_parameters=("rdinit=/bin/true",))
 
@@ -64,13 +64,13 @@ def test_boot_to_first_command(
 
 
 @pytest.mark.qemu
-def test_boot_to_ssh(context: BuildContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_boot_to_ssh(workshop: BuildContext, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A Debian guest with the small init, to its first command over SSH, against the agent's first command in it."""
-    kernel = ready_kernel(context, kernels()["lab-i386-up"])
+    kernel = ready_kernel(workshop, kernels()["lab-i386-up"])
 
     def boot(channel: ChannelKind) -> None:
         wanted = GuestDisks("debian-i386", channel)
-        machine = machine_for(context, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), wanted)
+        machine = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), wanted)
         with Guest(machine, tmp_path) as guest:
             guest.succeed(["true"])
 
@@ -87,14 +87,14 @@ def test_boot_to_ssh(context: BuildContext, tmp_path: Path, capsys: pytest.Captu
         for channel, image in (("framed", None), ("ssh", "debian-i386"), ("serial", "debian-i386"))
     ],
 )
-def test_the_channel(guest: Guest, channel: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_channel(shared_guest: Guest, channel: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Round trips of `true` against those of a frame alone, and megabytes both ways."""
     megabytes = MEGABYTES[channel]
     content = random.Random(1).randbytes(megabytes << 20)
-    runs = [seconds(lambda: guest.succeed(["true"])) for _ in range(20)]
-    frames = [seconds(lambda: guest.get("/proc/sys/kernel/ostype")) for _ in range(20)]
-    into = seconds(lambda: guest.put(content, "/tmp/content", time_limit=600))
-    out = seconds(lambda: guest.get("/tmp/content", time_limit=600))
+    runs = [seconds(lambda: shared_guest.succeed(["true"])) for _ in range(20)]
+    frames = [seconds(lambda: shared_guest.get("/proc/sys/kernel/ostype")) for _ in range(20)]
+    into = seconds(lambda: shared_guest.put(content, "/tmp/content", time_limit=600))
+    out = seconds(lambda: shared_guest.get("/tmp/content", time_limit=600))
     run, frame = statistics.median(runs), statistics.median(frames)
     with capsys.disabled():
         print(f"\n{channel}: true {run * 1e3:.1f} ms, a small file {frame * 1e3:.1f} ms, ratio {run / frame:.1f}")

@@ -37,70 +37,72 @@ class ChannelContract:
 
     # --- commands ---------------------------------------------------------------------------------
 
-    def test_status_and_both_streams_come_apart(self, guest: Guest) -> None:
-        result = guest.run(["sh", "-c", "echo out; echo err >&2; echo more; exit 3"])
+    def test_status_and_both_streams_come_apart(self, shared_guest: Guest) -> None:
+        result = shared_guest.run(["sh", "-c", "echo out; echo err >&2; echo more; exit 3"])
         assert (result.status, result.stdout, result.stderr) == (3, b"out\nmore\n", b"err\n")
         assert result.argv == ("sh", "-c", "echo out; echo err >&2; echo more; exit 3")
 
     @pytest.mark.parametrize(("name", "status"), [("KILL", 137), ("TERM", 143), ("SEGV", 139), ("INT", 130)])
-    def test_death_by_signal_is_a_status_as_in_a_shell(self, guest: Guest, name: str, status: int) -> None:
-        result = guest.run(["sh", "-c", f"kill -{name} $$"])
+    def test_death_by_signal_is_a_status_as_in_a_shell(self, shared_guest: Guest, name: str, status: int) -> None:
+        result = shared_guest.run(["sh", "-c", f"kill -{name} $$"])
         assert (result.status, result.stdout, result.stderr) == (status, b"", b"")
 
     @pytest.mark.parametrize(("name", "status"), [("KILL", 137), ("TERM", 143)])
-    def test_a_signal_to_its_whole_group_is_the_commands_alone(self, guest: Guest, name: str, status: int) -> None:
-        assert guest.run(["sh", "-c", f"kill -{name} 0"], time_limit=20).status == status
-        assert guest.run(["echo", "alive"]).text == "alive\n"
+    def test_a_signal_to_its_whole_group_is_the_commands_alone(
+        self, shared_guest: Guest, name: str, status: int
+    ) -> None:
+        assert shared_guest.run(["sh", "-c", f"kill -{name} 0"], time_limit=20).status == status
+        assert shared_guest.run(["echo", "alive"]).text == "alive\n"
 
-    def test_a_program_that_is_not_there(self, guest: Guest) -> None:
-        result = guest.run(["nonesuch", "argument"])
+    def test_a_program_that_is_not_there(self, shared_guest: Guest) -> None:
+        result = shared_guest.run(["nonesuch", "argument"])
         assert (result.status, result.stdout) == (127, b"")
         assert b"nonesuch" in result.stderr
 
-    def test_a_program_that_may_not_be_executed(self, guest: Guest) -> None:
-        guest.put(b"#!/bin/sh\n", "/tmp/no-program", mode=0o644)
-        result = guest.run(["/tmp/no-program"])
+    def test_a_program_that_may_not_be_executed(self, shared_guest: Guest) -> None:
+        shared_guest.put(b"#!/bin/sh\n", "/tmp/no-program", mode=0o644)
+        result = shared_guest.run(["/tmp/no-program"])
         assert (result.status, result.stdout) == (126, b"")
         assert b"/tmp/no-program" in result.stderr
 
-    def test_a_command_that_has_to_succeed(self, guest: Guest) -> None:
-        assert guest.succeed(["echo", "fine"]).text == "fine\n"
+    def test_a_command_that_has_to_succeed(self, shared_guest: Guest) -> None:
+        assert shared_guest.succeed(["echo", "fine"]).text == "fine\n"
         with pytest.raises(CommandFailed, match=r"^`sh -c echo no >&2; exit 5` ended with status 5") as failed:
-            guest.succeed(["sh", "-c", "echo no >&2; exit 5"])
+            shared_guest.succeed(["sh", "-c", "echo no >&2; exit 5"])
         assert failed.value.detail == ("no",)
 
-    def test_a_command_that_has_to_fail(self, guest: Guest) -> None:
-        failed = guest.fail(["sh", "-c", "echo no >&2; exit 5"])
+    def test_a_command_that_has_to_fail(self, shared_guest: Guest) -> None:
+        failed = shared_guest.fail(["sh", "-c", "echo no >&2; exit 5"])
         assert (failed.status, failed.stderr) == (5, b"no\n")
         with pytest.raises(CommandFailed, match=r"^`echo fine` ended with status 0 in the guest") as succeeded:
-            guest.fail(["echo", "fine"])
+            shared_guest.fail(["echo", "fine"])
         assert succeeded.value.detail == ("fine",)
 
-    def test_a_condition_that_becomes_true_is_waited_for(self, guest: Guest) -> None:
-        guest.succeed(["sh", "-c", "rm -f /tmp/true; (sleep 1; echo true >/tmp/true) >/dev/null 2>&1 &"])
-        assert guest.run(["cat", "/tmp/true"]).status == 1
-        assert guest.wait_until_succeeds(["cat", "/tmp/true"]).text == "true\n"
+    def test_a_condition_that_becomes_true_is_waited_for(self, shared_guest: Guest) -> None:
+        shared_guest.succeed(["sh", "-c", "rm -f /tmp/true; (sleep 1; echo true >/tmp/true) >/dev/null 2>&1 &"])
+        assert shared_guest.run(["cat", "/tmp/true"]).status == 1
+        assert shared_guest.wait_until_succeeds(["cat", "/tmp/true"]).text == "true\n"
 
-    def test_a_condition_that_stays_false_is_given_up(self, guest: Guest) -> None:
+    def test_a_condition_that_stays_false_is_given_up(self, shared_guest: Guest) -> None:
         began = time.monotonic()
         with pytest.raises(
             CommandFailed, match=r"^`sh -c .*` still ended with status 5 in the guest after 2 s"
         ) as failed:
-            guest.wait_until_succeeds(["sh", "-c", "echo no >&2; exit 5"], time_limit=2)
+            shared_guest.wait_until_succeeds(["sh", "-c", "echo no >&2; exit 5"], time_limit=2)
         assert failed.value.detail == ("no",)
         assert time.monotonic() - began < 20
         with pytest.raises(CommandTimeout):
-            guest.wait_until_succeeds(["sleep", "333"], time_limit=self.SHORT_LIMIT)
-        assert guest.run(["echo", "alive"]).text == "alive\n"
+            shared_guest.wait_until_succeeds(["sleep", "333"], time_limit=self.SHORT_LIMIT)
+        assert shared_guest.run(["echo", "alive"]).text == "alive\n"
 
-    def test_standard_input_is_empty(self, guest: Guest) -> None:
-        assert guest.run(["cat"], time_limit=10).stdout == b""
+    def test_standard_input_is_empty(self, shared_guest: Guest) -> None:
+        assert shared_guest.run(["cat"], time_limit=10).stdout == b""
 
-    def test_a_command_begins_in_the_root_folder(self, guest: Guest) -> None:
-        assert guest.run(["pwd"]).text == "/\n"
+    def test_a_command_begins_in_the_root_folder(self, shared_guest: Guest) -> None:
+        assert shared_guest.run(["pwd"]).text == "/\n"
 
-    def test_our_own_programs_are_found(self, guest: Guest) -> None:
-        assert guest.run(["which", "gtodbench"]).text.endswith("bin/gtodbench\n")
+    def test_our_own_programs_are_found(self, shared_guest: Guest) -> None:
+        assert shared_guest.run(["which", "gtodbench"]).text.endswith("bin/gtodbench\n")
 
     @pytest.mark.parametrize(
         "argument",
@@ -118,8 +120,8 @@ class ChannelContract:
         ],
         ids=["empty", "blank", "words", "lines", "quotes", "letters", "option", "controls", "long", "long-quotes"],
     )
-    def test_arguments_arrive_as_they_are(self, guest: Guest, argument: str) -> None:
-        result = guest.run(["sh", "-c", SHOWN, "sh", argument, "end"])
+    def test_arguments_arrive_as_they_are(self, shared_guest: Guest, argument: str) -> None:
+        result = shared_guest.run(["sh", "-c", SHOWN, "sh", argument, "end"])
         assert result.stdout.decode() == f"2|{argument}|end|"
 
     @pytest.mark.parametrize(
@@ -131,32 +133,32 @@ class ChannelContract:
         ],
         ids=["long", "nul", "nothing"],
     )
-    def test_a_command_line_that_cannot_be(self, guest: Guest, argv: list[str], reason: str) -> None:
+    def test_a_command_line_that_cannot_be(self, shared_guest: Guest, argv: list[str], reason: str) -> None:
         with pytest.raises(GuestError) as refused:
-            guest.run(argv)
+            shared_guest.run(argv)
         assert refused.value.what == reason
-        assert guest.run(["true"]).status == 0
+        assert shared_guest.run(["true"]).status == 0
 
     # --- output -----------------------------------------------------------------------------------
 
-    def test_binary_output_is_untouched(self, guest: Guest) -> None:
+    def test_binary_output_is_untouched(self, shared_guest: Guest) -> None:
         content = EVERY_BYTE * 100
-        guest.put(content, "/tmp/binary")
-        result = guest.run(["sh", "-c", "cat /tmp/binary; cat /tmp/binary >&2"])
+        shared_guest.put(content, "/tmp/binary")
+        result = shared_guest.run(["sh", "-c", "cat /tmp/binary; cat /tmp/binary >&2"])
         assert result.stdout == content
         assert result.stderr == content
 
-    def test_long_output_on_both_streams_is_whole(self, guest: Guest) -> None:
+    def test_long_output_on_both_streams_is_whole(self, shared_guest: Guest) -> None:
         lines = self.LARGE // 50
         expected = "".join(f"{number}\n" for number in range(1, lines + 1)).encode()
         argv = ["sh", "-c", f"seq 1 {lines} & seq 1 {lines} >&2; wait"]
-        result = guest.run(argv, time_limit=self.TRANSFER_LIMIT)
+        result = shared_guest.run(argv, time_limit=self.TRANSFER_LIMIT)
         assert result.stdout == expected
         assert result.stderr == expected
 
-    def test_a_listener_gets_output_as_it_comes(self, guest: Guest) -> None:
+    def test_a_listener_gets_output_as_it_comes(self, shared_guest: Guest) -> None:
         received: list[tuple[Stream, bytes, float]] = []
-        result = guest.run(
+        result = shared_guest.run(
             ["sh", "-c", "echo first; sleep 2; echo second >&2"],
             listener=lambda stream, data: received.append((stream, data, time.monotonic())),
         )
@@ -167,30 +169,30 @@ class ChannelContract:
         assert received[1][2] - received[0][2] > 1.0
         assert (result.status, result.stdout, result.stderr) == (0, b"", b"")
 
-    def test_a_process_left_behind_with_the_pipe_is_not_waited_for(self, guest: Guest) -> None:
+    def test_a_process_left_behind_with_the_pipe_is_not_waited_for(self, shared_guest: Guest) -> None:
         began = time.monotonic()
-        result = guest.run(["sh", "-c", "sleep 1000 & echo $!"])
+        result = shared_guest.run(["sh", "-c", "sleep 1000 & echo $!"])
         assert time.monotonic() - began < 10
         left_behind = result.text.strip()
-        assert is_running(guest, left_behind)
-        guest.succeed(["sh", "-c", f"kill {left_behind}"])
+        assert is_running(shared_guest, left_behind)
+        shared_guest.succeed(["sh", "-c", f"kill {left_behind}"])
 
     # --- time limits ------------------------------------------------------------------------------
 
-    def test_a_command_that_takes_too_long_is_killed_with_its_children(self, guest: Guest) -> None:
+    def test_a_command_that_takes_too_long_is_killed_with_its_children(self, shared_guest: Guest) -> None:
         with pytest.raises(CommandTimeout) as timeout:
-            guest.run(["sh", "-c", "sleep 333 & echo $!; sleep 333"], time_limit=self.SHORT_LIMIT)
+            shared_guest.run(["sh", "-c", "sleep 333 & echo $!; sleep 333"], time_limit=self.SHORT_LIMIT)
         assert timeout.value.what == f"sh did not end within {self.SHORT_LIMIT:g} s and was killed"
         (child,) = timeout.value.detail
-        assert not is_running(guest, child)
-        assert guest.run(["echo", "alive"]).text == "alive\n"
+        assert not is_running(shared_guest, child)
+        assert shared_guest.run(["echo", "alive"]).text == "alive\n"
 
-    def test_a_time_limit_below_any_run(self, guest: Guest) -> None:
+    def test_a_time_limit_below_any_run(self, shared_guest: Guest) -> None:
         with pytest.raises(CommandTimeout):
-            guest.run(["sleep", "333"], time_limit=0.001)
-        assert guest.run(["echo", "alive"]).text == "alive\n"
+            shared_guest.run(["sleep", "333"], time_limit=0.001)
+        assert shared_guest.run(["echo", "alive"]).text == "alive\n"
 
-    def test_a_command_that_prints_for_ever_is_killed_and_fills_nothing(self, guest: Guest) -> None:
+    def test_a_command_that_prints_for_ever_is_killed_and_fills_nothing(self, shared_guest: Guest) -> None:
         received = 0
 
         def listener(stream: Stream, data: bytes) -> None:
@@ -198,13 +200,13 @@ class ChannelContract:
             received += len(data)
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        free = self.free_memory(guest)
+        free = self.free_memory(shared_guest)
         with pytest.raises(CommandTimeout):
-            guest.run(["yes"], time_limit=3 * self.SHORT_LIMIT, listener=listener)
+            shared_guest.run(["yes"], time_limit=3 * self.SHORT_LIMIT, listener=listener)
         assert received > 10_000
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
-        assert self.free_memory(guest) > free - 32 * 1024
-        assert guest.run(["echo", "alive"]).text == "alive\n"
+        assert self.free_memory(shared_guest) > free - 32 * 1024
+        assert shared_guest.run(["echo", "alive"]).text == "alive\n"
 
     def free_memory(self, guest: Guest) -> int:
         """KiB that the guest could give to a program."""
@@ -214,36 +216,36 @@ class ChannelContract:
     # --- files ------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537])
-    def test_a_file_comes_back_as_it_went(self, guest: Guest, tmp_path: Path, size: int) -> None:
+    def test_a_file_comes_back_as_it_went(self, shared_guest: Guest, tmp_path: Path, size: int) -> None:
         content = random.Random(size).randbytes(size)
         source = tmp_path / "file"
         source.write_bytes(content)
-        guest.put(source, "/tmp/from-file")
-        guest.put(content, "/tmp/from-bytes")
-        guest.succeed(["cmp", "/tmp/from-file", "/tmp/from-bytes"])
-        assert guest.get("/tmp/from-file") == content
-        guest.succeed(["rm", "/tmp/from-file", "/tmp/from-bytes"])
+        shared_guest.put(source, "/tmp/from-file")
+        shared_guest.put(content, "/tmp/from-bytes")
+        shared_guest.succeed(["cmp", "/tmp/from-file", "/tmp/from-bytes"])
+        assert shared_guest.get("/tmp/from-file") == content
+        shared_guest.succeed(["rm", "/tmp/from-file", "/tmp/from-bytes"])
 
-    def test_a_large_file_comes_back_as_it_went(self, guest: Guest) -> None:
+    def test_a_large_file_comes_back_as_it_went(self, shared_guest: Guest) -> None:
         content = random.Random(0).randbytes(self.LARGE)
-        guest.put(content, "/tmp/large", time_limit=self.TRANSFER_LIMIT)
-        assert guest.get("/tmp/large", time_limit=self.TRANSFER_LIMIT) == content
-        guest.succeed(["rm", "/tmp/large"])
+        shared_guest.put(content, "/tmp/large", time_limit=self.TRANSFER_LIMIT)
+        assert shared_guest.get("/tmp/large", time_limit=self.TRANSFER_LIMIT) == content
+        shared_guest.succeed(["rm", "/tmp/large"])
 
-    def test_a_file_gets_its_mode_and_replaces_another(self, guest: Guest) -> None:
-        guest.put(b"something much longer than the script", "/tmp/script")
-        guest.put(b"#!/bin/sh\necho script\n", "/tmp/script", mode=0o750)
-        assert guest.succeed(["stat", "-c", "%a", "/tmp/script"]).text == "750\n"
-        assert guest.succeed(["/tmp/script"]).text == "script\n"
+    def test_a_file_gets_its_mode_and_replaces_another(self, shared_guest: Guest) -> None:
+        shared_guest.put(b"something much longer than the script", "/tmp/script")
+        shared_guest.put(b"#!/bin/sh\necho script\n", "/tmp/script", mode=0o750)
+        assert shared_guest.succeed(["stat", "-c", "%a", "/tmp/script"]).text == "750\n"
+        assert shared_guest.succeed(["/tmp/script"]).text == "script\n"
 
-    def test_a_file_of_the_kernels_is_read_whatever_its_size_says(self, guest: Guest) -> None:
-        assert guest.get("/proc/version") == guest.succeed(["cat", "/proc/version"]).stdout
+    def test_a_file_of_the_kernels_is_read_whatever_its_size_says(self, shared_guest: Guest) -> None:
+        assert shared_guest.get("/proc/version") == shared_guest.succeed(["cat", "/proc/version"]).stdout
 
-    def test_a_file_with_a_strange_name(self, guest: Guest) -> None:
+    def test_a_file_with_a_strange_name(self, shared_guest: Guest) -> None:
         name = "/tmp/ a'b\"$c\n-ü\n"
-        guest.put(b"strange", name)
-        assert guest.get(name) == b"strange"
-        guest.succeed(["rm", name])
+        shared_guest.put(b"strange", name)
+        assert shared_guest.get(name) == b"strange"
+        shared_guest.succeed(["rm", name])
 
     @pytest.mark.parametrize(
         ("target", "reason"),
@@ -254,16 +256,16 @@ class ChannelContract:
             ("relative", "'relative' is no absolute path in the guest"),
         ],
     )
-    def test_a_file_that_cannot_be_written(self, guest: Guest, target: str, reason: str) -> None:
+    def test_a_file_that_cannot_be_written(self, shared_guest: Guest, target: str, reason: str) -> None:
         with pytest.raises(GuestError) as refused:
-            guest.put(EVERY_BYTE * 1024, target)
+            shared_guest.put(EVERY_BYTE * 1024, target)
         assert refused.value.what == reason
-        assert guest.run(["true"]).status == 0
+        assert shared_guest.run(["true"]).status == 0
 
-    def test_a_file_of_the_host_that_cannot_be_read(self, guest: Guest, tmp_path: Path) -> None:
+    def test_a_file_of_the_host_that_cannot_be_read(self, shared_guest: Guest, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
-            guest.put(tmp_path / "nonesuch", "/tmp/never-written")
-        assert guest.run(["test", "-e", "/tmp/never-written"]).status == 1
+            shared_guest.put(tmp_path / "nonesuch", "/tmp/never-written")
+        assert shared_guest.run(["test", "-e", "/tmp/never-written"]).status == 1
 
     @pytest.mark.parametrize(
         ("source", "reason"),
@@ -273,11 +275,11 @@ class ChannelContract:
             ("/tmp/a\0b", r"'/tmp/a\x00b' is no absolute path in the guest"),
         ],
     )
-    def test_a_file_that_cannot_be_read(self, guest: Guest, source: str, reason: str) -> None:
+    def test_a_file_that_cannot_be_read(self, shared_guest: Guest, source: str, reason: str) -> None:
         with pytest.raises(GuestError) as refused:
-            guest.get(source)
+            shared_guest.get(source)
         assert refused.value.what == reason
-        assert guest.run(["true"]).status == 0
+        assert shared_guest.run(["true"]).status == 0
 
     # --- a dying guest ----------------------------------------------------------------------------
 

@@ -92,8 +92,15 @@ def symbols_of_guests() -> WeakKeyDictionary[Guest, Symbols]:
 
 
 @pytest.fixture
-def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]) -> ReadyGuest:
-    """The test's guest on its final clocksource, with its symbols; what its cells need is for the test to fill in."""
+def ready(
+    request: pytest.FixtureRequest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictionary[Guest, Symbols]
+) -> ReadyGuest:
+    """The test's guest on its final clocksource, with its symbols; what its cells need is for the test to fill in.
+
+    It is shared with others of the module, unless the test's mark says ``fresh``.
+    """
+    fresh = any(mark.kwargs.get("fresh") for mark in request.node.iter_markers("guest"))
+    guest: Guest = request.getfixturevalue("guest" if fresh else "shared_guest")
     guest.wait_until_succeeds(["grep", "-qx", CLOCKSOURCE, _CLOCKSOURCE_FILE], time_limit=_SETTLING_SECONDS)
     if guest not in symbols_of_guests:
         symbols_of_guests[guest] = Symbols.of(guest)
@@ -101,15 +108,15 @@ def ready(guest: Guest, guest_kernel: Kernel, symbols_of_guests: WeakKeyDictiona
 
 
 @pytest.fixture
-def modules(context: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
+def modules(workshop: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
     """Builds modules for the test's guest."""
-    return ModuleMaker(context, guest_kernel)
+    return ModuleMaker(workshop, guest_kernel)
 
 
 @pytest.fixture(scope="session")
-def late_oops(context: BuildContext) -> Path:
+def late_oops(workshop: BuildContext) -> Path:
     """A module for lab-i386-up whose kernel warns, and then has a thread that dies of an oops."""
-    return ModuleMaker(context, ready_kernel(context, kernels()["lab-i386-up"])).rogue("late_oops").file
+    return ModuleMaker(workshop, ready_kernel(workshop, kernels()["lab-i386-up"])).rogue("late_oops").file
 
 
 @pytest.fixture(scope="session")

@@ -49,10 +49,10 @@ class Reporting(CallsKind):
 
 
 @pytest.fixture
-def task(context: BuildContext, tmp_path: Path) -> BootTask:
+def task(workshop: BuildContext, tmp_path: Path) -> BootTask:
     """The quickstart's boot with fewer calls."""
     boot = boot_of(QUICKSTART, "benchmark.calls=1000", "benchmark.repeats=2")
-    artifacts = artifacts_of(context, boot)
+    artifacts = artifacts_of(workshop, boot)
     return BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts.keys, tmp_path / "run" / "boot1")
 
 
@@ -83,10 +83,10 @@ def test_a_task_survives_pickling(task: BootTask) -> None:
 
 
 def test_another_process_does_it_with_the_same_outcome(
-    task: BootTask, context: BuildContext, lab: Path, tmp_path: Path
+    task: BootTask, workshop: BuildContext, lab: Path, tmp_path: Path
 ) -> None:
     before = files_below(tmp_path)
-    worker = Worker(task, BuildContext(context.cache, offline=True))
+    worker = Worker(task, BuildContext(workshop.cache, offline=True))
     there = list(worker.events())
     assert not OF_THE_WRITING_PROCESS & worker.loaded
     logs = {f"run/boot1/guest1-pentium4-debian-686.{suffix}" for suffix in ("console", "qemu")}
@@ -94,7 +94,7 @@ def test_another_process_does_it_with_the_same_outcome(
     assert not lab.exists()
 
     here: list[Event] = []
-    run_task(dataclasses.replace(task, directory=tmp_path / "run" / "boot2"), context, here.append)
+    run_task(dataclasses.replace(task, directory=tmp_path / "run" / "boot2"), workshop, here.append)
     assert [record.status for record in records(there).values()] == ["ok"] * len(task.cells)
     assert list(records(there)) == list(records(here)) == [cell.row for cell in task.cells]
     for probe, record in records(there).items():
@@ -112,14 +112,14 @@ def test_another_process_does_it_with_the_same_outcome(
     ]
 
 
-def test_only_the_cells_without_an_outcome_are_measured(task: BootTask, context: BuildContext) -> None:
+def test_only_the_cells_without_an_outcome_are_measured(task: BootTask, workshop: BuildContext) -> None:
     """A boot that is gone on with has all of its cells' artifacts, and its earlier guest's logs stay."""
     task.directory.mkdir(parents=True)
     first = task.directory / "guest1-pentium4-debian-686.console"
     first.write_text("of an earlier guest\n")
     rest = tuple(cell for cell in task.cells if cell.row == "djprobe")
     events: list[Event] = []
-    run_task(dataclasses.replace(task, cells=rest), context, events.append)
+    run_task(dataclasses.replace(task, cells=rest), workshop, events.append)
     (record,) = records(events).values()
     assert (record.probe, record.status, record.overhead) == ("djprobe", "ok", None)
     assert [event.name for event in events if isinstance(event, GuestBooted)] == ["guest2-pentium4-debian-686"]
@@ -132,25 +132,25 @@ def test_only_the_cells_without_an_outcome_are_measured(task: BootTask, context:
     ids=["another kernel", "an image that is not there"],
 )
 def test_artifacts_of_other_keys_are_refused(
-    task: BootTask, context: BuildContext, change: dict[str, str], named: str
+    task: BootTask, workshop: BuildContext, change: dict[str, str], named: str
 ) -> None:
     events: list[Event] = []
     with pytest.raises(HostError, match="the artifacts here are not those of the task") as refused:
-        run_task(dataclasses.replace(task, keys={**task.keys, **change}), context, events.append)
+        run_task(dataclasses.replace(task, keys={**task.keys, **change}), workshop, events.append)
     assert list(refused.value.detail) == [named]
     assert not events
     assert not task.directory.exists()
 
 
-def test_an_artifact_that_the_task_does_not_name_is_refused(task: BootTask, context: BuildContext) -> None:
+def test_an_artifact_that_the_task_does_not_name_is_refused(task: BootTask, workshop: BuildContext) -> None:
     keys = {name: key for name, key in task.keys.items() if name != "initramfs"}
     with pytest.raises(HostError, match="the artifacts here are not those of the task") as refused:
-        run_task(dataclasses.replace(task, keys=keys), context, lambda event: None)
+        run_task(dataclasses.replace(task, keys=keys), workshop, lambda event: None)
     assert list(refused.value.detail) == ["initramfs"]
 
 
-def test_what_is_reported_of_the_preparation_is_an_event(task: BootTask, context: BuildContext) -> None:
+def test_what_is_reported_of_the_preparation_is_an_event(task: BootTask, workshop: BuildContext) -> None:
     events: list[Event] = []
     with pytest.raises(HostError, match="the artifacts here are not those of the task"):
-        run_task(dataclasses.replace(task, kind=Reporting(), keys={}), context, events.append)
+        run_task(dataclasses.replace(task, kind=Reporting(), keys={}), workshop, events.append)
     assert events == [Progress(f"preparing {len(task.cells)} cells")]

@@ -37,7 +37,7 @@ Measure = Callable[..., CellRecord]
 
 
 @pytest.fixture
-def measured(ready: ReadyGuest, context: BuildContext, tmp_path: Path) -> Measure:
+def measured(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> Measure:
     """Measure the last cell of a table with this benchmark in the test's guest."""
 
     def measured(benchmark: str, table: str = "probes: [none]") -> CellRecord:
@@ -47,7 +47,7 @@ def measured(ready: ReadyGuest, context: BuildContext, tmp_path: Path) -> Measur
         head = f"name: outcomes\nkernels: [{spec.name}]\nmachines: [{{cpu: {cpu}}}]\n"
         file.write_text(f"{head}{table}\nbenchmark: {{{benchmark}}}\n")
         boot = boot_of(file)
-        return measured_call(prepared_for(ready, context, boot), boot.cells[-1])
+        return measured_call(prepared_for(ready, workshop, boot), boot.cells[-1])
 
     return measured
 
@@ -121,7 +121,7 @@ def test_a_cell_whose_calls_end_as_required_is_measured(measured: Measure) -> No
 
 
 def test_of_a_function_and_of_a_program_the_exit_status_is_recorded(
-    measured: Measure, context: BuildContext, tmp_path: Path
+    measured: Measure, workshop: BuildContext, tmp_path: Path
 ) -> None:
     shutil.copy(WORKLOADS / "reading.c", tmp_path)
     compile_program(BuildContext(Cache(cache_dir())), "i386", WORKLOADS / "whole.c", tmp_path / "whole")

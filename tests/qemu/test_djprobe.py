@@ -40,14 +40,14 @@ def kernel(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def trial(kernel: str, guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
+def trial(kernel: str, shared_guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
     """The trial module, loaded; unloaded at the end, when the kernel must have had nothing to complain of."""
-    mark = guest.console.length()
-    insert(guest, trial_module(modules))
-    yield Trial(guest)
-    guest.succeed(["rmmod", "djprobe_trial"])
-    guest.check_console(mark)
-    check_taint(int(guest.get("/proc/sys/kernel/tainted")))
+    mark = shared_guest.console.length()
+    insert(shared_guest, trial_module(modules))
+    yield Trial(shared_guest)
+    shared_guest.succeed(["rmmod", "djprobe_trial"])
+    shared_guest.check_console(mark)
+    check_taint(int(shared_guest.get("/proc/sys/kernel/tainted")))
 
 
 # --- good places ----------------------------------------------------------------------------------
@@ -373,10 +373,10 @@ def test_a_static_call_under_the_jump_is_refused(trial: Trial) -> None:
 
 @pytest.mark.parametrize("kernel", on("debian-amd64"), indirect=True)
 def test_an_alternative_under_the_jump_is_refused(
-    kernel: str, guest: Guest, modules: ModuleMaker, tmp_path: Path
+    kernel: str, shared_guest: Guest, modules: ModuleMaker, tmp_path: Path
 ) -> None:
     """Lock prefixes are patched where a kernel for several CPUs began with one, and another may come."""
-    machine = dataclasses.replace(guest.machine, smp_kernel=False, extra_parameters=("possible_cpus=2",))
+    machine = dataclasses.replace(shared_guest.machine, smp_kernel=False, extra_parameters=("possible_cpus=2",))
     with Guest(machine, tmp_path) as lonely:
         insert(lonely, trial_module(modules))
         assert Trial(lonely).refusal(SHAPE + "lock") == f"{SHAPE}lock+0x0: an alternative under the jump"

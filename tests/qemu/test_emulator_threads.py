@@ -34,14 +34,14 @@ _SCRIPTS = Path(__file__).with_name("guest")
 
 
 def test_kprobes_work_with_one_thread_for_all_cpus_and_not_with_many(
-    context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workshop: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = ready_kernel(context, kernels()["lab-i386-smp"])
-    module = ModuleMaker(context, kernel).rogue("kprobe_trial")
-    assert trouble(context, kernel, module, tmp_path) is None
+    kernel = ready_kernel(workshop, kernels()["lab-i386-smp"])
+    module = ModuleMaker(workshop, kernel).rogue("kprobe_trial")
+    assert trouble(workshop, kernel, module, tmp_path) is None
 
     monkeypatch.setattr("orchestrator.guest.machine._accelerator", lambda machine: "tcg,thread=multi")
-    found = trouble(context, kernel, module, tmp_path)
+    found = trouble(workshop, kernel, module, tmp_path)
     if found is None:
         pytest.skip(f"this QEMU kept up with patched code for {CYCLES} cycles on {os.cpu_count()} host CPUs")
     print(found)

@@ -56,9 +56,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def runner(context: BuildContext, store: Store) -> Runner:
+def runner(workshop: BuildContext, store: Store) -> Runner:
     """Runs experiments of all kinds."""
-    return Runner(context, store, Silent(), kinds())
+    return Runner(workshop, store, Silent(), kinds())
 
 
 @pytest.fixture

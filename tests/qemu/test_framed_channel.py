@@ -25,23 +25,23 @@ class TestFramedChannel(ChannelContract):
     """The contract to the lab's own agent."""
 
 
-def test_the_agents_own_words(guest: Guest) -> None:
-    result = guest.run(["nonesuch", "argument"])
+def test_the_agents_own_words(shared_guest: Guest) -> None:
+    result = shared_guest.run(["nonesuch", "argument"])
     assert (result.status, result.stdout, result.stderr) == (127, b"", b"agent: cannot execute nonesuch\n")
-    result = guest.run(["/etc/modules"])
+    result = shared_guest.run(["/etc/modules"])
     assert (result.status, result.stderr) == (126, b"agent: cannot execute /etc/modules\n")
 
 
-def test_more_arguments_than_the_agent_takes(guest: Guest) -> None:
+def test_more_arguments_than_the_agent_takes(shared_guest: Guest) -> None:
     with pytest.raises(GuestError) as refused:
-        guest.run(["echo", *["x"] * 2000])
+        shared_guest.run(["echo", *["x"] * 2000])
     assert refused.value.what == "the guest cannot start the command: argument list too long"
-    assert guest.run(["true"]).status == 0
+    assert shared_guest.run(["true"]).status == 0
 
 
-def test_frames_in_the_output_are_output(guest: Guest) -> None:
-    guest.put(FAKE_FRAMES, "/tmp/binary")
-    result = guest.run(["sh", "-c", "cat /tmp/binary; cat /tmp/binary >&2"])
+def test_frames_in_the_output_are_output(shared_guest: Guest) -> None:
+    shared_guest.put(FAKE_FRAMES, "/tmp/binary")
+    result = shared_guest.run(["sh", "-c", "cat /tmp/binary; cat /tmp/binary >&2"])
     assert result.stdout == FAKE_FRAMES
     assert result.stderr == FAKE_FRAMES
 
@@ -49,24 +49,24 @@ def test_frames_in_the_output_are_output(guest: Guest) -> None:
 # --- a noisy console ------------------------------------------------------------------------------
 
 
-def test_a_flooded_console_corrupts_no_reply(guest: Guest) -> None:
+def test_a_flooded_console_corrupts_no_reply(shared_guest: Guest) -> None:
     flood = FAKE_FRAMES + b"\x1b[2J\x1b[6n\r\nsh-5.2# echo 1\r\n\x00\xff login: " + EVERY_BYTE
-    guest.put(flood, "/tmp/flood")
+    shared_guest.put(flood, "/tmp/flood")
     script = "(while :; do cat /tmp/flood > /dev/console; echo noise > /dev/kmsg; done) > /dev/null 2>&1 & echo $!"
-    flooder = guest.succeed(["sh", "-c", script]).text.strip()
-    before = guest.console.length()
+    flooder = shared_guest.succeed(["sh", "-c", script]).text.strip()
+    before = shared_guest.console.length()
     for number in range(100):
-        result = guest.run(["sh", "-c", f"echo out {number}; echo err {number} >&2; exit {number}"])
+        result = shared_guest.run(["sh", "-c", f"echo out {number}; echo err {number} >&2; exit {number}"])
         assert (result.status, result.stdout, result.stderr) == (
             number,
             f"out {number}\n".encode(),
             f"err {number}\n".encode(),
         )
     content = random.Random(0).randbytes(MEGABYTE)
-    guest.put(content, "/tmp/quiet")
-    assert guest.get("/tmp/quiet") == content
-    assert guest.console.length() - before > 10 * len(flood)
-    guest.succeed(["kill", flooder])
+    shared_guest.put(content, "/tmp/quiet")
+    assert shared_guest.get("/tmp/quiet") == content
+    assert shared_guest.console.length() - before > 10 * len(flood)
+    shared_guest.succeed(["kill", flooder])
 
 
 # --- speed ----------------------------------------------------------------------------------------
@@ -82,12 +82,12 @@ def best(attempts: int, action: Callable[[], object]) -> float:
     return min(times)
 
 
-def test_a_round_trip_takes_less_than_ten_milliseconds(guest: Guest) -> None:
-    assert best(50, lambda: guest.succeed(["true"])) < 0.010
+def test_a_round_trip_takes_less_than_ten_milliseconds(shared_guest: Guest) -> None:
+    assert best(50, lambda: shared_guest.succeed(["true"])) < 0.010
 
 
-def test_files_travel_at_more_than_ten_megabytes_a_second(guest: Guest) -> None:
+def test_files_travel_at_more_than_ten_megabytes_a_second(shared_guest: Guest) -> None:
     content = bytes(10 * MEGABYTE)
-    assert best(4, lambda: guest.put(content, "/tmp/speed")) < 1.0
-    assert best(4, lambda: guest.get("/tmp/speed")) < 1.0
-    guest.succeed(["rm", "/tmp/speed"])
+    assert best(4, lambda: shared_guest.put(content, "/tmp/speed")) < 1.0
+    assert best(4, lambda: shared_guest.get("/tmp/speed")) < 1.0
+    shared_guest.succeed(["rm", "/tmp/speed"])

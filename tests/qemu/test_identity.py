@@ -43,8 +43,8 @@ def test_no_cpu_is_forgotten_here() -> None:
 
 @pytest.mark.guest(timing="tcg")
 @pytest.mark.parametrize("name", CASES)
-def test_a_guest_takes_its_cpu_for_what_it_is_named(guest: Guest, name: str) -> None:
-    shown = cpuinfo(guest)
+def test_a_guest_takes_its_cpu_for_what_it_is_named(shared_guest: Guest, name: str) -> None:
+    shown = cpuinfo(shared_guest)
     keys = ("vendor_id", "cpu family", "model", "stepping", "model name")
     assert tuple(shown[key] for key in keys) == IDENTITIES[name]
     has, has_not = FLAGS[name]
@@ -54,10 +54,10 @@ def test_a_guest_takes_its_cpu_for_what_it_is_named(guest: Guest, name: str) -> 
 
 
 @pytest.mark.guest(cpu="pentium4", timing="tcg", smp=2, memory="128M")
-def test_two_cpus_are_threads_of_one_core(guest: Guest) -> None:
-    shown = cpuinfo(guest)
+def test_two_cpus_are_threads_of_one_core(shared_guest: Guest) -> None:
+    shown = cpuinfo(shared_guest)
     assert (shown["siblings"], shown["cpu cores"]) == ("2", "1")
     assert "ht" in shown["flags"].split()
-    assert guest.succeed(["nproc"]).text == "2\n"
-    memory = int(guest.get("/proc/meminfo").split()[1]) // 1024
+    assert shared_guest.succeed(["nproc"]).text == "2\n"
+    memory = int(shared_guest.get("/proc/meminfo").split()[1]) // 1024
     assert 90 < memory < 128

@@ -76,12 +76,12 @@ class Disk:
 
 @pytest.fixture(scope="module", params=list(images()))
 def disk(
-    request: pytest.FixtureRequest, context: BuildContext, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Disk]:
     name: str = request.param
-    found = cached_image(context, image(name))
+    found = cached_image(workshop, image(name))
     if found is None and name == BUILT_WHERE_MISSING:
-        found = ready_image(context, image(name))
+        found = ready_image(workshop, image(name))
     if found is None:
         pytest.skip(f"{name} is not built yet; build it once: ./lab image build {name}")
     raw = tmp_path_factory.mktemp("disk") / "raw"
@@ -172,21 +172,21 @@ def test_systemd_starts_what_is_wanted_and_waits_for_nothing(disk: Disk) -> None
 
 @pytest.mark.nightly("builds an image anew in an empty cache: two minutes, and the network")
 def test_a_second_build_gives_the_same_files(
-    context: BuildContext,
+    workshop: BuildContext,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
     recipe = image(BUILT_WHERE_MISSING)
-    first = ready_image(context, recipe)
-    again = BuildContext(Cache(tmp_path), say=context.say)
+    first = ready_image(workshop, recipe)
+    again = BuildContext(Cache(tmp_path), say=workshop.say)
     chosen = system_packages(recipe)
     chosen.pin(again).parent.mkdir()
-    shutil.copy(chosen.pin(context), chosen.pin(again))
+    shutil.copy(chosen.pin(workshop), chosen.pin(again))
     started = time.monotonic()
     second = ready_image(again, recipe)
     took = time.monotonic() - started
     record_property("seconds", round(took))
-    context.say(f"built again in {took:.0f} s: files {first.tree[:24]} and {second.tree[:24]}")
+    workshop.say(f"built again in {took:.0f} s: files {first.tree[:24]} and {second.tree[:24]}")
     assert second.base != first.base
     assert second.packages == first.packages
     files = [(found.base.parent / "files.txt").read_text().splitlines() for found in (first, second)]

@@ -24,8 +24,8 @@ QUICK = ("--kernel", "lab-i386-up", "--accel", "tcg")
 
 
 @pytest.fixture
-def command(tmp_path: Path, context: BuildContext) -> CommandLine:
-    ready_image(context, image(IMAGE))
+def command(tmp_path: Path, workshop: BuildContext) -> CommandLine:
+    ready_image(workshop, image(IMAGE))
     return CommandLine(tmp_path / "lab")
 
 
@@ -77,8 +77,8 @@ def test_two_at_once_in_one_folder_do_not_disturb_each_other(command: CommandLin
     assert printed.startswith("mine\nii  zlib1g")
 
 
-def test_a_shell_in_an_image(tmp_path: Path, context: BuildContext) -> None:
-    ready_image(context, image(IMAGE))
+def test_a_shell_in_an_image(tmp_path: Path, workshop: BuildContext) -> None:
+    ready_image(workshop, image(IMAGE))
     with shell(tmp_path, "--image", IMAGE) as person:
         person.expect(r"[#$] ")
         person.sendline("cat /etc/debian_version; command -v dpkg; tty")
@@ -88,8 +88,8 @@ def test_a_shell_in_an_image(tmp_path: Path, context: BuildContext) -> None:
 
 
 @pytest.mark.parametrize("channel", ["framed", "serial"])
-def test_systemd_is_ready_when_the_guest_is(command: CommandLine, context: BuildContext, channel: str) -> None:
-    if cached_image(context, image(SYSTEMD)) is None:
+def test_systemd_is_ready_when_the_guest_is(command: CommandLine, workshop: BuildContext, channel: str) -> None:
+    if cached_image(workshop, image(SYSTEMD)) is None:
         pytest.skip(f"{SYSTEMD} is not built yet; build it once: ./lab image build {SYSTEMD}")
     began = time.monotonic()
     options = ("--image", SYSTEMD, "--memory", "512", "--channel", channel)

@@ -42,22 +42,22 @@ def machine(context: BuildContext, wanted: GuestDisks, name: str = "lab-i386-up"
 
 
 @IN_IMAGE
-def test_it_is_a_debian_with_the_lab_s_programs_behind_its_own(guest: Guest) -> None:
-    assert guest.get("/etc/debian_version").startswith(b"12.")
-    found = guest.succeed(["sh", "-c", "command -v ls; command -v gtodbench"]).text
+def test_it_is_a_debian_with_the_lab_s_programs_behind_its_own(shared_guest: Guest) -> None:
+    assert shared_guest.get("/etc/debian_version").startswith(b"12.")
+    found = shared_guest.succeed(["sh", "-c", "command -v ls; command -v gtodbench"]).text
     assert found == "/bin/ls\n/run/orchestrator/bin/gtodbench\n"
-    assert guest.succeed(["readlink", "-f", "/bin/sh"]).text == "/usr/bin/dash\n"
-    assert guest.succeed(["dpkg", "--print-architecture"]).text == "i386\n"
-    assert "sample 0 calls=100 " in guest.succeed(["gtodbench", "-n", "100"]).text
-    mounts = guest.get("/proc/mounts").decode()
+    assert shared_guest.succeed(["readlink", "-f", "/bin/sh"]).text == "/usr/bin/dash\n"
+    assert shared_guest.succeed(["dpkg", "--print-architecture"]).text == "i386\n"
+    assert "sample 0 calls=100 " in shared_guest.succeed(["gtodbench", "-n", "100"]).text
+    mounts = shared_guest.get("/proc/mounts").decode()
     assert "/dev/vda / ext4 rw," in mounts
-    guest.check_console()
+    shared_guest.check_console()
 
 
-def test_two_guests_of_one_base_have_their_own_disk_and_identity(context: BuildContext, tmp_path: Path) -> None:
-    base = ready_image(context, image(IMAGE)).base
+def test_two_guests_of_one_base_have_their_own_disk_and_identity(workshop: BuildContext, tmp_path: Path) -> None:
+    base = ready_image(workshop, image(IMAGE)).base
     before = hashlib.sha256(base.read_bytes()).digest()
-    wanted = machine(context, GuestDisks(IMAGE, "ssh"))
+    wanted = machine(workshop, GuestDisks(IMAGE, "ssh"))
     with Guest(wanted, tmp_path, "one") as one, Guest(wanted, tmp_path, "other") as other:
         for guest, name in ((one, "one"), (other, "other")):
             guest.put(name.encode() * 1000, "/root/mine")
@@ -77,9 +77,9 @@ def test_two_guests_of_one_base_have_their_own_disk_and_identity(context: BuildC
 
 
 def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(
-    context: BuildContext, tmp_path: Path
+    workshop: BuildContext, tmp_path: Path
 ) -> None:
-    with Guest(machine(context, GuestDisks(IMAGE, "ssh")), tmp_path) as guest:
+    with Guest(machine(workshop, GuestDisks(IMAGE, "ssh")), tmp_path) as guest:
         assert guest.pid is not None
         listening = subprocess.run(["ss", "-Hltnp"], check=True, capture_output=True, text=True).stdout
         ours = [line.split()[3] for line in listening.splitlines() if f"pid={guest.pid}," in line]
@@ -97,36 +97,36 @@ def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(
 
 
 @pytest.mark.parametrize("name", ["lab-i386-up", "debian-686"])
-def test_data_travels_on_a_disk_that_is_only_read(context: BuildContext, tmp_path: Path, name: str) -> None:
+def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my.data"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "file").write_bytes(bytes(range(256)) * 1000)
     (folder / "program").write_text("#!/bin/sh\necho ran\n")
     (folder / "program").chmod(0o755)
     wanted = GuestDisks(data=(folder, data_dir("configs")))
-    with Guest(machine(context, wanted, name), tmp_path) as guest:
+    with Guest(machine(workshop, wanted, name), tmp_path) as guest:
         assert guest.get("/data/my.data/deep/file") == bytes(range(256)) * 1000
         assert guest.succeed(["/data/my.data/program"]).text == "ran\n"
         assert guest.get("/data/configs/quickstart.yaml") == (data_dir("configs") / "quickstart.yaml").read_bytes()
         assert guest.run(["touch", "/data/my.data/x"]).status != 0
 
 
-def test_an_image_and_data_together(context: BuildContext, tmp_path: Path) -> None:
+def test_an_image_and_data_together(workshop: BuildContext, tmp_path: Path) -> None:
     wanted = GuestDisks(IMAGE, data=(data_dir("configs"),))
-    with Guest(machine(context, wanted, timing="instructions"), tmp_path) as guest:
+    with Guest(machine(workshop, wanted, timing="instructions"), tmp_path) as guest:
         assert "quickstart.yaml" in guest.succeed(["ls", "/data/configs"]).text
 
 
-def test_debian_s_own_kernel_finds_the_disk_too(context: BuildContext, tmp_path: Path) -> None:
-    with Guest(machine(context, GuestDisks(IMAGE), "debian-686"), tmp_path) as guest:
+def test_debian_s_own_kernel_finds_the_disk_too(workshop: BuildContext, tmp_path: Path) -> None:
+    with Guest(machine(workshop, GuestDisks(IMAGE), "debian-686"), tmp_path) as guest:
         assert "-686 " in guest.succeed(["uname", "-a"]).text
         assert guest.get("/etc/debian_version").startswith(b"12.")
         guest.check_console()
 
 
 @pytest.mark.kernels("lab-x86_64-smp")
-def test_a_64_bit_image_takes_a_64_bit_kernel(context: BuildContext, tmp_path: Path) -> None:
-    with Guest(machine(context, GuestDisks("debian-amd64", "ssh"), "lab-x86_64-smp"), tmp_path) as guest:
+def test_a_64_bit_image_takes_a_64_bit_kernel(workshop: BuildContext, tmp_path: Path) -> None:
+    with Guest(machine(workshop, GuestDisks("debian-amd64", "ssh"), "lab-x86_64-smp"), tmp_path) as guest:
         assert guest.succeed(["uname", "-m"]).text == "x86_64\n"
         assert guest.succeed(["dpkg", "--print-architecture"]).text == "amd64\n"
 
@@ -135,27 +135,27 @@ def test_a_64_bit_image_takes_a_64_bit_kernel(context: BuildContext, tmp_path: P
 
 
 @pytest.fixture
-def user_disk(context: BuildContext, tmp_path: Path) -> Path:
+def user_disk(workshop: BuildContext, tmp_path: Path) -> Path:
     disk = tmp_path / "mine.qcow2"
-    shutil.copyfile(ready_image(context, image(IMAGE)).base, disk)
+    shutil.copyfile(ready_image(workshop, image(IMAGE)).base, disk)
     return disk
 
 
 def test_a_disk_of_one_s_own_is_started_from_and_not_written_to(
-    context: BuildContext, tmp_path: Path, user_disk: Path
+    workshop: BuildContext, tmp_path: Path, user_disk: Path
 ) -> None:
     before = user_disk.read_bytes()
-    with Guest(machine(context, GuestDisks(str(user_disk))), tmp_path) as guest:
+    with Guest(machine(workshop, GuestDisks(str(user_disk))), tmp_path) as guest:
         guest.succeed(["sh", "-c", "echo changed >/etc/motd; sync"])
         assert guest.get("/etc/motd") == b"changed\n"
     assert user_disk.read_bytes() == before
 
 
-def test_a_disk_without_a_system_is_an_error(context: BuildContext, tmp_path: Path) -> None:
+def test_a_disk_without_a_system_is_an_error(workshop: BuildContext, tmp_path: Path) -> None:
     disk = tmp_path / "empty.img"
     disk.touch()
     os.truncate(disk, 16 << 20)
-    guest = Guest(machine(context, GuestDisks(str(disk))), tmp_path)
+    guest = Guest(machine(workshop, GuestDisks(str(disk))), tmp_path)
     with pytest.raises(GuestExit) as ended:
         guest.boot()
     assert any("no ext4 file system on the image's disk holds a system" in line for line in ended.value.detail)
@@ -163,7 +163,7 @@ def test_a_disk_without_a_system_is_an_error(context: BuildContext, tmp_path: Pa
     assert not qemus_in(tmp_path)
 
 
-def test_what_cannot_be_is_refused_before_anything_is_built(context: BuildContext, user_disk: Path) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildContext, user_disk: Path) -> None:
     for wanted, name, sentence in (
         (
             GuestDisks("debian-amd64"),
@@ -176,7 +176,7 @@ def test_what_cannot_be_is_refused_before_anything_is_built(context: BuildContex
         (GuestDisks(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),
     ):
         with pytest.raises(UsageError, match=sentence):
-            machine(context, wanted, name)
+            machine(workshop, wanted, name)
 
 
 # --- experiments ----------------------------------------------------------------------------------

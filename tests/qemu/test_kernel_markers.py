@@ -91,10 +91,10 @@ class Trial:
         for name, (cpu, smp) in KERNELS.items()
     ]
 )
-def marked(request: pytest.FixtureRequest, guest: Guest) -> Guest:
+def marked(request: pytest.FixtureRequest, shared_guest: Guest) -> Guest:
     """A guest whose kernel has markers, before anything was connected by the test."""
     assert isinstance(request.param, str)
-    return guest
+    return shared_guest
 
 
 @pytest.fixture

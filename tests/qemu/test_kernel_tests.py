@@ -14,14 +14,16 @@ import pytest
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_source import kernel_source
-from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.user_modules import user_modules
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results
-from orchestrator.probes.loading import load, unload
+from orchestrator.pytest_plugin.kernel_modules import KernelModules
 from orchestrator.pytest_plugin.kernel_tests import KernelTests
+from orchestrator.pytest_plugin.tested_guest import TestedGuest
+
+SAMPLES = {"CONFIG_SAMPLE_KPROBES": "m", "CONFIG_SAMPLE_KRETPROBES": "m"}
+"""What makes the modules in their Makefile."""
 
 WITH_KUNIT = "lab-i386-up-kunit"
 ON_DEBIAN = pytest.mark.guest(kernel="debian-686", image="debian-i386")
@@ -35,11 +37,11 @@ CRASH = (
 
 
 @pytest.fixture(scope="session")
-def linux(context: BuildContext) -> Path:
+def linux(workshop: BuildContext) -> Path:
     """The kernel's source."""
     package = kernels()["lab-i386-up"].source
     assert package is not None
-    return kernel_source(context, package).path / "linux"
+    return kernel_source(workshop, package).path / "linux"
 
 
 def put_folder(guest: Guest, folder: Path, target: str) -> None:
@@ -68,35 +70,15 @@ def put_folder(guest: Guest, folder: Path, target: str) -> None:
     ],
     ids=["kprobe", "kretprobe"],
 )
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        pytest.param(
-            "lab-i386-up", marks=[pytest.mark.kernels("lab-i386-up"), pytest.mark.guest(kernel="lab-i386-up")]
-        ),
-        pytest.param("debian-686", marks=[pytest.mark.guest(kernel="debian-686")]),
-    ],
-)
+@pytest.mark.kernels("lab-i386-up")
+@pytest.mark.guest(kernel=["lab-i386-up", "debian-686"])
 def test_a_sample_is_hit(
-    guest: Guest,
-    guest_kernel: Kernel,
-    context: BuildContext,
-    linux: Path,
-    name: str,
-    parameters: dict[str, str],
-    planted: str,
-    hit: str,
-    kernel: str,
+    guest: TestedGuest, kmod: KernelModules, linux: Path, name: str, parameters: dict[str, str], planted: str, hit: str
 ) -> None:
-    samples = {"CONFIG_SAMPLE_KPROBES": "m", "CONFIG_SAMPLE_KRETPROBES": "m"}
-    (module,) = user_modules(context, guest_kernel, linux / "samples/kprobes", name=name, values=samples)
-    guest.succeed(["dmesg", "-c"])
-    load(guest, module.name, module.file, parameters=parameters)
+    module = kmod(linux / "samples/kprobes", parameters, name=name, values=SAMPLES)
     guest.succeed(["sleep", "0.1"])
-    unload(guest, module.name)
-    log = guest.succeed(["dmesg"]).text
-    assert planted in log
-    assert hit in log
+    guest.unload(module)
+    log = guest.dmesg()
     assert log.index(planted) < log.index(hit) < log.index("unregistered")
 
 
@@ -104,7 +86,7 @@ def test_a_sample_is_hit(
 
 
 @ON_DEBIAN
-def test_a_selftest_of_kprobe_events(guest: Guest, linux: Path, ktap: KernelTests) -> None:
+def test_a_selftest_of_kprobe_events(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
     put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
     cases = ("test.d/kprobe/add_and_remove.tc", "test.d/kprobe/kprobe_args_symbol.tc")
     no_symbol = {"Kprobe event symbol argument": "Debian's kernels have no CONFIG_KALLSYMS_ALL"}
@@ -113,14 +95,14 @@ def test_a_selftest_of_kprobe_events(guest: Guest, linux: Path, ktap: KernelTest
 
 @ON_DEBIAN
 @pytest.mark.nightly("all tests of ftrace take half an hour")
-def test_all_selftests_of_ftrace(guest: Guest, linux: Path, ktap: KernelTests) -> None:
+def test_all_selftests_of_ftrace(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
     put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
     ktap.ftracetest(guest, "/root/ftrace", expected="ftracetest_failures.yaml", time_limit=ALL_CASES_LIMIT)
 
 
 @pytest.mark.kernels("lab-i386-up")
 @pytest.mark.guest(kernel="lab-i386-up")
-def test_programs_below_the_runner_of_kselftest(guest: Guest, linux: Path, ktap: KernelTests) -> None:
+def test_programs_below_the_runner_of_kselftest(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
     selftests = linux / "tools/testing/selftests"
     put_folder(guest, RUNNER, "/tmp/selftests/demo")
     put_folder(guest, selftests / "kselftest", "/tmp/selftests/kselftest")
@@ -138,9 +120,9 @@ def test_programs_below_the_runner_of_kselftest(guest: Guest, linux: Path, ktap:
 
 
 @pytest.mark.kernels("lab-i386-up")
-@pytest.mark.guest(kernel="lab-i386-up", fresh=True)
+@pytest.mark.guest(kernel="lab-i386-up")
 @pytest.mark.allow_oops("sysrq triggered crash")
-def test_a_guest_that_dies_leaves_the_results_until_then(guest: Guest) -> None:
+def test_a_guest_that_dies_leaves_the_results_until_then(guest: TestedGuest) -> None:
     run = program_results(guest, ["sh", "-c", CRASH], time_limit=60.0)
     assert [result.name for result in run.results] == ["before"]
     assert run.problems[0].startswith("it did not come to its end: ")
@@ -150,7 +132,7 @@ def test_a_guest_that_dies_leaves_the_results_until_then(guest: Guest) -> None:
 
 @pytest.mark.kernels("lab-i386-up")
 @pytest.mark.guest(kernel="lab-i386-up")
-def test_the_status_of_a_program_counts(guest: Guest) -> None:
+def test_the_status_of_a_program_counts(guest: TestedGuest) -> None:
     skipped = program_results(guest, ["sh", "-c", "echo not here >&2; exit 4"], time_limit=60.0)
     assert [(result.name, result.outcome, result.reason) for result in skipped.results] == [
         ("all", "skipped", "not here")
@@ -165,7 +147,7 @@ def test_the_status_of_a_program_counts(guest: Guest) -> None:
 
 @pytest.mark.kernels(WITH_KUNIT)
 @pytest.mark.guest(kernel=WITH_KUNIT)
-def test_kunit_of_kprobes(guest: Guest, ktap: KernelTests) -> None:
+def test_kunit_of_kprobes(guest: TestedGuest, ktap: KernelTests) -> None:
     ktap.kunit(guest, "kprobes_test")
     names = {result.name for result in guest.ktap("kprobes_test").results}
     assert {"kprobes_test/test_kprobe", "kprobes_test/test_kretprobe"} <= names
@@ -174,12 +156,11 @@ def test_kunit_of_kprobes(guest: Guest, ktap: KernelTests) -> None:
 @pytest.mark.kernels(WITH_KUNIT)
 @pytest.mark.guest(kernel=WITH_KUNIT)
 def test_all_of_kunit_and_a_module_of_it(
-    guest: Guest, guest_kernel: Kernel, context: BuildContext, linux: Path, ktap: KernelTests
+    guest: TestedGuest, kmod: KernelModules, linux: Path, ktap: KernelTests
 ) -> None:
     with pytest.raises(UsageError, match="no suite 'example' of KUnit has run"):
         guest.ktap("example")
-    (module,) = user_modules(context, guest_kernel, linux / "lib/kunit/kunit-example-test.c")
-    load(guest, module.name, module.file)
+    kmod(linux / "lib/kunit/kunit-example-test.c")
     ktap.kunit(guest)
     suites = {result.name.partition("/")[0] for result in guest.ktap().results}
     assert suites == {"kprobes_test", "list-kunit-test", "hlist", "example"}
@@ -187,6 +168,6 @@ def test_all_of_kunit_and_a_module_of_it(
 
 @pytest.mark.kernels("lab-i386-up")
 @pytest.mark.guest(kernel="lab-i386-up")
-def test_a_kernel_without_kunit(guest: Guest) -> None:
+def test_a_kernel_without_kunit(guest: TestedGuest) -> None:
     with pytest.raises(UnsupportedError, match="shows no results of KUnit"):
         guest.ktap()

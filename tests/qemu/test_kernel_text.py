@@ -30,7 +30,7 @@ DEBIAN = pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instruct
 
 
 @pytest.mark.qemu
-def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(context: BuildContext, tmp_path: Path) -> None:
+def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(workshop: BuildContext, tmp_path: Path) -> None:
     """The patched function is another one than the probed: nothing else of the proof looks at it."""
     file = tmp_path / "x.yaml"
     file.write_text(
@@ -39,9 +39,9 @@ def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(context: BuildCont
         "benchmark: {name: gtodbench, calls: 1000, repeats: 2}\n"
     )
     boot = boot_of(file)
-    task = BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts_of(context, boot).keys, tmp_path / "boot1")
+    task = BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts_of(workshop, boot).keys, tmp_path / "boot1")
     events: list[Event] = []
-    run_task(task, context, events.append)
+    run_task(task, workshop, events.append)
     records: list[CellRecord] = [event.record for event in events if isinstance(event, Outcome)]
     assert [record.status for record in records] == ["ok", "failed", "ok"]
     assert re.search(r"^    0x[0-9a-f]+ __ia32_sys_sethostname\+0x1: ", records[1].reason or "", re.M)

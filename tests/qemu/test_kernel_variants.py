@@ -26,9 +26,9 @@ IN_CACHE = [pytest.param(name, marks=pytest.mark.kernels(name)) for name in BUIL
 
 
 @pytest.mark.parametrize("name", IN_CACHE)
-def test_a_variant_is_what_its_name_says(context: BuildContext, tmp_path: Path, name: str) -> None:
+def test_a_variant_is_what_its_name_says(workshop: BuildContext, tmp_path: Path, name: str) -> None:
     spec = kernels()[name]
-    built = ready_kernel(context, spec)
+    built = ready_kernel(workshop, spec)
     can = features(built.config)
     assert can == {
         "booster": "no" if "-preempt" in name else "yes",
@@ -43,7 +43,7 @@ def test_a_variant_is_what_its_name_says(context: BuildContext, tmp_path: Path, 
         "SMP": "yes" if "-smp" in name else "no",
     }
     model = cpu("xeon-e5410" if spec.needs_long_mode else "pentium-m")
-    machine = machine_for(context, built, Hardware(model, 1, 256, "instructions"))
+    machine = machine_for(workshop, built, Hardware(model, 1, 256, "instructions"))
     with Guest(machine, tmp_path) as guest:
         assert guest.succeed(["uname", "-r"]).text.strip() == built.release
         symbols = guest.get("/proc/kallsyms").decode()
@@ -58,11 +58,11 @@ def test_a_variant_is_what_its_name_says(context: BuildContext, tmp_path: Path, 
 @pytest.mark.kernels("lab-i386-smp")
 @pytest.mark.parametrize(("smp_kernel", "prefix"), [(True, 0xF0), (False, 0x3E)])
 def test_a_kernel_parameter_keeps_lock_prefixes(
-    context: BuildContext, tmp_path: Path, smp_kernel: bool, prefix: int
+    workshop: BuildContext, tmp_path: Path, smp_kernel: bool, prefix: int
 ) -> None:
     """Without the parameter the same kernel on one CPU overwrites them with another prefix that does nothing."""
-    built = ready_kernel(context, kernels()["lab-i386-smp"])
-    machine = machine_for(context, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
+    built = ready_kernel(workshop, kernels()["lab-i386-smp"])
+    machine = machine_for(workshop, built, Hardware(cpu("pentium4"), 1, 256, "instructions"))
     with Guest(replace(machine, smp_kernel=smp_kernel), tmp_path) as guest:
         prefixes = {guest.read_memory(address, 1)[0] for address in lock_prefixes(built.headers / "vmlinux")[:200:10]}
     freed = 0xCC  # what the kernel fills the text with that it needed for booting only
@@ -79,9 +79,9 @@ def lock_prefixes(vmlinux: Path) -> list[int]:
     return [place + distance for place, distance in zip(places, distances, strict=True)]
 
 
-def test_a_build_tree_of_one_s_own_is_booted_and_probed(context: BuildContext, tmp_path: Path) -> None:
+def test_a_build_tree_of_one_s_own_is_booted_and_probed(workshop: BuildContext, tmp_path: Path) -> None:
     tree = tmp_path / "my-linux"
-    tree.symlink_to(ready_kernel(context, kernels()["lab-i386-up"]).headers)
+    tree.symlink_to(ready_kernel(workshop, kernels()["lab-i386-up"]).headers)
     command = CommandLine(tmp_path / "lab")
     file = tmp_path / "own.yaml"
     file.write_text(

@@ -51,12 +51,12 @@ def kernel(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def sound(guest: Guest) -> Iterator[Guest]:
+def sound(shared_guest: Guest) -> Iterator[Guest]:
     """The guest, whose kernel must have had nothing to complain of at the end."""
-    mark = guest.console.length()
-    yield guest
-    guest.check_console(mark)
-    check_taint(int(guest.get("/proc/sys/kernel/tainted")))
+    mark = shared_guest.console.length()
+    yield shared_guest
+    shared_guest.check_console(mark)
+    check_taint(int(shared_guest.get("/proc/sys/kernel/tainted")))
 
 
 @dataclass(frozen=True)

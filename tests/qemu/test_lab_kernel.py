@@ -32,14 +32,14 @@ INT3_PER_HIT = {
 pytestmark = pytest.mark.guest(kernel=KERNEL, timing="instructions")
 
 
-def test_every_mechanism_works_at_the_function_entry(ready: ReadyGuest, context: BuildContext) -> None:
+def test_every_mechanism_works_at_the_function_entry(ready: ReadyGuest, workshop: BuildContext) -> None:
     boot = boot_of_calls(
         kernels=[KERNEL],
         machines=[{"cpu": "pentium4"}],
         probes=[*INT3_PER_HIT, "kprobe-ftrace"],
         benchmark={"name": "gtodbench", "calls": 1000, "repeats": 3},
     )
-    ready = prepared_for(ready, context, boot)
+    ready = prepared_for(ready, workshop, boot)
     records = {cell.row: measured_call(ready, cell) for cell in boot.cells}
     assert records.pop("kprobe-ftrace").status == "unsupported"
     for probe, record in records.items():

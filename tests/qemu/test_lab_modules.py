@@ -56,10 +56,10 @@ def sources(kernel: Kernel) -> Iterator[ModuleSource]:
         for name in kernels()
     ],
 )
-def test_the_labs_modules_build_without_a_warning(name: str, context: BuildContext) -> None:
-    kernel = ready_kernel(context, kernels()[name])
+def test_the_labs_modules_build_without_a_warning(name: str, workshop: BuildContext) -> None:
+    kernel = ready_kernel(workshop, kernels()[name])
     wanted = list({str(one.files): one for one in sources(kernel)}.values())
     assert len(wanted) > 20
-    for module in build_modules(context, kernel, wanted):
+    for module in build_modules(workshop, kernel, wanted):
         assert isinstance(module, Module), module
         assert module.warnings == (), module.name

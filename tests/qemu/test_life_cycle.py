@@ -119,17 +119,17 @@ def test_a_hang_is_raised_within_its_limit(guest: Guest, modules: ModuleMaker, m
 # --- QEMU in trouble ------------------------------------------------------------------------------
 
 
-def test_a_guest_that_stands_still_for_a_while_goes_on(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guest_that_stands_still_for_a_while_goes_on(shared_guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.guest.framed.KILL_LIMIT", 0.5)
-    pid = pid_of(guest)
+    pid = pid_of(shared_guest)
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(GuestHang):
-            guest.run(["echo", "late"], time_limit=0.5)
+            shared_guest.run(["echo", "late"], time_limit=0.5)
     finally:
         os.kill(pid, signal.SIGCONT)
     # The late reply is not taken for that of the next command.
-    assert guest.run(["echo", "in time"]).text == "in time\n"
+    assert shared_guest.run(["echo", "in time"]).text == "in time\n"
 
 
 @fresh
@@ -148,8 +148,8 @@ def test_a_guest_that_reboots_is_an_exit(guest: Guest) -> None:
         guest.read_memory(0xC1000000, 16)
 
 
-def test_a_cpu_that_qemu_does_not_have_is_quoted(guest: Guest, tmp_path: Path) -> None:
-    refused = Guest(dataclasses.replace(guest.machine, cpu=qemu_cpu("pentium4000")), tmp_path)
+def test_a_cpu_that_qemu_does_not_have_is_quoted(shared_guest: Guest, tmp_path: Path) -> None:
+    refused = Guest(dataclasses.replace(shared_guest.machine, cpu=qemu_cpu("pentium4000")), tmp_path)
     with pytest.raises(GuestExit, match=r"QEMU ended \(status 1\) while booting") as ended:
         refused.boot()
     assert any("unable to find CPU model 'pentium4000'" in line for line in ended.value.detail)
@@ -159,16 +159,16 @@ def test_a_cpu_that_qemu_does_not_have_is_quoted(guest: Guest, tmp_path: Path) -
 # --- boots that come to nothing -------------------------------------------------------------------
 
 
-def test_a_boot_that_takes_too_long_is_a_hang_and_leaves_nothing(guest: Guest, tmp_path: Path) -> None:
-    slow = Guest(guest.machine, tmp_path)
+def test_a_boot_that_takes_too_long_is_a_hang_and_leaves_nothing(shared_guest: Guest, tmp_path: Path) -> None:
+    slow = Guest(shared_guest.machine, tmp_path)
     with pytest.raises(GuestHang, match=r"the guest hangs \(booting\)"):
         slow.boot(time_limit=0.3)
     assert (slow.state, slow.pid) == (State.GONE, None)
     assert qemus_in(tmp_path) == []
 
 
-def test_a_kernel_that_finds_no_init_is_a_panic(guest: Guest, tmp_path: Path) -> None:
-    machine = dataclasses.replace(guest.machine, extra_parameters=("rdinit=/bin/false",))
+def test_a_kernel_that_finds_no_init_is_a_panic(shared_guest: Guest, tmp_path: Path) -> None:
+    machine = dataclasses.replace(shared_guest.machine, extra_parameters=("rdinit=/bin/false",))
     lost = Guest(machine, tmp_path)
     with pytest.raises(GuestPanic, match="panicked while booting") as panic:
         lost.boot()
@@ -176,8 +176,8 @@ def test_a_kernel_that_finds_no_init_is_a_panic(guest: Guest, tmp_path: Path) ->
     assert qemus_in(tmp_path) == []
 
 
-def test_an_agent_that_talks_nonsense_is_a_lost_connection(guest: Guest, tmp_path: Path) -> None:
-    impostor = Guest(_with_agent(guest.machine, tmp_path), tmp_path)
+def test_an_agent_that_talks_nonsense_is_a_lost_connection(shared_guest: Guest, tmp_path: Path) -> None:
+    impostor = Guest(_with_agent(shared_guest.machine, tmp_path), tmp_path)
     with pytest.raises(
         GuestConnectionLost, match=r"lost the connection to the guest while booting: .*; QEMU is still running"
     ):
@@ -198,13 +198,13 @@ def _with_agent(machine: Machine, directory: Path) -> Machine:
 # --- several, and in the wrong order --------------------------------------------------------------
 
 
-def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path) -> None:
-    with Guest(guest.machine, tmp_path, "second") as second:
+def test_two_guests_at_once_do_not_meet(shared_guest: Guest, tmp_path: Path) -> None:
+    with Guest(shared_guest.machine, tmp_path, "second") as second:
         pid = pid_of(second)
-        assert pid != guest.pid
-        guest.put(b"first", "/tmp/who")
+        assert pid != shared_guest.pid
+        shared_guest.put(b"first", "/tmp/who")
         second.put(b"second", "/tmp/who")
-        assert (guest.get("/tmp/who"), second.get("/tmp/who")) == (b"first", b"second")
+        assert (shared_guest.get("/tmp/who"), second.get("/tmp/who")) == (b"first", b"second")
         with pytest.raises(GuestError, match=r"^a guest that is ready cannot be booted$"):
             second.boot()
         assert second.run(["true"]).status == 0
@@ -218,7 +218,7 @@ def test_two_guests_at_once_do_not_meet(guest: Guest, tmp_path: Path) -> None:
             with pytest.raises(GuestError, match=r"^a guest that is gone "):
                 misuse()
         second.kill()
-    assert guest.run(["true"]).status == 0
+    assert shared_guest.run(["true"]).status == 0
 
 
 def uptime(guest: Guest) -> float:
@@ -227,26 +227,26 @@ def uptime(guest: Guest) -> float:
 
 
 @pytest.mark.guest(timing="instructions")
-def test_for_a_paused_guest_no_time_passes(guest: Guest) -> None:
+def test_for_a_paused_guest_no_time_passes(shared_guest: Guest) -> None:
     # The clock of an idle guest that is not paused jumps from one timer to the next.
-    first = uptime(guest)
+    first = uptime(shared_guest)
     time.sleep(0.5)
-    before = uptime(guest)
-    guest.pause()
-    assert guest.state is State.PAUSED
-    burnt = cpu_seconds(pid_of(guest))
+    before = uptime(shared_guest)
+    shared_guest.pause()
+    assert shared_guest.state is State.PAUSED
+    burnt = cpu_seconds(pid_of(shared_guest))
     time.sleep(0.5)
-    assert cpu_seconds(pid_of(guest)) - burnt < 0.1
-    for misuse in (guest.pause, guest.boot, lambda: guest.run(["true"])):
+    assert cpu_seconds(pid_of(shared_guest)) - burnt < 0.1
+    for misuse in (shared_guest.pause, shared_guest.boot, lambda: shared_guest.run(["true"])):
         with pytest.raises(GuestError, match=r"^a guest that is paused "):
             misuse()
     # Its memory can still be looked at.
-    assert len(guest.read_memory(0xC1000000, 16)) == 16
-    guest.resume()
+    assert len(shared_guest.read_memory(0xC1000000, 16)) == 16
+    shared_guest.resume()
     # It is not busy from the question to the pause either, which on a busy host may take some milliseconds.
-    assert uptime(guest) - before < (before - first) / 4
+    assert uptime(shared_guest) - before < (before - first) / 4
     with pytest.raises(GuestError, match=r"^a guest that is ready does not become ready$"):
-        guest.resume()
+        shared_guest.resume()
 
 
 def cpu_seconds(pid: int) -> float:
@@ -255,8 +255,8 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_guest_that_was_never_booted(guest: Guest, tmp_path: Path) -> None:
-    off = Guest(guest.machine, tmp_path)
+def test_a_guest_that_was_never_booted(shared_guest: Guest, tmp_path: Path) -> None:
+    off = Guest(shared_guest.machine, tmp_path)
     assert (off.state, off.pid, off.console.length()) == (State.OFF, None, 0)
     with pytest.raises(GuestError, match=r"^a guest that is off takes no commands$"):
         off.run(["true"])
@@ -265,14 +265,14 @@ def test_a_guest_that_was_never_booted(guest: Guest, tmp_path: Path) -> None:
 # --- the machine's memory -------------------------------------------------------------------------
 
 
-def test_memory_is_read_from_outside(guest: Guest) -> None:
-    entry = Symbols.of(guest).address("__ia32_sys_gettimeofday")
+def test_memory_is_read_from_outside(shared_guest: Guest) -> None:
+    entry = Symbols.of(shared_guest).address("__ia32_sys_gettimeofday")
     # The function tracer's nop, and what every function of this kernel begins with behind it.
-    assert guest.read_memory(entry, 8) == bytes.fromhex("3e8d742600 5589e5")
+    assert shared_guest.read_memory(entry, 8) == bytes.fromhex("3e8d742600 5589e5")
 
 
 @pytest.mark.parametrize(("address", "size"), [(0x10, 16), (0xC1000000, 0), (0xC1000000, 1 << 30), (-1, 1)])
-def test_memory_that_is_not_there(guest: Guest, address: int, size: int) -> None:
+def test_memory_that_is_not_there(shared_guest: Guest, address: int, size: int) -> None:
     with pytest.raises(GuestError):
-        guest.read_memory(address, size)
-    assert guest.run(["true"]).status == 0
+        shared_guest.read_memory(address, size)
+    assert shared_guest.run(["true"]).status == 0

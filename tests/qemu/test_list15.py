@@ -44,8 +44,8 @@ def test_the_experiment_has_all_of_the_list(boot: Boot) -> None:
     assert {cell.row for cell in boot.cells} == {"none", *capability_names()}
 
 
-def test_each_probe_has_its_published_capabilities(boot: Boot, ready: ReadyGuest, context: BuildContext) -> None:
-    ready = prepared_for(ready, context, boot)
+def test_each_probe_has_its_published_capabilities(boot: Boot, ready: ReadyGuest, workshop: BuildContext) -> None:
+    ready = prepared_for(ready, workshop, boot)
     outcomes: dict[str, CellRecord | str] = {}
     for cell in boot.cells:
         try:
@@ -82,12 +82,12 @@ def test_each_probe_has_its_published_capabilities(boot: Boot, ready: ReadyGuest
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 @pytest.mark.parametrize("name", ["kprobe.post-exec", "djprobe.probe-and-registers"])
 def test_a_handler_that_sees_something_else_counts_nothing(
-    ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
+    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
     """A system call's function is called with the user's registers; the handler of an inner one detects that."""
     boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
     cell, kind = boot.cells[-1], call_probe(name)
-    setup, _ = call_setup(artifacts_of(context, boot), cell)
+    setup, _ = call_setup(artifacts_of(workshop, boot), cell)
     values: dict[str, str | int] = {
         "symbol": "ktime_get_real_ts64",
         "offset": 0,
@@ -113,11 +113,11 @@ SAVES_WHAT_IT_DID_NOT = {
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 @pytest.mark.parametrize("name", sorted(SAVES_WHAT_IT_DID_NOT))
 def test_wrong_registers_are_detected(
-    ready: ReadyGuest, context: BuildContext, modules: ModuleMaker, name: str
+    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker, name: str
 ) -> None:
     boot = boot_of(CONFIG, "kernels=[lab-i386-up]", f"probes=[{name}]")
     cell, kind = boot.cells[-1], call_probe(name)
-    setup, _ = call_setup(artifacts_of(context, boot), cell)
+    setup, _ = call_setup(artifacts_of(workshop, boot), cell)
     capability = (kind.capability or "").replace("-", "_")
     source = render(kind.template or "", {"symbol": setup.symbol, "offset": setup.offset, "capability": capability})
     file, line, instead = SAVES_WHAT_IT_DID_NOT[name]

@@ -21,7 +21,7 @@ def path_of(process: int) -> str:
     return dict(variable.partition("=")[::2] for variable in variables)["PATH"]
 
 
-def test_a_guest_s_qemu_was_started_with_the_listed_programs(guest: Guest) -> None:
-    assert guest.pid is not None
-    assert path_of(guest.pid) == os.environ["PATH"]
+def test_a_guest_s_qemu_was_started_with_the_listed_programs(shared_guest: Guest) -> None:
+    assert shared_guest.pid is not None
+    assert path_of(shared_guest.pid) == os.environ["PATH"]
     assert Path(os.environ["PATH"]).name.startswith(PREFIX)

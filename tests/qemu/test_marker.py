@@ -127,8 +127,8 @@ def loaded(guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
         for name, cpu in MACHINES.items()
     ]
 )
-def trial(request: pytest.FixtureRequest, guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
-    yield from loaded(guest, modules)
+def trial(request: pytest.FixtureRequest, shared_guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
+    yield from loaded(shared_guest, modules)
 
 
 def test_markers_are_listed_with_their_places(trial: Trial) -> None:

@@ -30,8 +30,8 @@ KNOWN = {
     "name",
     [pytest.param(name, marks=pytest.mark.kernels(name)) for name in next(iter(KNOWN.values()))],
 )
-def test_a_marker_adds_what_it_did_in_2006_to_the_likely_path(context: BuildContext, name: str) -> None:
-    maker = ModuleMaker(context, ready_kernel(context, kernels()[name]))
+def test_a_marker_adds_what_it_did_in_2006_to_the_likely_path(workshop: BuildContext, name: str) -> None:
+    maker = ModuleMaker(workshop, ready_kernel(workshop, kernels()[name]))
     found = read_object(maker.rendered("marker_sizes", {}).file)
     sizes = {flavour: (size.likely, size.unlikely) for flavour, size in marker_sizes(found).items()}
     if found.compiler not in KNOWN:

@@ -67,9 +67,9 @@ def on(name: str, cpu: str = "pentium4") -> tuple[pytest.MarkDecorator, pytest.M
     ],
 )
 def test_every_loop_is_exact_and_proved(
-    ready: ReadyGuest, context: BuildContext, kernel: str, preemptible: bool
+    ready: ReadyGuest, workshop: BuildContext, kernel: str, preemptible: bool
 ) -> None:
-    records = measured(ready, context, kernel)
+    records = measured(ready, workshop, kernel)
     assert set(records) == {"none", *marker_benchmarks().rows} - {"empty"}
     values = {}
     for name, record in records.items():
@@ -120,21 +120,21 @@ def check_proof(row: MarkerRow, record: CellRecord) -> None:
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions", fresh=True)
-def test_another_boot_counts_the_same(ready: ReadyGuest, context: BuildContext, tmp_path: Path) -> None:
-    artifacts = artifacts_of(context, loops_on("lab-i386-up"))
-    first = measured(ready, context, "lab-i386-up")
+def test_another_boot_counts_the_same(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> None:
+    artifacts = artifacts_of(workshop, loops_on("lab-i386-up"))
+    first = measured(ready, workshop, "lab-i386-up")
     with another_ready_guest(artifacts, tmp_path, "again", lambda guest: None) as again:
-        second = measured(again, context, "lab-i386-up")
+        second = measured(again, workshop, "lab-i386-up")
     assert {name: record.samples for name, record in first.items()} == {
         name: record.samples for name, record in second.items()
     }
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_wrong_arguments_of_a_probe_are_detected(ready: ReadyGuest, context: BuildContext) -> None:
+def test_wrong_arguments_of_a_probe_are_detected(ready: ReadyGuest, workshop: BuildContext) -> None:
     """A probe that expects its arguments on the stack gets wrong ones in registers."""
     boot = loops_on("lab-i386-up")
-    ready = prepared_for(ready, context, boot)
+    ready = prepared_for(ready, workshop, boot)
     cell = next(cell for cell in boot.cells if cell.row == "marker.varargs-preemptible")
     module = module_of(ready, cell)
     wrong = marker_benchmarks().rows["varargs-preemptible"].model_copy(update={"counting": "fast_count"})
@@ -147,11 +147,11 @@ def test_wrong_arguments_of_a_probe_are_detected(ready: ReadyGuest, context: Bui
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
 def test_another_probe_than_the_row_s_is_found_out(
-    ready: ReadyGuest, context: BuildContext, modules: ModuleMaker
+    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker
 ) -> None:
     """A module that connects another function than the empty probe to be timed, and the right one to be counted."""
     boot = loops_on("lab-i386-up")
-    ready = prepared_for(ready, context, boot)
+    ready = prepared_for(ready, workshop, boot)
     cell = next(cell for cell in boot.cells if cell.row == "marker.varargs-preemptible")
     right = render("markers", {})
     main = right.files["lab_markers_main.c"]
@@ -209,9 +209,9 @@ def test_a_probe_is_exchanged_in_its_connection(
 
 
 @pytest.mark.guest(kernel="lab-i386-up", timing="instructions")
-def test_all_samples_are_kept_and_the_time_limit_is_heeded(ready: ReadyGuest, context: BuildContext) -> None:
+def test_all_samples_are_kept_and_the_time_limit_is_heeded(ready: ReadyGuest, workshop: BuildContext) -> None:
     boot = loops_on("lab-i386-up")
-    ready = prepared_for(ready, context, boot)
+    ready = prepared_for(ready, workshop, boot)
     cell = next(cell for cell in boot.cells if cell.row == "marker.memcpy")
     once = outcome_of(ready, dataclasses.replace(cell, repeats=1))
     assert once.evidence is not None

@@ -47,33 +47,37 @@ def parameter(module: Module, name: str) -> str:
 
 @pytest.mark.guest(kernel=UP, timing="tcg")
 def test_parameters_cannot_be_read_before_init_has_ended(
-    guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
+    shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     flags = "CFLAGS_djprobe_jump.o := -include $(src)/djprobe_windows.h"
     source = extended(probe_source("djprobe", guest_kernel), (*_WINDOW, "djprobe_windows.h"), flags)
-    module, mark = modules.built(source), guest.console.length()
+    module, mark = modules.built(source), shared_guest.console.length()
     names = ["detour", "replaced", "missed", "address"]
     script = [f"cat {parameter(module, name)} || echo nothing" for name in names]
-    guest.put(f"({'; '.join(script)}) > /tmp/seen 2> /dev/null".encode(), "/tmp/window.sh")
-    insert(guest, module, ["window=grace"])
-    assert guest.get("/tmp/seen") == b"nothing\n" * len(names)
-    assert all(guest.get(parameter(module, name)) for name in names)
-    guest.succeed(["rmmod", module.name])
-    guest.check_console(mark)
+    shared_guest.put(f"({'; '.join(script)}) > /tmp/seen 2> /dev/null".encode(), "/tmp/window.sh")
+    insert(shared_guest, module, ["window=grace"])
+    assert shared_guest.get("/tmp/seen") == b"nothing\n" * len(names)
+    assert all(shared_guest.get(parameter(module, name)) for name in names)
+    shared_guest.succeed(["rmmod", module.name])
+    shared_guest.check_console(mark)
 
 
 @pytest.mark.guest(kernel=UP, timing="tcg")
-def test_a_sample_is_not_taken_before_init_has_ended(guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> None:
+def test_a_sample_is_not_taken_before_init_has_ended(
+    shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
+) -> None:
     values: dict[str, Value] = {"symbol": "__ia32_sys_gettimeofday", "offset": 0, "capability": "anywhere"}
     flags = "CFLAGS_lab_capability_kprobe_main.o := -include $(src)/capability_window.h"
     source = extended(render("capability_kprobe", values), (*_WINDOW, "capability_window.h"), flags)
-    module, mark = modules.built(source), guest.console.length()
-    guest.put(f"cat {parameter(module, 'sample')} > /tmp/seen || echo nothing > /tmp/seen".encode(), "/tmp/window.sh")
-    insert(guest, module, ["window=init"])
-    assert guest.get("/tmp/seen") == b"nothing\n"
-    assert b" in " in guest.get(parameter(module, "sample"))
-    guest.succeed(["rmmod", module.name])
-    guest.check_console(mark)
+    module, mark = modules.built(source), shared_guest.console.length()
+    shared_guest.put(
+        f"cat {parameter(module, 'sample')} > /tmp/seen || echo nothing > /tmp/seen".encode(), "/tmp/window.sh"
+    )
+    insert(shared_guest, module, ["window=init"])
+    assert shared_guest.get("/tmp/seen") == b"nothing\n"
+    assert b" in " in shared_guest.get(parameter(module, "sample"))
+    shared_guest.succeed(["rmmod", module.name])
+    shared_guest.check_console(mark)
 
 
 @pytest.mark.guest(kernel=UP, timing="tcg", fresh=True)
@@ -118,19 +122,19 @@ def test_a_module_that_has_ended_takes_no_parameter(
 
 @pytest.mark.guest(kernel=UP, timing="tcg")
 def test_a_handler_that_cannot_be_exchanged_is_an_error(
-    guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
+    shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
 ) -> None:
     flags = "CFLAGS_lab_tracepoint_main.o := -include $(src)/tracepoint_refusal.h"
     source = extended(probe_source("tracepoint", guest_kernel), ("tracepoint_refusal.h",), flags)
     module = modules.built(source)
-    insert(guest, module)
-    guest.put(b"1", parameter(module, "armed"))
-    guest.put(b"1", parameter(module, "refusals"))
+    insert(shared_guest, module)
+    shared_guest.put(b"1", parameter(module, "armed"))
+    shared_guest.put(b"1", parameter(module, "refusals"))
     with pytest.raises(GuestError, match="device or resource busy"):
-        guest.put(b"count", parameter(module, "handler"))
-    assert guest.get(parameter(module, "handler")) == b"noop\n"
-    assert guest.get(parameter(module, "enabled")) == b"1\n"
-    guest.put(b"count", parameter(module, "handler"))
-    assert guest.get(parameter(module, "handler")) == b"count\n"
-    guest.succeed(["rmmod", module.name])
-    guest.check_console()
+        shared_guest.put(b"count", parameter(module, "handler"))
+    assert shared_guest.get(parameter(module, "handler")) == b"noop\n"
+    assert shared_guest.get(parameter(module, "enabled")) == b"1\n"
+    shared_guest.put(b"count", parameter(module, "handler"))
+    assert shared_guest.get(parameter(module, "handler")) == b"count\n"
+    shared_guest.succeed(["rmmod", module.name])
+    shared_guest.check_console()

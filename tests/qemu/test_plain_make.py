@@ -66,7 +66,9 @@ def make(sources: Path, tree: Path, tools: Sequence[str], *targets: str) -> str:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_djprobe_built_by_make_alone_is_hit(kernel: str, guest: Guest, guest_kernel: Kernel, tmp_path: Path) -> None:
+def test_a_djprobe_built_by_make_alone_is_hit(
+    kernel: str, shared_guest: Guest, guest_kernel: Kernel, tmp_path: Path
+) -> None:
     sources = copied(tmp_path / "kmods")
     files = set(sources.rglob("*"))
     tree, tools = build_tree(guest_kernel, tmp_path / "tree"), guest_kernel.toolchain.for_make()
@@ -74,21 +76,21 @@ def test_a_djprobe_built_by_make_alone_is_hit(kernel: str, guest: Guest, guest_k
     assert not re.search(r"warning|error", complaints, re.IGNORECASE), complaints
     assert sorted(file.stem for file in sources.glob("*.ko")) == MODULES
 
-    mark = guest.console.length()
+    mark = shared_guest.console.length()
     for file in sources.glob("*.ko"):
-        guest.put(file, f"/tmp/{file.name}")
+        shared_guest.put(file, f"/tmp/{file.name}")
     symbol = benchmarks()["gtodbench"].symbols[guest_kernel.spec.arch]["auto"]
-    guest.fail(["insmod", "/tmp/djprobe_example.ko", f"symbol={symbol}"])  # its functions are djprobe's
+    shared_guest.fail(["insmod", "/tmp/djprobe_example.ko", f"symbol={symbol}"])  # its functions are djprobe's
     for name in ("djprobe", "jprobe", "marker"):
-        guest.succeed(["insmod", f"/tmp/{name}.ko"])
-    guest.succeed(["insmod", "/tmp/djprobe_example.ko", f"symbol={symbol}"])
-    gettimeofday(guest_kernel.spec.arch).call(guest, CALLS, caller=None, time_limit=60)
-    assert int(guest.get("/sys/module/djprobe_example/parameters/hits")) == CALLS
-    guest.fail(["rmmod", "djprobe"])  # in use
+        shared_guest.succeed(["insmod", f"/tmp/{name}.ko"])
+    shared_guest.succeed(["insmod", "/tmp/djprobe_example.ko", f"symbol={symbol}"])
+    gettimeofday(guest_kernel.spec.arch).call(shared_guest, CALLS, caller=None, time_limit=60)
+    assert int(shared_guest.get("/sys/module/djprobe_example/parameters/hits")) == CALLS
+    shared_guest.fail(["rmmod", "djprobe"])  # in use
     for name in ("djprobe_example", "djprobe", "jprobe", "marker"):
-        guest.succeed(["rmmod", name])
-    guest.check_console(mark)
-    check_taint(int(guest.get("/proc/sys/kernel/tainted")))
+        shared_guest.succeed(["rmmod", name])
+    shared_guest.check_console(mark)
+    check_taint(int(shared_guest.get("/proc/sys/kernel/tainted")))
 
     make(sources, tree, tools, "clean")
     assert set(sources.rglob("*")) == files

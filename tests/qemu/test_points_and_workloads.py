@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def measured(ready: ReadyGuest, context: BuildContext, folder: Path) -> Callable[[str], Outcomes]:
+def measured(ready: ReadyGuest, workshop: BuildContext, folder: Path) -> Callable[[str], Outcomes]:
     """Measure an experiment in the test's guest: each cell's record, or its failure's message, by its id."""
 
     def measured(text: str) -> Outcomes:
@@ -55,7 +55,7 @@ def measured(ready: ReadyGuest, context: BuildContext, folder: Path) -> Callable
         file = folder / "x.yaml"
         file.write_text(f"name: own\nkernels: [{spec.name}]\nmachines: [{{cpu: {cpu}}}]\n{text}")
         boot = boot_of(file)
-        prepared = prepared_for(ready, context, boot)
+        prepared = prepared_for(ready, workshop, boot)
         outcomes: Outcomes = {}
         for cell in boot.cells:
             name = cell.id.split("/", 2)[2]

@@ -63,9 +63,9 @@ def all_probes(kernel: KernelSpec) -> Boot:
 
 
 @pytest.mark.parametrize("kernel", LAB_KERNELS)
-def test_every_kind_with_and_without_recording(ready: ReadyGuest, context: BuildContext, kernel: KernelSpec) -> None:
+def test_every_kind_with_and_without_recording(ready: ReadyGuest, workshop: BuildContext, kernel: KernelSpec) -> None:
     boot = all_probes(kernel)
-    ready = prepared_for(ready, context, boot)
+    ready = prepared_for(ready, workshop, boot)
     records = {(cell.row, cell.handler): measured_call(ready, cell) for cell in boot.cells}
     for (probe, handler), record in records.items():
         reason = why_not(kernel.name, probe)
@@ -121,7 +121,7 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
 
 @pytest.mark.kernels(PREEMPTIBLE)
 @pytest.mark.guest(kernel=PREEMPTIBLE, timing="instructions")
-def test_a_plain_kprobe_is_what_the_kernel_has_where_no_jump_fits(ready: ReadyGuest, context: BuildContext) -> None:
+def test_a_plain_kprobe_is_what_the_kernel_has_where_no_jump_fits(ready: ReadyGuest, workshop: BuildContext) -> None:
     """Four bytes into getppid() of this kernel there is a call, which no jump may cover: kprobes add no aggregator."""
     boot = boot_of_calls(
         kernels=[PREEMPTIBLE],
@@ -129,7 +129,7 @@ def test_a_plain_kprobe_is_what_the_kernel_has_where_no_jump_fits(ready: ReadyGu
         probes=["none", "kprobe", "kprobe-plain"],
         benchmark={"name": "syscall", "call": "getppid", "calls": 200, "repeats": 2},
     )
-    ready = prepared_for(ready, context, boot)
+    ready = prepared_for(ready, workshop, boot)
     _, kernels_own, plain = (measured_call(ready, cell) for cell in boot.cells)
     assert kernels_own.status == plain.status == "ok", (kernels_own.reason, plain.reason)
     assert extras_of(kernels_own) == extras_of(plain) == {}
@@ -139,10 +139,10 @@ def test_a_plain_kprobe_is_what_the_kernel_has_where_no_jump_fits(ready: ReadyGu
 
 @pytest.mark.kernels(PREEMPTIBLE)
 @pytest.mark.guest(kernel=PREEMPTIBLE, timing="instructions", fresh=True)
-def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, context: BuildContext) -> None:
+def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, workshop: BuildContext) -> None:
     """Where the loading task can be preempted, a wait of its may take longer than the optimiser."""
     guest, kind = ready.guest, probes()["kprobe-detour"]
-    setup, module = setup_of(context, PREEMPTIBLE, kind.name)
+    setup, module = setup_of(workshop, PREEMPTIBLE, kind.name)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     keep_busy(guest)
     for _ in range(10):
@@ -158,10 +158,10 @@ def keep_busy(guest: Guest) -> None:
 @pytest.mark.kernels(HOOKED)
 @pytest.mark.guest(kernel=HOOKED, timing="instructions")
 @pytest.mark.parametrize("probe", ["hook", "tracepoint"])
-def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, context: BuildContext, probe: str) -> None:
+def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, workshop: BuildContext, probe: str) -> None:
     """Somebody else's handler would be timed as well."""
     guest, kind = ready.guest, probes()[probe]
-    setup, module = setup_of(context, HOOKED, probe)
+    setup, module = setup_of(workshop, HOOKED, probe)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     find, complaint = {
         "hook": (find_hook, r"^the hook at 0x[0-9a-f]+ is in use: it holds "),
@@ -179,10 +179,10 @@ def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, context: Bu
 @pytest.mark.guest(kernel=HOOKED, timing="instructions")
 @pytest.mark.parametrize("probe", ["hook", "tracepoint"])
 def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
-    ready: ReadyGuest, context: BuildContext, probe: str
+    ready: ReadyGuest, workshop: BuildContext, probe: str
 ) -> None:
     guest, kind = ready.guest, probes()[probe]
-    setup, module = setup_of(context, HOOKED, probe)
+    setup, module = setup_of(workshop, HOOKED, probe)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     with attached(guest, kind, module, point) as attachment:
         armed = attachment.wait_until_armed()

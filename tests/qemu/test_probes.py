@@ -78,9 +78,11 @@ def test_no_kind_is_forgotten_here() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "cpu"), MACHINES)
-def test_every_kind_proves_itself_in_one_guest(ready: ReadyGuest, context: BuildContext, kernel: str, cpu: str) -> None:
+def test_every_kind_proves_itself_in_one_guest(
+    ready: ReadyGuest, workshop: BuildContext, kernel: str, cpu: str
+) -> None:
     boot = all_probes(kernel, cpu)
-    ready = prepared_for(ready, context, boot)
+    ready = prepared_for(ready, workshop, boot)
     assert ready.artifacts.machine == ready.guest.machine
     records = {cell.row: measured_call(ready, cell) for cell in boot.cells}
     for probe in NOT_HERE[kernel]:
@@ -120,12 +122,12 @@ def _check(probe: str, function: str, record: CellRecord) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "cpu"), MACHINES)
-def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, context: BuildContext, kernel: str, cpu: str) -> None:
+def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, workshop: BuildContext, kernel: str, cpu: str) -> None:
     """Its jump works with the kernel's optimiser switched off, and leads into the module's own memory."""
     guest = ready.guest
     boot = all_probes(kernel, cpu)
     (cell,) = (cell for cell in boot.cells if cell.row == "djprobe")
-    setup, module = call_setup(artifacts_of(context, boot), cell)
+    setup, module = call_setup(artifacts_of(workshop, boot), cell)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     with attached(guest, probes()["djprobe"], module, point) as attachment:
         assert guest.get("/proc/sys/debug/kprobes-optimization") == b"0\n"

@@ -82,16 +82,18 @@ class Trial:
 
 
 @pytest.fixture
-def trial(request: pytest.FixtureRequest, guest: Guest, guest_kernel: Kernel, modules: ModuleMaker) -> Iterator[Trial]:
+def trial(
+    request: pytest.FixtureRequest, shared_guest: Guest, guest_kernel: Kernel, modules: ModuleMaker
+) -> Iterator[Trial]:
     mechanism: Mechanism = request.param
     assert unsupported_reason(guest_kernel, mechanism) is None
     arch = guest_kernel.spec.arch
-    mark = guest.console.length()
-    yield Trial(guest, arch, mechanism, modules.rendered(TEMPLATE, recorder_values(mechanism, arch)))
-    guest.check_console(mark)
-    check_taint(int(guest.get("/proc/sys/kernel/tainted")))
-    assert guest.get("/sys/kernel/debug/kprobes/list") == b""
-    assert MODULE not in guest.get("/proc/modules").decode()
+    mark = shared_guest.console.length()
+    yield Trial(shared_guest, arch, mechanism, modules.rendered(TEMPLATE, recorder_values(mechanism, arch)))
+    shared_guest.check_console(mark)
+    check_taint(int(shared_guest.get("/proc/sys/kernel/tainted")))
+    assert shared_guest.get("/sys/kernel/debug/kprobes/list") == b""
+    assert MODULE not in shared_guest.get("/proc/modules").decode()
 
 
 def counters(guest: Guest) -> Counter[str]:

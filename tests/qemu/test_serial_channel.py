@@ -37,46 +37,46 @@ class TestSerialChannel(ChannelContract):
 
 
 @pytest.fixture
-def noise(guest: Guest, request: pytest.FixtureRequest) -> Iterator[None]:
+def noise(shared_guest: Guest, request: pytest.FixtureRequest) -> Iterator[None]:
     """A guest whose console somebody else prints on as well."""
-    process = guest.succeed(["sh", "-c", f"({request.param}) >/dev/null 2>&1 & echo $!"]).text.strip()
+    process = shared_guest.succeed(["sh", "-c", f"({request.param}) >/dev/null 2>&1 & echo $!"]).text.strip()
     yield
-    guest.succeed(["sh", "-c", f"kill {process}"])
+    shared_guest.succeed(["sh", "-c", f"kill {process}"])
 
 
 @pytest.mark.usefixtures("noise")
 @pytest.mark.parametrize("noise", [KERNEL_NOISE, OTHER_NOISE], ids=["kernel", "others"], indirect=True)
-def test_other_output_on_the_console_damages_nothing(guest: Guest) -> None:
-    before = guest.console.length()
+def test_other_output_on_the_console_damages_nothing(shared_guest: Guest) -> None:
+    before = shared_guest.console.length()
     for number in range(10):
-        result = guest.run(["sh", "-c", f"echo out {number}; echo err {number} >&2; exit {number}"])
+        result = shared_guest.run(["sh", "-c", f"echo out {number}; echo err {number} >&2; exit {number}"])
         assert (result.status, result.stdout, result.stderr) == (
             number,
             f"out {number}\n".encode(),
             f"err {number}\n".encode(),
         )
     content = random.Random(0).randbytes(100_000)
-    guest.put(content, "/tmp/noisy", time_limit=300)
-    assert guest.get("/tmp/noisy", time_limit=300) == content
+    shared_guest.put(content, "/tmp/noisy", time_limit=300)
+    assert shared_guest.get("/tmp/noisy", time_limit=300) == content
     assert (
-        b"warning of the kernel's" in guest.console.path.read_bytes()[before:]
-        or b"somebody else" in (guest.console.path.read_bytes()[before:])
+        b"warning of the kernel's" in shared_guest.console.path.read_bytes()[before:]
+        or b"somebody else" in (shared_guest.console.path.read_bytes()[before:])
     )
 
 
-def test_nothing_is_left_in_the_guest(guest: Guest) -> None:
-    guest.run(["seq", "1", "100000"])
-    guest.run(["true"])
-    left = guest.succeed(["sh", "-c", "ls /run/orchestrator-serial.*"]).text.split()
+def test_nothing_is_left_in_the_guest(shared_guest: Guest) -> None:
+    shared_guest.run(["seq", "1", "100000"])
+    shared_guest.run(["true"])
+    left = shared_guest.succeed(["sh", "-c", "ls /run/orchestrator-serial.*"]).text.split()
     # What the listing itself takes is there: its script, its pipes.
     assert not [name for name in left if name.startswith("out.") and name not in ("out.part", "out.0", "out.1")]
 
 
 @pytest.mark.nightly("moves 10 MB each way over a serial console: ten minutes")
-def test_ten_megabytes_each_way(guest: Guest) -> None:
+def test_ten_megabytes_each_way(shared_guest: Guest) -> None:
     content = random.Random(1).randbytes(10 * MEGABYTE)
     began = time.monotonic()
-    guest.put(content, "/tmp/ten", time_limit=1200)
+    shared_guest.put(content, "/tmp/ten", time_limit=1200)
     between = time.monotonic()
-    assert guest.get("/tmp/ten", time_limit=1200) == content
+    assert shared_guest.get("/tmp/ten", time_limit=1200) == content
     print(f"10 MB in {between - began:.0f} s, out {time.monotonic() - between:.0f} s")

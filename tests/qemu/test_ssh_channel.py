@@ -26,22 +26,22 @@ def port_of(guest: Guest) -> int:
     return guest._monitor.forwarded_port()
 
 
-def test_another_host_key_is_refused_at_once(guest: Guest) -> None:
+def test_another_host_key_is_refused_at_once(shared_guest: Guest) -> None:
     other, client = (read_private_key(new_private_key()) for _ in range(2))
     began = time.monotonic()
     with pytest.raises(GuestError, match=r"who answers on port .* is not the guest: its host key is SHA") as refused:
-        SshChannel.connect(port_of(guest), other, client, time.monotonic() + 60)
+        SshChannel.connect(port_of(shared_guest), other, client, time.monotonic() + 60)
     assert other.fingerprint in refused.value.what
     assert time.monotonic() - began < 20
 
 
-def test_a_key_that_the_guest_does_not_know_is_refused_at_once(guest: Guest) -> None:
-    assert guest._files is not None
-    assert guest._files.keys is not None
-    host_key, stranger = guest._files.keys.host, read_private_key(new_private_key())
+def test_a_key_that_the_guest_does_not_know_is_refused_at_once(shared_guest: Guest) -> None:
+    assert shared_guest._files is not None
+    assert shared_guest._files.keys is not None
+    host_key, stranger = shared_guest._files.keys.host, read_private_key(new_private_key())
     began = time.monotonic()
     with pytest.raises(GuestError, match="the guest's sshd refuses our key for root"):
-        SshChannel.connect(port_of(guest), host_key, stranger, time.monotonic() + 60)
+        SshChannel.connect(port_of(shared_guest), host_key, stranger, time.monotonic() + 60)
     assert time.monotonic() - began < 30
 
 

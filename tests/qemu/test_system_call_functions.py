@@ -48,9 +48,9 @@ def built_from(kernel: Kernel, numbers: Numbers) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_every_number_of_the_catalogue(context: BuildContext, kernel: str) -> None:
+def test_every_number_of_the_catalogue(workshop: BuildContext, kernel: str) -> None:
     """What the kernel's image dispatches to is what its source's table says, for each entry of its architecture."""
-    made = ready_kernel(context, kernels()[kernel])
+    made = ready_kernel(workshop, kernels()[kernel])
     code = made.code
     assert code is not None
     entries: tuple[Entry, ...] = ("auto", "int80")
@@ -67,9 +67,9 @@ def test_every_number_of_the_catalogue(context: BuildContext, kernel: str) -> No
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_table_that_the_kernel_keeps_says_the_same(context: BuildContext, kernel: str) -> None:
+def test_a_table_that_the_kernel_keeps_says_the_same(workshop: BuildContext, kernel: str) -> None:
     """A kernel with a switch keeps sys_call_table for the tracing of system calls. Debian's for i386 lists no data."""
-    made = ready_kernel(context, kernels()[kernel])
+    made = ready_kernel(workshop, kernels()[kernel])
     code = made.code
     assert code is not None
     table = code.address("sys_call_table")
@@ -98,7 +98,7 @@ def on(kernel: str, *values: str) -> object:
     ],
 )
 def test_every_call_hits_the_probe(
-    ready: ReadyGuest, context: BuildContext, tmp_path: Path, call: str, more: str, function: str
+    ready: ReadyGuest, workshop: BuildContext, tmp_path: Path, call: str, more: str, function: str
 ) -> None:
     spec = ready.artifacts.kernel.spec
     file = tmp_path / "x.yaml"
@@ -107,7 +107,7 @@ def test_every_call_hits_the_probe(
         f"probes: [kprobe]\nbenchmark: {{name: syscall, call: {call}, calls: 100, repeats: 2, {more}}}\n"
     )
     boot = boot_of(file)
-    prepared = prepared_for(ready, context, boot)
+    prepared = prepared_for(ready, workshop, boot)
     record = measured_call(prepared, boot.cells[1])
     assert record.status == "ok", record.reason
     assert record.evidence is not None

@@ -78,8 +78,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(context: BuildContext, tmp_path: Path) -> Lab:
-    return Lab(context, tmp_path)
+def lab(workshop: BuildContext, tmp_path: Path) -> Lab:
+    return Lab(workshop, tmp_path)
 
 
 @pytest.mark.prepared_build
@@ -116,9 +116,9 @@ def test_floods_of_pings_agree_to_the_nanosecond(lab: Lab) -> None:
         assert one.real == pytest.approx(another.real, rel=0.01)
 
 
-def test_a_module_is_there_for_the_runs_and_reports_twice(lab: Lab, context: BuildContext) -> None:
-    built = ready_kernel(context, kernel(KERNEL))
-    module = ModuleMaker(context, built).rogue("report_trial")
+def test_a_module_is_there_for_the_runs_and_reports_twice(lab: Lab, workshop: BuildContext) -> None:
+    built = ready_kernel(workshop, kernel(KERNEL))
+    module = ModuleMaker(workshop, built).rogue("report_trial")
     parameters = f"/sys/module/{module.name}/parameters"
     beside = Beside(module.file, module.name, report=f"{parameters}/report", stop=f"{parameters}/stop")
     done = lab.done(lab.work(FLOOD, beside=beside), reports=True)

@@ -59,27 +59,27 @@ def busy_host() -> Iterator[None]:
             one.wait()
 
 
-def test_two_boots_agree_to_the_nanosecond_however_busy_the_host(context: BuildContext, tmp_path: Path) -> None:
+def test_two_boots_agree_to_the_nanosecond_however_busy_the_host(workshop: BuildContext, tmp_path: Path) -> None:
     outputs = []
-    with guest_with(context, tmp_path, BUSY, "idle") as guest:
+    with guest_with(workshop, tmp_path, BUSY, "idle") as guest:
         outputs.append(guest.get(OUTPUT))
-    with busy_host(), guest_with(context, tmp_path, BUSY, "busy") as guest:
+    with busy_host(), guest_with(workshop, tmp_path, BUSY, "busy") as guest:
         outputs.append(guest.get(OUTPUT))
         assert guest.get(STATUS) == b"0"
     assert b"now at" in outputs[0]
     assert outputs[0] == outputs[1]
 
 
-def test_a_guest_that_has_work_to_do_is_as_any_other_afterwards(context: BuildContext, tmp_path: Path) -> None:
-    with guest_with(context, tmp_path, "echo done; echo wrong >&2; exit 3\n") as guest:
+def test_a_guest_that_has_work_to_do_is_as_any_other_afterwards(workshop: BuildContext, tmp_path: Path) -> None:
+    with guest_with(workshop, tmp_path, "echo done; echo wrong >&2; exit 3\n") as guest:
         assert (guest.get(OUTPUT), guest.get(STATUS)) == (b"done\nwrong\n", b"768")
         assert guest.succeed(["echo", "hello"]).text == "hello\n"
 
 
-def test_a_guest_that_dies_in_the_middle_has_reported_its_progress(context: BuildContext, tmp_path: Path) -> None:
+def test_a_guest_that_dies_in_the_middle_has_reported_its_progress(workshop: BuildContext, tmp_path: Path) -> None:
     work = SAYS + "say first half\nsay second half\necho c > /proc/sysrq-trigger\nsay never\n"
     received: list[str] = []
-    guest = guest_with(context, tmp_path, work)
+    guest = guest_with(workshop, tmp_path, work)
     with pytest.raises(GuestPanic, match="panicked while booting"):
         guest.boot(20, received.append)
     assert [line.partition("lab: ")[2] for line in received if "lab: " in line] == ["first half", "second half"]
@@ -88,24 +88,24 @@ def test_a_guest_that_dies_in_the_middle_has_reported_its_progress(context: Buil
 
 @pytest.mark.parametrize("last_words", ["", "printf 'and no end of a line' > /dev/console\n"])
 def test_a_guest_without_output_for_too_long_is_given_up(
-    context: BuildContext, tmp_path: Path, last_words: str
+    workshop: BuildContext, tmp_path: Path, last_words: str
 ) -> None:
     received: list[str] = []
-    guest = guest_with(context, tmp_path, f"{SAYS}say begun\n{last_words}while :; do :; done\n")
+    guest = guest_with(workshop, tmp_path, f"{SAYS}say begun\n{last_words}while :; do :; done\n")
     with pytest.raises(GuestHang, match="no console output for 3 s"):
         guest.boot(3, received.append)
     assert any("lab: begun" in line for line in received)
     assert guest.pid is None
 
 
-def test_a_guest_that_goes_on_may_take_longer_than_its_time_limit(context: BuildContext, tmp_path: Path) -> None:
+def test_a_guest_that_goes_on_may_take_longer_than_its_time_limit(workshop: BuildContext, tmp_path: Path) -> None:
     part = 'i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; say "part $part"'
     work = f"{SAYS}for part in $(seq 40); do {part}; done\n"
-    moments = moments_of(guest_with(context, tmp_path, work, "first"), limit=600)
+    moments = moments_of(guest_with(workshop, tmp_path, work, "first"), limit=600)
     # However fast the host is: longer than any silence of the guest, and shorter than all that it does.
     silence = max(later - earlier for earlier, later in pairwise(moments))
     limit = math.sqrt(silence * moments[-1])
-    assert len(moments_of(guest_with(context, tmp_path, work, "second"), limit)) >= 40
+    assert len(moments_of(guest_with(workshop, tmp_path, work, "second"), limit)) >= 40
 
 
 def moments_of(guest: Guest, limit: float) -> list[float]:

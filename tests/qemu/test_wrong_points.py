@@ -67,7 +67,7 @@ def test_points_that_no_kernel_has(command: CommandLine, tmp_path: Path, option:
     assert command.run("run", file, "--dry-run", "--only", "point=vfs_read").returncode == 0
 
 
-def test_a_point_that_one_kernel_lacks(command: CommandLine, context: BuildContext, tmp_path: Path) -> None:
+def test_a_point_that_one_kernel_lacks(command: CommandLine, workshop: BuildContext, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(SOME % "lab-i386-up, debian-686")
     reason = "vfs_read+0x1 is inside the instruction at +0x0 (5 bytes): instructions begin at +0x0, +0x5"
@@ -77,7 +77,7 @@ def test_a_point_that_one_kernel_lacks(command: CommandLine, context: BuildConte
         f"  pentium4/debian-686/none/noop/vfs_read+0x1  gtodbench: 4 x 100 calls, entry auto; unsupported: {reason}"
     ]
     file.write_text(SOME % "debian-686")
-    prepared = artifacts_of(context, boot_of(file)).cells
+    prepared = artifacts_of(workshop, boot_of(file)).cells
     assert prepared["pentium4/debian-686/none/noop/vfs_read+0x1"] == Refused("unsupported", reason)
     assert isinstance(prepared["pentium4/debian-686/none/noop/vfs_read"], Ready)
 

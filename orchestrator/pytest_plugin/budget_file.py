@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The file of budgets beside a test file: instructions by test, label, kernel and CPU.
+
+    test_the_call[pentium4]:
+      getppid:
+        debian-686 6.1.0-41-686, pentium4: 422
+      sh:
+        debian-686 6.1.0-41-686, pentium4: 1234567 +2%
+
+A number alone is hard: one instruction more is too many. With a percentage it is soft.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.artifacts.cache import Cache, digest
+from orchestrator.errors import ConfigError
+
+SUFFIX = ".budgets.yaml"
+
+_HEAD = "# Instructions that tests may take. pytest --qemu --qemu-update-budgets writes what it counts.\n"
+_BUDGET = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(?: \+(\d{1,3}(?:\.\d{1,3})?)%)?")
+_LARGEST = 1 << 20
+
+Budgets = dict[str, dict[str, dict[str, Any]]]
+"""Texts of budgets by test, label, and the machine that they were counted on."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so many ``instructions``, and ``percent`` more."""
+
+    instructions: float
+    percent: float = 0.0
+
+    @property
+    def most(self) -> float:
+        """The largest count within the budget."""
+        return self.instructions * (1 + self.percent / 100)
+
+    def __str__(self) -> str:
+        """The budget as in the file."""
+        return f"{self.instructions:.15g}" + (f" +{self.percent:g}%" if self.percent else "")
+
+
+class BudgetFile:
+    """The budgets of one test file, in ``NAME.budgets.yaml`` beside it. Several processes may write it."""
+
+    def __init__(self, test_file: Path, cache: Cache) -> None:
+        self._cache = cache  # of which the locks are used: the folder may be in a repository
+        self.path = test_file.with_name(test_file.stem + SUFFIX)
+
+    def find(self, test: str, label: str, machine: str) -> Budget | None:
+        """The budget, if there is one. Raises ConfigError for a file that is none."""
+        text = self._read().get(test, {}).get(label, {}).get(machine)
+        return None if text is None else self._parsed(text)
+
+    def machines(self, test: str, label: str) -> list[str]:
+        """The machines that have a budget for this."""
+        return list(self._read().get(test, {}).get(label, {}))
+
+    def write(self, test: str, label: str, machine: str, budget: Budget) -> None:
+        """Write a budget into the file, which is made where there is none."""
+        with self._cache.lock(f"budgets-{digest(str(self.path))}"):
+            budgets = self._read()
+            hard = budget.percent == 0 and budget.instructions.is_integer()
+            value = int(budget.instructions) if hard else str(budget)
+            budgets.setdefault(test, {}).setdefault(label, {})[machine] = value
+            unfinished = self.path.with_name(f".{self.path.name}.new")
+            try:
+                unfinished.write_text(_HEAD + yaml.safe_dump(budgets, sort_keys=True, width=120), encoding="utf-8")
+                unfinished.replace(self.path)
+            except OSError as error:
+                raise ConfigError(f"cannot be written: {error.strerror}", where=str(self.path)) from None
+
+    def _read(self) -> Budgets:
+        try:
+            if self.path.stat().st_size > _LARGEST:
+                raise ConfigError("is too large for a file of budgets", where=str(self.path))
+            content = yaml.safe_load(self.path.read_text(encoding="utf-8")) or {}
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"cannot be read: {error}", where=str(self.path)) from None
+        if not _is_nested(content, 3):
+            raise ConfigError("has to have budgets by test, label and machine", where=str(self.path))
+        budgets: Budgets = content
+        return budgets
+
+    def _parsed(self, text: object) -> Budget:
+        match = _BUDGET.fullmatch(str(text))
+        if match is None:
+            raise ConfigError(f"found {text!r}; a budget is a number, or one with +N%", where=str(self.path))
+        return Budget(float(match[1]), float(match[2] or 0))
+
+
+def _is_nested(content: object, depth: int) -> bool:
+    """Whether this is a mapping of texts to mappings, and so on."""
+    if depth == 0:
+        return True
+    if not isinstance(content, dict):
+        return False
+    return all(isinstance(key, str) and _is_nested(value, depth - 1) for key, value in content.items())

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Instructions in a test's guest: counts of a system call, of a C function and of a command, on the exact clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.benchmarks import benchmarks
+from orchestrator.benchmarks.calls.call_programs import Argument, Calls, system_call, user_function
+from orchestrator.benchmarks.calls.table import CallsBenchmark
+from orchestrator.benchmarks.calls.whole_program import parse_runs
+from orchestrator.catalog.system_calls import system_calls
+from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
+from orchestrator.experiment.file.problems import problems_of
+from orchestrator.guest.guest import Guest
+from orchestrator.run.postconditions import check_clocksource
+
+_CALLS = 1000
+_REPEATS = 4
+_RUNS = 8
+_LIMIT = 600.0
+_WORD_SIZES = {"i386": 4, "x86_64": 8}
+_CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_SETTLING_LIMIT = 180.0
+
+
+def settle(guest: Guest) -> None:
+    """Wait until the guest's kernel has settled on its final clocksource: it changes its clock's code for it.
+
+    Raises UsageError for a guest that is not on the exact clock.
+    """
+    if guest.machine.timing != "instructions":
+        raise UsageError("instructions are counted on the exact clock", hint="guest(timing='instructions')")
+    guest.wait_until_succeeds(["grep", "-qx", "tsc", _CLOCKSOURCE_FILE], time_limit=_SETTLING_LIMIT)
+
+
+def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[object]) -> float:
+    """Instructions of one system call, from user space and back. Raises EvidenceError where calls differ."""
+    try:
+        checked = CallsBenchmark.model_validate({"name": "syscall", "call": call, "arguments": arguments})
+    except ValidationError as error:
+        raise UsageError("; ".join(problem.sentence for problem in problems_of(error, lambda path: ""))) from None
+    number = system_calls()[call].number(kernel.spec.arch, "auto")
+    if number is None:
+        raise UnsupportedError(f"kernel {kernel.spec.name} has no system call {call}")
+    usual: Sequence[Argument] = next((one.arguments for one in benchmarks().values() if one.call == call), ())
+    words = checked.arguments or usual
+    calls = system_call(number, words, entry="auto", word_size=_WORD_SIZES[kernel.spec.arch], calls=_CALLS)
+    return _counted(guest, kernel, calls)
+
+
+def count_function(guest: Guest, workshop: BuildContext, kernel: Kernel, file: Path) -> float:
+    """Instructions of one call of ``workload()``, which a C file defines, in user space and in the kernel."""
+    return _counted(guest, kernel, user_function(workload_program(workshop, kernel.spec.arch, file), calls=_CALLS))
+
+
+def count_command(guest: Guest, argv: Sequence[str]) -> float:
+    """Instructions of one run of a program of the guest, by its path, from before its fork to after its end.
+
+    The cheapest of several runs: the first one brings its files into memory, and timer ticks fall into some.
+    """
+    settle(guest)
+    result = guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT)
+    return float(min(instructions for instructions, _, _ in parse_runs(result.text, _RUNS)))
+
+
+def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> float:
+    settle(guest)
+    calls.prepare(guest)
+    ticks = int(kernel.config["CONFIG_HZ"])
+    measured = calls.measure_exact(guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=_LIMIT)
+    check_clocksource(guest)
+    if not measured.samples:
+        raise EvidenceError("nothing was counted")
+    return measured.samples[0]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The fixtures of tests in guests. Imports nothing heavy: every pytest of an environment imports it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orchestrator.pytest_plugin.session import EXPECTED, FAILED, GUESTS, LOG, options_of, sentences
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.pytest_plugin.guest_pool import GuestPool
+    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
+    from orchestrator.pytest_plugin.kernel_modules import KernelModules
+    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
+    from orchestrator.pytest_plugin.tested_guest import TestedGuest
+
+__all__ = [
+    "_guest_choice",
+    "_guest_pool",
+    "_lab_log",
+    "_tests_guest",
+    "guest",
+    "guest_kernel",
+    "instruction_budget",
+    "kmod",
+    "probe_cost",
+    "shared_guest",
+    "workshop",
+]
+
+
+@pytest.fixture
+def _guest_choice(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """What the test's parameters choose of the lists in its mark."""
+    chosen: Mapping[str, Any] = getattr(request, "param", {})
+    return chosen
+
+
+@pytest.fixture(autouse=True)
+def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Write the steps of a test that uses guests to a log in its folder."""
+    item: pytest.Item = request.node
+    if not request.config.getoption("--qemu") or not (
+        "_guest_choice" in request.fixturenames or item.get_closest_marker("guest") or item.get_closest_marker("qemu")
+    ):
+        yield
+        return
+    from orchestrator.steps import LOG_NAME, step_log
+
+    folder: Path = request.getfixturevalue("tmp_path")
+    item.stash[LOG] = folder / LOG_NAME
+    with step_log(item.stash[LOG]):
+        yield
+
+
+@pytest.fixture(scope="session")
+def workshop(pytestconfig: pytest.Config) -> BuildContext:
+    """What builds artifacts (kernels, modules, images), in the user's cache."""
+    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.cache import Cache
+    from orchestrator.paths import cache_dir
+
+    terminal = pytestconfig.pluginmanager.getplugin("terminalreporter")
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(text: str) -> None:
+        if terminal is not None:
+            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+                terminal.write_line(text)
+
+    return BuildContext(Cache(cache_dir()), say=say, warn=say)
+
+
+@pytest.fixture(scope="session")
+def _guest_pool(workshop: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPool]:
+    from orchestrator.pytest_plugin.guest_pool import GuestPool
+
+    with contextlib.closing(GuestPool(workshop, tmp_path_factory.mktemp("guests"))) as guest_pool:
+        yield guest_pool
+
+
+@pytest.fixture
+def guest_kernel(request: pytest.FixtureRequest, workshop: BuildContext, _guest_choice: object) -> Kernel:
+    """The kernel of the test's guest: to build modules against, to read its configuration."""
+    from orchestrator.artifacts.kernels import ready_kernel
+
+    with sentences(request.config):
+        return ready_kernel(workshop, options_of(request).kernel)
+
+
+@pytest.fixture
+def guest(
+    request: pytest.FixtureRequest, workshop: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool
+) -> Iterator[TestedGuest]:
+    """A clean guest of the machine that the test's mark describes: restored where that can be, else booted.
+
+    No other test has it before or after. ``fresh=True`` in the mark always boots.
+    """
+    options = options_of(request)
+    with sentences(request.config):
+        machine = options.machine(workshop, guest_kernel)
+        new = _guest_pool.booted if options.fresh else _guest_pool.clean
+        tested = new(machine, guest_kernel)
+        _begin(request.node, tested)
+    yield tested
+    _guest_pool.retire(tested)
+
+
+@pytest.fixture
+def shared_guest(
+    request: pytest.FixtureRequest, workshop: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool
+) -> Iterator[TestedGuest]:
+    """A guest that the tests of a module share, one for each machine that their marks describe.
+
+    A test that fails takes it with it; the next one gets another.
+    """
+    with sentences(request.config):
+        machine = options_of(request).machine(workshop, guest_kernel)
+        tested = _guest_pool.shared(machine, guest_kernel, request.node.nodeid.partition("::")[0])
+        _begin(request.node, tested)
+    yield tested
+    # A failed test may leave its guest in any state.
+    if request.node.stash.get(FAILED, False):
+        _guest_pool.retire(tested)
+    else:
+        _guest_pool.rest(tested)
+
+
+@pytest.fixture
+def _tests_guest(request: pytest.FixtureRequest, _guest_choice: object) -> TestedGuest:
+    """The guest that a test has: the shared one where it asks for that, else its own."""
+    name = "shared_guest" if "shared_guest" in request.fixturenames else "guest"
+    tested: TestedGuest = request.getfixturevalue(name)
+    return tested
+
+
+@pytest.fixture
+def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[KernelModules]:
+    """Builds modules and loads them into the test's guest, as its ``load`` does; unloads them after the test."""
+    from orchestrator.pytest_plugin.kernel_modules import KernelModules
+
+    modules = KernelModules(_tests_guest)
+    yield modules
+    with sentences(request.config):
+        modules.unload_all()
+
+
+@pytest.fixture
+def probe_cost(_tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel) -> ProbeCosts:
+    """What a call costs with a probe in its path, in the test's guest, which has to be on the exact clock.
+
+    Called with a probe, it measures and proves as an experiment does; its result has ``value``, ``overhead``, ``unit``
+    and ``evidence``.
+    """
+    from orchestrator.pytest_plugin.probe_cost import ProbeCosts
+
+    return ProbeCosts(_tests_guest, workshop, guest_kernel)
+
+
+@pytest.fixture
+def instruction_budget(
+    request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
+) -> InstructionBudget:
+    """Exact counts in the test's guest, held against the numbers in ``NAME.budgets.yaml`` beside the test file."""
+    from orchestrator.pytest_plugin.budget_file import BudgetFile
+    from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
+
+    item: pytest.Item = request.node
+    file = BudgetFile(item.path, workshop.cache)
+    test, updates = item.nodeid.partition("::")[2], bool(request.config.getoption("qemu_update_budgets"))
+    return InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates)
+
+
+def _begin(item: pytest.Item, tested: TestedGuest) -> None:
+    tested.begin_test(item.path.parent, item.stash[EXPECTED])
+    item.stash.setdefault(GUESTS, []).append(tested)
