@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from documentation import ROOT, write_files
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernel_source import kernel_source
@@ -18,17 +19,24 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UnsupportedError, UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_tests import program_results
+from orchestrator.paths import cache_dir
 from orchestrator.pytest_plugin.kernel_modules import KernelModules
 from orchestrator.pytest_plugin.kernel_tests import KernelTests
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
+pytest_plugins = ["pytester"]
+
+CACHE = cache_dir()
+"""The user's: pytester gives its runs another home, with an empty cache in it."""
+
+PAGE = ROOT / "docs" / "kernel-tests.md"
 SAMPLES = {"CONFIG_SAMPLE_KPROBES": "m", "CONFIG_SAMPLE_KRETPROBES": "m"}
 """What makes the modules in their Makefile."""
 
 WITH_KUNIT = "lab-i386-up-kunit"
 ON_DEBIAN = pytest.mark.guest(kernel="debian-686", image="debian-i386")
 ALL_CASES_LIMIT = 7200.0
-"""Host seconds for all of ftracetest's cases, emulated; most of them take a second, three take minutes."""
+"""Host seconds for all of the 117 tests of ftracetest, which take ten minutes."""
 
 RUNNER = Path(__file__).with_name("kselftest")
 CRASH = (
@@ -94,7 +102,7 @@ def test_a_selftest_of_kprobe_events(guest: TestedGuest, linux: Path, ktap: Kern
 
 
 @ON_DEBIAN
-@pytest.mark.nightly("all tests of ftrace take half an hour")
+@pytest.mark.nightly("all tests of ftrace take ten minutes")
 def test_all_selftests_of_ftrace(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
     put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
     ktap.ftracetest(guest, "/root/ftrace", expected="ftracetest_failures.yaml", time_limit=ALL_CASES_LIMIT)
@@ -164,6 +172,24 @@ def test_all_of_kunit_and_a_module_of_it(
     ktap.kunit(guest)
     suites = {result.name.partition("/")[0] for result in guest.ktap().results}
     assert suites == {"kprobes_test", "list-kunit-test", "hlist", "example"}
+
+
+@pytest.mark.qemu
+@pytest.mark.kernels(WITH_KUNIT)
+def test_the_example_of_the_page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(CACHE))
+    write_files(PAGE, pytester.path)
+    result = pytester.runpytest_subprocess("--qemu", "-v", "-ra", "--strict-markers")
+    result.assert_outcomes(passed=9, xfailed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_mine.py::test_counter PASSED*",
+            "test_mine.py::test_counter[[]counter/counts_up] PASSED*",
+            "test_mine.py::test_counter[[]counter/wraps] XFAIL*",
+            "test_mine.py::test_kprobes[[]kprobes_test/test_kretprobe] PASSED*",
+            "XFAIL test_mine.py::test_counter[[]counter/wraps] - the counter has 32 bits on i386",
+        ]
+    )
 
 
 @pytest.mark.kernels("lab-i386-up")

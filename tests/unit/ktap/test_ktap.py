@@ -22,7 +22,7 @@ def problems(text: str) -> list[str]:
 
 
 GOLDEN = Path(__file__).with_name("golden")
-"""What KUnit of Linux 6.1.192 printed in guests of lab-i386-up-kunit."""
+"""What KUnit of Linux 6.1.192 printed in guests of lab-i386-up-kunit, and run_kselftest.sh in one of lab-i386-up."""
 
 KUNIT_OF_OLD = """\
 TAP version 14
@@ -73,6 +73,17 @@ def test_the_log_of_a_real_boot() -> None:
     suites = Counter(result.name.partition("/")[0] for result in run.results)
     assert suites == {"kprobes_test": 6, "list-kunit-test": 39, "hlist": 18}
     assert {result.outcome for result in run.results} == {"passed"}
+
+
+def test_the_runner_of_kselftest_in_a_real_guest() -> None:
+    text = (GOLDEN / "kselftest-6.1.txt").read_text()
+    assert problems(text) == []
+    assert shown(text) == [
+        "passed selftests: demo: nested.sh/first",
+        "failed selftests: demo: nested.sh/second",
+        "skipped selftests: demo: absent.sh",
+        "passed selftests: demo: silent.sh",
+    ]
 
 
 def test_nested_groups_of_kunit() -> None:
