@@ -96,6 +96,15 @@ static void do_sealed_work(char **environment)
 	sys1(SYS_close, file);
 }
 
+// devtmpfs has none of them, and a program that writes to /dev/stdout, as kselftest's runner does, would make a file.
+static void link_streams(void)
+{
+	sys2(SYS_symlink, "/proc/self/fd", "/dev/fd");
+	sys2(SYS_symlink, "/proc/self/fd/0", "/dev/stdin");
+	sys2(SYS_symlink, "/proc/self/fd/1", "/dev/stdout");
+	sys2(SYS_symlink, "/proc/self/fd/2", "/dev/stderr");
+}
+
 int program(int argc, char **argv, char **environment)
 {
 	static char *const agent[] = {"/bin/agent", NULL};
@@ -111,6 +120,7 @@ int program(int argc, char **argv, char **environment)
 	mount_at("tracefs", "/sys/kernel/tracing");
 	load_modules("/etc/modules");
 	load_modules("/image/modules");
+	link_streams();
 	settings = sys3(SYS_open, "/image/settings", O_RDONLY | O_CLOEXEC, 0);
 	if (settings >= 0) {
 		sys1(SYS_close, settings);

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import one_guest, options
+from orchestrator.cli import fetched_files, guest_modules, one_guest, options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ def execute(
     smp: one_guest.Smp = 1,
     memory: one_guest.Memory = 256,
     accel: one_guest.AccelOption = one_guest.Accel.AUTO,
-    module: one_guest.Modules = None,
+    module: guest_modules.Modules = None,
+    param: guest_modules.Parameters = None,
+    set_values: guest_modules.Values = None,
+    get: fetched_files.Paths = None,
+    out: options.OutputFolder = None,
     allow_oops: one_guest.AllowOops = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds the command may take.")] = 600.0,
     console: one_guest.ConsoleLog = None,
@@ -42,7 +46,8 @@ def execute(
 ) -> None:
     """Start a guest, run a command in it, print its output as it comes, and exit with its status.
 
-    A kernel that reports trouble is a failure as well: with status 1 where the command ended with 0.
+    A kernel that reports trouble is a failure as well, and a file that --get does not find: with status 1 where the
+    command ended with 0.
     """
     from orchestrator.errors import GuestError
     from orchestrator.run.started_guest import started
@@ -53,7 +58,7 @@ def execute(
         smp,
         memory,
         accel,
-        module or [],
+        guest_modules.GuestModules(module or [], param or [], set_values or []),
         image=image,
         data=data or [],
         channel=channel,
@@ -61,6 +66,8 @@ def execute(
         password_file=password_file,
         expected=one_guest.expected_reports(allow_oops or []),
     )
+    files = fetched_files.FetchedFiles(get or [], out or Path())
+    files.check()
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)
@@ -68,11 +75,15 @@ def execute(
             one_guest.log_folder(console) as directory,
             started(context, machine, directory, fresh=fresh) as guest,
         ):
+            status = 0
             try:
                 choice.prepare(guest)
                 status = guest.run(command, time_limit=timeout, listener=_print).status
+                files.fetch(guest, timeout)
             except GuestError as error:
-                raise one_guest.with_trouble(error, guest) from None
+                failure = one_guest.with_trouble(error, guest)
+                failure.exit_status = status or failure.exit_status
+                raise failure from None
             guest.drain_console()
             trouble = one_guest.unexpected_trouble(guest)
             if trouble is not None:

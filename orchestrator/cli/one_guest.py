@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli import completion
+from orchestrator.cli.guest_modules import GuestModules
 from orchestrator.steps import LOG_NAME, step_log
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ Cpu = Annotated[
 Smp = Annotated[int, typer.Option(min=1, max=16, help="Virtual CPUs.")]
 Memory = Annotated[int, typer.Option(min=64, max=4096, help="Memory in MiB.")]
 AccelOption = Annotated[Accel, typer.Option(help="auto: KVM where it is really fast; instructions: exact clock.")]
-Modules = Annotated[list[Path] | None, typer.Option(help="A .ko to load first; may be repeated.")]
 Image = Annotated[
     str | None,
     typer.Option(
@@ -101,7 +101,7 @@ class Choice:
     smp: int
     memory: int
     accel: Accel
-    modules: Sequence[Path]
+    modules: GuestModules
     image: str | None = None
     data: Sequence[Path] = ()
     channel: Channel = Channel.FRAMED
@@ -110,7 +110,10 @@ class Choice:
     expected: Sequence[re.Pattern[str]] = ()
 
     def machine(self, context: BuildContext) -> Machine:
-        """The machine, its parts fetched and built. Raises UsageError for a choice that cannot be, HostError."""
+        """The machine, its parts and modules fetched and built.
+
+        Raises UsageError for a choice that cannot be, HostError, BuildError.
+        """
         from orchestrator.artifacts.guest_disks import unsupported_reason as disks_unsupported_reason
         from orchestrator.artifacts.kernels import ready_kernel
         from orchestrator.catalog.cpus import cpu as cpu_model
@@ -130,20 +133,16 @@ class Choice:
         why_not = why_not or disks_unsupported_reason(wanted, spec)
         if why_not is not None:
             raise UsageError(why_not)
-        for path in self.modules:
-            if not path.is_file():
-                raise UsageError("no such module file", where=str(path))
+        self.modules.check()
         timing = self._timing()
         kernel = ready_kernel(context, spec)
+        self.modules.build(context, kernel)
         return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
 
     def prepare(self, guest: Guest) -> None:
         """Tell the guest what is expected, and load the modules. Raises RefusedError with the kernel's message."""
-        from orchestrator.probes.loading import load
-
         guest.expected_reports = self.expected
-        for path in self.modules:
-            load(guest, path.stem.replace("-", "_"), path)
+        self.modules.load(guest)
 
     def _wanted(self) -> GuestDisks:
         from orchestrator.artifacts.guest_disks import GuestDisks

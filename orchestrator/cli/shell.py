@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.cli import one_guest, options
+from orchestrator.cli import guest_modules, one_guest, options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def shell(
     smp: one_guest.Smp = 1,
     memory: one_guest.Memory = 256,
     accel: one_guest.AccelOption = one_guest.Accel.AUTO,
-    module: one_guest.Modules = None,
+    module: guest_modules.Modules = None,
+    param: guest_modules.Parameters = None,
+    set_values: guest_modules.Values = None,
     allow_oops: one_guest.AllowOops = None,
     console: one_guest.ConsoleLog = None,
     fresh: one_guest.Fresh = False,
@@ -45,7 +47,7 @@ def shell(
             "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
         )
     expected = one_guest.expected_reports(allow_oops or [])
-    wanted = module or []
+    wanted = guest_modules.GuestModules(module or [], param or [], set_values or [])
     choice = one_guest.Choice(kernel, cpu, smp, memory, accel, wanted, image=image, data=data or [], expected=expected)
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)

@@ -34,6 +34,7 @@ from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files, make_restored_files
 from orchestrator.guest.interrupts import counted_interrupts
+from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.opening import mount_data, open_channel
@@ -41,6 +42,7 @@ from orchestrator.guest.renewal import renew
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
 from orchestrator.guest.saved import SavedGuest, begin_console, keep_files, load_devices, save_devices
 from orchestrator.guest.slots import Slots, take_slots
+from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
 
 RESTORE_LIMIT = 60.0
@@ -256,6 +258,10 @@ class Guest:
         """Read a file of the guest."""
         with step("get", source), self._explained(f"reading {source}"):
             return self._commands.get(source, time_limit=time_limit)
+
+    def ktap(self, *suites: str) -> TestRun:
+        """The results of KUnit's suites, of all that have run by default. Raises UnsupportedError, UsageError."""
+        return kunit_results(self, suites)
 
     def read_memory(self, address: int, size: int) -> bytes:
         """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them."""

@@ -34,6 +34,8 @@ from orchestrator.pytest_plugin.session import (
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+pytest_plugins = ["orchestrator.pytest_plugin.result_reports"]
+
 _MARK = (
     "guest(kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', image=None, channel='framed', data=(), "
     "fresh=False, allow_oops=()): the machine of the test's guest; a nearer mark's arguments override a farther one's, "

@@ -48,6 +48,7 @@ def test_a_variant_is_what_its_name_says(workshop: BuildContext, tmp_path: Path,
         assert guest.succeed(["uname", "-r"]).text.strip() == built.release
         symbols = guest.get("/proc/kallsyms").decode()
         assert (" lab_syscall_hook\n" in symbols) == name.endswith("-hook")
+        assert (" kunit_run_tests\n" in symbols) == name.endswith("-kunit")
         assert (" kernel_marker_connect\n" in symbols) == name.endswith("-markers")
         assert (" get_kprobe_cached\n" in symbols) == ("-kpcache" in name)
         before, after = (guest.succeed(["sh", "-c", f"sleep {s}; cat /proc/uptime"]).text.split()[0] for s in (0, 3))

@@ -194,8 +194,30 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
     assert words in refusal("exec", *given, "--offline", "--", "true")
 
 
-def test_a_module_file_that_is_not_there() -> None:
-    assert "no such module file" in refusal("exec", "--module", "/nowhere/x.ko", "--offline", "--", "true")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--module", "/nowhere/x.ko"), "found '/nowhere/x.ko'; there is no such file"),
+        (("--module", "/etc/passwd"), "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
+        (("--param", "count=1"), "--param count=1: there is no --module that it could be for"),
+        (("--set", "a=1"), "--set a=1: there is no --module that it could be for"),
+        (("--module", "{folder}", "--param", "count"), "--param: found 'count'; expected NAME=VALUE"),
+        (("--module", "{folder}", "--param", "=1"), "--param: found '=1'; expected NAME=VALUE"),
+        (("--module", "{folder}", "--set", "a=1", "--set", "a=2"), "--set a: it is given twice"),
+        (("--module", "{folder}", "--param", "a=1", "--param", "a=2"), "--param a: it is given twice"),
+        (("--get", "results"), "--get results: expected the absolute path of a file in the guest"),
+        (("--get", "/tmp/"), "--get /tmp/: expected the absolute path of a file in the guest"),
+        (("--get", "/tmp/.."), "--get /tmp/..: expected the absolute path of a file in the guest"),
+        (("--get", "/a/x", "--get", "/b/x"), "--get /b/x: it has the same name as /a/x"),
+        (("--get", "/tmp/there", "--out", "{folder}"), "it is there already, and --get overwrites nothing"),
+        (("--get", "/tmp/link", "--out", "{folder}"), "it is there already, and --get overwrites nothing"),
+    ],
+)
+def test_what_cannot_be_loaded_or_fetched(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    (tmp_path / "link").symlink_to("/nowhere")
+    given = [option.format(folder=tmp_path) for option in options]
+    assert words in " ".join(refusal("exec", *given, "--offline", "--", "true").split())
 
 
 def test_offline_with_an_empty_cache_lacks_something() -> None:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The files that ``exec`` copies from its guest to the host when the command has ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
+
+Paths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--get",
+        metavar="PATH",
+        help="A file of the guest to copy to the current folder, or to that of --out, when the command has ended; may "
+        "be repeated. Nothing is overwritten.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class FetchedFiles:
+    """Paths of the guest, and the folder of the host that the files go to, by their names."""
+
+    paths: Sequence[str]
+    folder: Path
+
+    def check(self) -> None:
+        """Raise UsageError for a path that cannot be, and for a file of the host that would be overwritten."""
+        from orchestrator.errors import UsageError
+
+        names: dict[str, str] = {}
+        for path in self.paths:
+            name = PurePosixPath(path).name
+            if not path.startswith("/") or path.endswith("/") or name in {"", ".."} or "\0" in path:
+                raise UsageError(f"--get {path}: expected the absolute path of a file in the guest")
+            if name in names:
+                raise UsageError(f"--get {path}: it has the same name as {names[name]}")
+            names[name] = path
+            self._check_free(self.folder / name)
+
+    def fetch(self, guest: Guest, time_limit: float) -> None:
+        """Copy them, each within ``time_limit`` host seconds. Raises GuestError for one that is not there, HostError.
+
+        A channel gives no file of more than 256 MiB.
+        """
+        from orchestrator.errors import HostError
+
+        for path in self.paths:
+            target = self.folder / PurePosixPath(path).name
+            content = guest.get(path, time_limit=time_limit)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as file:
+                    file.write(content)
+            except OSError as error:  # one that has come meanwhile, too
+                raise HostError(
+                    f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)
+                ) from None
+            print(f"{path} of the guest is in {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
+
+    def _check_free(self, target: Path) -> None:
+        from orchestrator.errors import UsageError
+
+        if target.exists() or target.is_symlink():
+            hint = "move it away, or name another folder: --out FOLDER"
+            raise UsageError("it is there already, and --get overwrites nothing", where=str(target), hint=hint)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The modules that ``exec`` and ``shell`` load into their guest: built if they are sources, with their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.artifacts.modules import Module
+    from orchestrator.guest.guest import Guest
+
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATH",
+        help="A module to load first: a .c, .c.j2 or .ko file, or a folder with a Kbuild or Makefile (FOLDER:NAME "
+        "where it makes several); may be repeated.",
+    ),
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="[MODULE.]NAME=VALUE",
+        help="A parameter of a module, as on a kernel's command line. Without MODULE. it is for the only --module.",
+    ),
+]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A value for modules' templates, or a variable for make in their folders."
+    ),
+]
+
+
+@dataclass
+class GuestModules:
+    """The modules asked for on the command line: checked at once, built for a kernel, loaded into a guest."""
+
+    paths: Sequence[str] = ()
+    parameters: Sequence[str] = ()
+    values: Sequence[str] = ()
+    _built: list[tuple[Module, Mapping[str, str]]] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise UsageError for what is wrong with the options, before anything is fetched or built."""
+        from orchestrator.catalog.user_probe import find_module
+        from orchestrator.errors import UsageError
+
+        for given in self.paths:
+            path, _ = _split(given)
+            if not path.is_dir():
+                find_module(str(path))
+        for option, assignments in (("--param", self.parameters), ("--set", self.values)):
+            for assignment in assignments:
+                if not self.paths:
+                    raise UsageError(f"{option} {assignment}: there is no --module that it could be for")
+                if not assignment.partition("=")[0] or "=" not in assignment:
+                    raise UsageError(f"{option}: found {assignment!r}; expected NAME=VALUE")
+            _assigned(assignments, option)
+
+    def build(self, context: BuildContext, kernel: Kernel) -> None:
+        """Build them. Raises UsageError for a parameter of a module that is not loaded; see ``user_modules``."""
+        from orchestrator.artifacts.user_modules import user_modules
+
+        wanted: dict[str, Module] = {}
+        asked_for: list[str] = []
+        for given in self.paths:
+            path, name = _split(given)
+            modules = user_modules(context, kernel, path, name=name, values=_assigned(self.values, "--set"))
+            wanted.update((module.name, module) for module in modules)
+            asked_for.append(modules[-1].name)
+        parameters = self._parameters(asked_for, list(wanted))
+        self._built = [(module, parameters.get(name, {})) for name, module in wanted.items()]
+
+    def load(self, guest: Guest) -> None:
+        """Load them, in the order given. Raises RefusedError with the kernel's message."""
+        from orchestrator.probes.loading import load
+
+        for module, parameters in self._built:
+            load(guest, module.name, module.file, parameters=parameters)
+
+    def _parameters(self, asked_for: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+        from orchestrator.catalog.spelling import unknown
+        from orchestrator.errors import UsageError
+
+        found: dict[str, dict[str, str]] = {}
+        for key, value in _assigned(self.parameters, "--param").items():
+            module, dot, name = key.partition(".")
+            if not dot:
+                module, name = asked_for[0], key
+                if len(set(asked_for)) > 1:
+                    hint = f"--param {module}.{key}={value}"
+                    raise UsageError(f"--param {key}: for which of the modules {', '.join(asked_for)}?", hint=hint)
+            module = module.replace("-", "_")
+            if module not in names:
+                raise UsageError(f"--param {key}: {unknown('module', module, names)}")
+            found.setdefault(module, {})[name] = value
+        return found
+
+
+def _split(given: str) -> tuple[Path, str | None]:
+    """A path, and the module's name behind the colon where a folder stands before it."""
+    from orchestrator.paths import user_path
+
+    folder, colon, name = given.rpartition(":")
+    if colon and not user_path(given).exists() and user_path(folder).is_dir():
+        return user_path(folder), name
+    return user_path(given), None
+
+
+def _assigned(given: Sequence[str], option: str) -> dict[str, str]:
+    from orchestrator.errors import UsageError
+
+    assigned: dict[str, str] = {}
+    for assignment in given:
+        name, _, value = assignment.partition("=")
+        if name in assigned:
+            raise UsageError(f"{option} {name}: it is given twice")
+        assigned[name] = value
+    return assigned

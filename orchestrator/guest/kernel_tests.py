@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel's own tests in a guest: KUnit's suites, programs that print KTAP, ftracetest.
+
+A run has the results that were printed, also where the guest died meanwhile; that is then among the run's problems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import GuestError, UnsupportedError, UsageError
+from orchestrator.guest.channel import Stream
+from orchestrator.guest.console import plain_lines
+from orchestrator.ktap.ftracetest import parse_ftracetest
+from orchestrator.ktap.ktap import parse_ktap
+from orchestrator.ktap.results import Outcome, TestResult, TestRun, joined
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
+
+OUTPUT_MAX = 16 << 20
+"""Bytes of a run's output that are looked at."""
+
+_KUNIT = "/sys/kernel/debug/kunit"
+_SUITE = re.compile(r"[\w .:-]{1,200}")
+_SUITES_MAX = 1000
+_SKIPPED = 4
+"""Exit status of a skipped program (KSFT_SKIP in tools/testing/selftests/kselftest.h)."""
+
+_LOGS = "/tmp/ftracetest-logs"  # noqa: S108 - in the guest; the script would write beside itself
+_QUOTED_LINES = 10
+
+
+def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
+    """The last results of KUnit's suites, of all that ran by default: those built in, and those of loaded modules.
+
+    Raises UnsupportedError where the kernel has no KUnit, UsageError for a suite that it does not have.
+    """
+    found = guest.run(["ls", _KUNIT])
+    if found.status != 0:
+        hint = "CONFIG_KUNIT and CONFIG_KUNIT_DEBUGFS, and debugfs mounted; lab-i386-up-kunit has them"
+        raise UnsupportedError("the guest's kernel shows no results of KUnit", hint=hint)
+    there = [name for name in found.text.splitlines() if _SUITE.fullmatch(name)][:_SUITES_MAX]
+    for name in suites:
+        if name not in there:
+            raise UsageError(f"no suite {name!r} of KUnit has run in the guest", hint=f"there are: {', '.join(there)}")
+    return joined([parse_ktap(_text(guest.get(f"{_KUNIT}/{name}/results"))) for name in suites or there])
+
+
+def program_results(guest: Guest, argv: Sequence[str], *, time_limit: float) -> TestRun:
+    """The results of a program that prints KTAP or TAP, such as a test of kselftest, or ``run_kselftest.sh``.
+
+    ``time_limit`` is in host seconds, for all of it.
+    """
+    return _results(guest, argv, parse_ktap, time_limit)
+
+
+def ftracetest_results(guest: Guest, folder: str, cases: Sequence[str] = (), *, time_limit: float) -> TestRun:
+    """The results of ``ftracetest`` in a folder of the guest; ``cases`` are files and folders there, all by default.
+
+    A failed or indeterminate test has its log among its lines. ``time_limit`` is in host seconds, for all of it.
+    """
+    paths = [f"{folder}/{case}" for case in cases]
+    if any(path.startswith("-") or re.search(r"\s", path) for path in (folder, *paths)):
+        raise UsageError("ftracetest takes paths without spaces that do not begin with '-'")
+    return _results(
+        guest, [f"{folder}/ftracetest", "-v", "--fail-unresolved", "-l", _LOGS, *paths], parse_ftracetest, time_limit
+    )
+
+
+def _results(guest: Guest, argv: Sequence[str], parse: Callable[[str], TestRun], time_limit: float) -> TestRun:
+    printed = {stream: bytearray() for stream in Stream}
+
+    def keep(stream: Stream, data: bytes) -> None:
+        printed[stream] += data[: max(0, OUTPUT_MAX + 1 - len(printed[stream]))]
+
+    problems = []
+    try:
+        status = guest.run(argv, time_limit=time_limit, listener=keep).status
+    except GuestError as error:
+        status = None
+        problems.append(f"it did not come to its end: {error}")
+    run = parse(_text(printed[Stream.STDOUT][:OUTPUT_MAX]))
+    if len(printed[Stream.STDOUT]) > OUTPUT_MAX:
+        problems.append(f"it printed more than {OUTPUT_MAX >> 20} MiB; the rest was not looked at")
+    words = plain_lines(bytes(printed[Stream.STDERR]))[-_QUOTED_LINES:]
+    if status == _SKIPPED and not run.results:
+        return TestRun((TestResult("all", Outcome.SKIPPED, " ".join(words)),))
+    if status and not any(result.outcome is Outcome.FAILED for result in run.results):
+        said = "".join(f"\n    {line}" for line in words)
+        problems.append(f"`{' '.join(argv)}` ended with status {status}, and no test failed{said}")
+    return replace(run, problems=(*problems, *run.problems))
+
+
+def _text(printed: bytes | bytearray) -> str:
+    return printed.decode("utf-8", errors="replace")

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The fixture ``ktap``: somebody else's tests, run in a guest, with a result of pytest's for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.guest.kernel_tests import ftracetest_results, kunit_results, program_results
+from orchestrator.ktap.expected import judged
+from orchestrator.ktap.results import TestRun
+from orchestrator.pytest_plugin.expected_failures import read_expected
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
+
+TIME_LIMIT = 600.0
+"""Host seconds for a program, or for all of ftracetest's cases."""
+
+Expected = str | Path | Mapping[str, str] | None
+"""Failures that are expected: reasons by the tests' names, or a YAML file of them, its path relative to the test's."""
+
+
+class KernelTests:
+    """Runs the kernel's own tests, and reports each as a result of its own, ``test_mine[NAME]``.
+
+    Every method fails the test where one of them fails that is not ``expected``, where one passes that is, where none
+    ran, and where the output is damaged or ends too early.
+    """
+
+    def __init__(self, folder: Path, tell: Callable[[str, str, str, Sequence[str]], None]) -> None:
+        self._folder = folder
+        self._tell = tell
+
+    def kunit(self, guest: Guest, *suites: str, expected: Expected = None) -> None:
+        """Report what KUnit's suites, by default all that ran, have in their files of debugfs."""
+        self.report(kunit_results(guest, suites), expected=expected)
+
+    def program(
+        self, guest: Guest, argv: Sequence[str], *, expected: Expected = None, time_limit: float = TIME_LIMIT
+    ) -> None:
+        """Run a program of the guest that prints KTAP or TAP: a test of kselftest, or its ``run_kselftest.sh``."""
+        self.report(program_results(guest, argv, time_limit=time_limit), expected=expected)
+
+    def ftracetest(
+        self, guest: Guest, folder: str, *cases: str, expected: Expected = None, time_limit: float = TIME_LIMIT
+    ) -> None:
+        """Run ``ftracetest`` of a folder of the guest; ``cases`` are ``.tc`` files and folders of such in it."""
+        self.report(ftracetest_results(guest, folder, cases, time_limit=time_limit), expected=expected)
+
+    def report(self, run: TestRun, *, expected: Expected = None) -> None:
+        """Report a run whose results are there already, such as those of ``guest.ktap()``."""
+        verdict = judged(run, self._reasons(expected))
+        for name, result in verdict.results.items():
+            self._tell(name, result.outcome, result.reason, result.lines)
+        if verdict.complaints:
+            pytest.fail("\n".join(verdict.complaints), pytrace=False)
+
+    def _reasons(self, expected: Expected) -> Mapping[str, str]:
+        if not isinstance(expected, str | Path):
+            return expected or {}
+        try:
+            return read_expected(self._folder / expected)
+        except ConfigError as error:
+            pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A result of pytest's for each of somebody else's tests, where one test of the session runs many of them.
+
+Their names are not known before the guest has run them, so they are no items. The report of the test that ran them
+carries them, from a worker of pytest-xdist too, and the process that shows reports makes a report of each. Its id is
+the test's with the name behind it: ``test_kprobes.py::test_selftests[Kprobe profile]``.
+
+Every pytest of an environment imports this file, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from orchestrator.pytest_plugin.kernel_tests import KernelTests
+
+_ATTRIBUTE = "orchestrator_results"
+_LINES = 60
+_results = pytest.StashKey[list[dict[str, Any]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the reports in the process that shows them; a worker of pytest-xdist's sends its tests' reports there."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_ReportsOfResults(config))
+
+
+@pytest.fixture
+def ktap(request: pytest.FixtureRequest) -> KernelTests:
+    """Runs somebody else's tests in a guest: KUnit's, kselftest's, ftracetest's. Each has a result of its own."""
+    from orchestrator.pytest_plugin.kernel_tests import KernelTests
+
+    item: pytest.Item = request.node
+    results = item.stash.setdefault(_results, [])
+
+    def tell(name: str, outcome: str, reason: str, lines: Sequence[str]) -> None:
+        results.append({"name": name, "outcome": str(outcome), "reason": reason, "lines": list(lines)})
+
+    return KernelTests(request.path.parent, tell)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let the report of a test carry the results that it has told of."""
+    report = yield
+    if report.when == "call" and _results in item.stash:
+        setattr(report, _ATTRIBUTE, item.stash[_results])
+    return report
+
+
+class _ReportsOfResults:
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)  # behind the test's own
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        results = getattr(report, _ATTRIBUTE, ())
+        session = self._config.pluginmanager.get_plugin("session")
+        if isinstance(session, pytest.Session):
+            session.testscollected += len(results)  # the progress in percent counts reports
+        for result in results:
+            self._config.hook.pytest_runtest_logreport(report=_report_of(report, result))
+
+
+def _report_of(test: pytest.TestReport, result: dict[str, Any]) -> pytest.TestReport:
+    name, outcome, reason = result["name"], result["outcome"], result["reason"]
+    path, line, domain = test.location
+    shown = "\n".join([*filter(None, [reason]), *result["lines"][-_LINES:]])
+    report = pytest.TestReport(
+        nodeid=f"{test.nodeid}[{name}]",
+        location=(path, line, f"{domain}[{name}]"),
+        keywords={},
+        outcome="failed" if outcome == "failed" else "passed" if outcome == "passed" else "skipped",
+        longrepr=None,
+        when="call",
+    )
+    if outcome == "failed":
+        report.longrepr = shown or "it failed, and printed nothing"
+    elif outcome == "skipped":
+        report.longrepr = (path, line or 0, f"Skipped: {name}{': ' if reason else ''}{reason}")
+    elif outcome == "xfailed":
+        report.longrepr = shown
+        report.wasxfail = reason  # as pytest's own skipping.py sets it
+    return report

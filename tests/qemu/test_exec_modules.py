@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does ``exec`` build and load a module in whatever form it comes, with its parameters, and fetch files afterwards?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+FOLDER = Path(__file__).with_name("modules") / "counted_greeting"
+GUEST = ("exec", "--kernel", "lab-i386-up", "--cpu", "pentium4")
+GREETING = ("--", "sh", "-c", "dmesg | grep -o 'greeting: .*'")
+
+ECHO = """\
+#include <linux/module.h>
+static char *text = "nothing";
+module_param(text, charp, 0444);
+static int __init echo_init(void)
+{
+	pr_info("greeting: %s\\n", text);
+	return 0;
+}
+module_init(echo_init);
+MODULE_LICENSE("GPL");
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "lab")
+
+
+def test_a_folder_of_two_modules_with_parameters_and_a_variable(command: CommandLine) -> None:
+    parameters = ("--param", "count=3", "--param", "greeting.whom=all", "--set", "WORDS=7")
+    done = command.run(*GUEST, "--module", f"{FOLDER}:greeting", *parameters, *GREETING)
+    assert (done.returncode, done.stdout) == (0, "greeting: 3 times 7 words for all\n"), done.stderr
+
+
+def test_a_c_file_a_template_and_a_built_module(command: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "echo.c").write_text(ECHO)
+    (tmp_path / "second-echo.c.j2").write_text(ECHO.replace("greeting: ", "greeting: {{ prefix }} "))
+    both = ("--module", tmp_path / "echo.c", "--module", tmp_path / "second-echo.c.j2", "--set", "prefix=rendered")
+    parameters = ("--param", "echo.text=a b;c", "--param", "second-echo.text=$HOME")
+    done = command.run(*GUEST, *both, *parameters, *GREETING)
+    assert (done.returncode, done.stdout) == (0, "greeting: a b;c\ngreeting: rendered $HOME\n"), done.stderr
+
+
+def test_a_module_that_does_not_build_names_the_users_line(command: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "echo.c").write_text(ECHO.replace("return 0;", "return nought;"))
+    done = command.run(*GUEST, "--module", tmp_path / "echo.c", *GREETING)
+    assert done.returncode == 1
+    assert f"{tmp_path}/echo.c:7" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert command.qemus() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--module", str(FOLDER)), "makes 2 modules: greeting, words"),
+        (("--module", f"{FOLDER}:greting"), "did you mean 'greeting'?"),
+        (("--module", f"{FOLDER}:words", "--param", "greeting.count=1"), "unknown module 'greeting'; allowed: words"),
+    ],
+)
+def test_what_is_wrong_with_a_choice_of_modules(command: CommandLine, options: tuple[str, ...], words: str) -> None:
+    done = command.run(*GUEST, *options, "--", "true")
+    assert done.returncode == 2, done.stderr
+    assert words in " ".join(done.stderr.split())
+
+
+def test_a_parameter_that_the_module_does_not_take_is_the_kernels_refusal(command: CommandLine) -> None:
+    done = command.run(*GUEST, "--module", f"{FOLDER}:greeting", "--param", "count=many", "--", "true")
+    assert done.returncode == 1
+    assert "module greeting was not accepted by the guest's kernel" in done.stderr
+    assert "invalid for parameter `count'" in done.stderr
+
+
+def test_files_come_out_also_after_a_command_that_failed(command: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    script = "printf 'one\\0two' >/tmp/a.bin; : >/tmp/empty; exit 5"
+    done = command.run(
+        *(*GUEST, "--get", "/tmp/a.bin", "--get", "/tmp/empty", "--out", folder, "--", "sh", "-c", script)
+    )
+    assert done.returncode == 5, done.stderr
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == {"a.bin": b"one\0two", "empty": b""}
+
+
+@pytest.mark.parametrize(("status", "exits_with"), [(0, 1), (5, 5)])
+def test_a_file_that_is_not_there_is_a_failure(
+    command: CommandLine, tmp_path: Path, status: int, exits_with: int
+) -> None:
+    done = command.run(*GUEST, "--get", "/tmp/none", "--out", tmp_path, "--", "sh", "-c", f"exit {status}")
+    assert done.returncode == exits_with, done.stderr
+    assert "/tmp/none" in done.stderr
+    assert "no such file" in done.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_folder_is_no_file(command: CommandLine, tmp_path: Path) -> None:
+    done = command.run(*GUEST, "--get", "/tmp", "--out", tmp_path / "results", "--", "true")
+    assert done.returncode == 1, done.stderr
+    assert "/tmp: " in done.stderr
+    assert not list(tmp_path.rglob("tmp"))

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do the kernel's own samples and tests run in a guest, with a result for each: samples/kprobes, ftracetest, KUnit?
+
+One of each kind runs every day, all of ftracetest every night. Their sources are those of the lab's kernels.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from documentation import ROOT, write_files
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernel_source import kernel_source
+from orchestrator.catalog.kernels import kernels
+from orchestrator.errors import UnsupportedError, UsageError
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_tests import program_results
+from orchestrator.paths import cache_dir
+from orchestrator.pytest_plugin.kernel_modules import KernelModules
+from orchestrator.pytest_plugin.kernel_tests import KernelTests
+from orchestrator.pytest_plugin.tested_guest import TestedGuest
+
+pytest_plugins = ["pytester"]
+
+CACHE = cache_dir()
+"""The user's: pytester gives its runs another home, with an empty cache in it."""
+
+PAGE = ROOT / "docs" / "kernel-tests.md"
+SAMPLES = {"CONFIG_SAMPLE_KPROBES": "m", "CONFIG_SAMPLE_KRETPROBES": "m"}
+"""What makes the modules in their Makefile."""
+
+WITH_KUNIT = "lab-i386-up-kunit"
+ON_DEBIAN = pytest.mark.guest(kernel="debian-686", image="debian-i386")
+ALL_CASES_LIMIT = 7200.0
+"""Host seconds for all of the 117 tests of ftracetest, which take ten minutes."""
+
+RUNNER = Path(__file__).with_name("kselftest")
+CRASH = (
+    "echo TAP version 13; echo 1..2; echo ok 1 before; sleep 1; echo c >/proc/sysrq-trigger; sleep 60; echo ok 2 after"
+)
+
+
+@pytest.fixture(scope="session")
+def linux(workshop: BuildContext) -> Path:
+    """The kernel's source."""
+    package = kernels()["lab-i386-up"].source
+    assert package is not None
+    return kernel_source(workshop, package).path / "linux"
+
+
+def put_folder(guest: Guest, folder: Path, target: str) -> None:
+    """Copy a folder's files into a folder of the guest."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(folder, arcname=".")
+    guest.put(packed.getvalue(), "/tmp/folder.tar")
+    guest.succeed(["mkdir", "-p", target])
+    guest.succeed(["tar", "-xf", "/tmp/folder.tar", "-C", target])
+
+
+# --- samples/kprobes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "planted", "hit"),
+    [
+        ("kprobe_example", {"symbol": "do_nanosleep"}, "Planted kprobe at ", "<do_nanosleep> p->addr = "),
+        (
+            "kretprobe_example",
+            {"func": "do_nanosleep"},
+            "Planted return probe at do_nanosleep",
+            "do_nanosleep returned 0 ",
+        ),
+    ],
+    ids=["kprobe", "kretprobe"],
+)
+@pytest.mark.kernels("lab-i386-up")
+@pytest.mark.guest(kernel=["lab-i386-up", "debian-686"])
+def test_a_sample_is_hit(
+    guest: TestedGuest, kmod: KernelModules, linux: Path, name: str, parameters: dict[str, str], planted: str, hit: str
+) -> None:
+    module = kmod(linux / "samples/kprobes", parameters, name=name, values=SAMPLES)
+    guest.succeed(["sleep", "0.1"])
+    guest.unload(module)
+    log = guest.dmesg()
+    assert log.index(planted) < log.index(hit) < log.index("unregistered")
+
+
+# --- tools/testing/selftests ---------------------------------------------------------------------
+
+
+@ON_DEBIAN
+def test_a_selftest_of_kprobe_events(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
+    put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
+    cases = ("test.d/kprobe/add_and_remove.tc", "test.d/kprobe/kprobe_args_symbol.tc")
+    no_symbol = {"Kprobe event symbol argument": "Debian's kernels have no CONFIG_KALLSYMS_ALL"}
+    ktap.ftracetest(guest, "/root/ftrace", *cases, expected=no_symbol)
+
+
+@ON_DEBIAN
+@pytest.mark.nightly("all tests of ftrace take ten minutes")
+def test_all_selftests_of_ftrace(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
+    put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
+    ktap.ftracetest(guest, "/root/ftrace", expected="ftracetest_failures.yaml", time_limit=ALL_CASES_LIMIT)
+
+
+@pytest.mark.kernels("lab-i386-up")
+@pytest.mark.guest(kernel="lab-i386-up")
+def test_programs_below_the_runner_of_kselftest(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
+    selftests = linux / "tools/testing/selftests"
+    put_folder(guest, RUNNER, "/tmp/selftests/demo")
+    put_folder(guest, selftests / "kselftest", "/tmp/selftests/kselftest")
+    guest.put(selftests / "run_kselftest.sh", "/tmp/selftests/run_kselftest.sh", mode=0o755)
+    programs = "".join(f"demo:{name}.sh\n" for name in ("nested", "absent", "silent"))
+    guest.put(programs.encode(), "/tmp/selftests/kselftest-list.txt")
+    run = program_results(guest, ["/tmp/selftests/run_kselftest.sh", "-c", "demo"], time_limit=60.0)
+    assert {result.name: str(result.outcome) for result in run.results} == {
+        "selftests: demo: nested.sh/first": "passed",
+        "selftests: demo: nested.sh/second": "failed",
+        "selftests: demo: absent.sh": "skipped",
+        "selftests: demo: silent.sh": "passed",
+    }
+    ktap.report(run, expected={"selftests: demo: nested.sh/second": "made to fail"})
+
+
+@pytest.mark.kernels("lab-i386-up")
+@pytest.mark.guest(kernel="lab-i386-up")
+@pytest.mark.allow_oops("sysrq triggered crash")
+def test_a_guest_that_dies_leaves_the_results_until_then(guest: TestedGuest) -> None:
+    run = program_results(guest, ["sh", "-c", CRASH], time_limit=60.0)
+    assert [result.name for result in run.results] == ["before"]
+    assert run.problems[0].startswith("it did not come to its end: ")
+    assert "sysrq triggered crash" in run.problems[0]
+    assert run.problems[1] == "the output: 2 tests were planned, and there are 1 results"
+
+
+@pytest.mark.kernels("lab-i386-up")
+@pytest.mark.guest(kernel="lab-i386-up")
+def test_the_status_of_a_program_counts(guest: TestedGuest) -> None:
+    skipped = program_results(guest, ["sh", "-c", "echo not here >&2; exit 4"], time_limit=60.0)
+    assert [(result.name, result.outcome, result.reason) for result in skipped.results] == [
+        ("all", "skipped", "not here")
+    ]
+    script = ["sh", "-c", "echo 1..1; echo ok 1 a; echo no memory >&2; exit 3"]
+    (problem,) = program_results(guest, script, time_limit=60.0).problems
+    assert problem == f"`{' '.join(script)}` ended with status 3, and no test failed\n    no memory"
+
+
+# --- KUnit ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.kernels(WITH_KUNIT)
+@pytest.mark.guest(kernel=WITH_KUNIT)
+def test_kunit_of_kprobes(guest: TestedGuest, ktap: KernelTests) -> None:
+    ktap.kunit(guest, "kprobes_test")
+    names = {result.name for result in guest.ktap("kprobes_test").results}
+    assert {"kprobes_test/test_kprobe", "kprobes_test/test_kretprobe"} <= names
+
+
+@pytest.mark.kernels(WITH_KUNIT)
+@pytest.mark.guest(kernel=WITH_KUNIT)
+def test_all_of_kunit_and_a_module_of_it(
+    guest: TestedGuest, kmod: KernelModules, linux: Path, ktap: KernelTests
+) -> None:
+    with pytest.raises(UsageError, match="no suite 'example' of KUnit has run"):
+        guest.ktap("example")
+    kmod(linux / "lib/kunit/kunit-example-test.c")
+    ktap.kunit(guest)
+    suites = {result.name.partition("/")[0] for result in guest.ktap().results}
+    assert suites == {"kprobes_test", "list-kunit-test", "hlist", "example"}
+
+
+@pytest.mark.qemu
+@pytest.mark.kernels(WITH_KUNIT)
+def test_the_example_of_the_page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(CACHE))
+    write_files(PAGE, pytester.path)
+    result = pytester.runpytest_subprocess("--qemu", "-v", "-ra", "--strict-markers")
+    result.assert_outcomes(passed=9, xfailed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_mine.py::test_counter PASSED*",
+            "test_mine.py::test_counter[[]counter/counts_up] PASSED*",
+            "test_mine.py::test_counter[[]counter/wraps] XFAIL*",
+            "test_mine.py::test_kprobes[[]kprobes_test/test_kretprobe] PASSED*",
+            "XFAIL test_mine.py::test_counter[[]counter/wraps] - the counter has 32 bits on i386",
+        ]
+    )
+
+
+@pytest.mark.kernels("lab-i386-up")
+@pytest.mark.guest(kernel="lab-i386-up")
+def test_a_kernel_without_kunit(guest: TestedGuest) -> None:
+    with pytest.raises(UnsupportedError, match="shows no results of KUnit"):
+        guest.ktap()

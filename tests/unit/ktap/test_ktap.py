@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is every result of KTAP and TAP read, and everything that is wrong with the output?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from orchestrator.ktap.ktap import parse_ktap
+from orchestrator.ktap.results import NAME_MAX, RESULTS_MAX
+
+
+def shown(text: str) -> list[str]:
+    """The results as text: outcome, name, reason."""
+    return [" ".join(filter(None, (r.outcome, r.name, r.reason))) for r in parse_ktap(text).results]
+
+
+def problems(text: str) -> list[str]:
+    return list(parse_ktap(text).problems)
+
+
+GOLDEN = Path(__file__).with_name("golden")
+"""What KUnit of Linux 6.1.192 printed in guests of lab-i386-up-kunit, and run_kselftest.sh in one of lab-i386-up."""
+
+KUNIT_OF_OLD = """\
+TAP version 14
+1..2
+    # Subtest: kprobes_test
+    1..2
+    ok 1 - test_kprobe
+    # test_kretprobe: EXPECTATION FAILED at lib/test_kprobes.c:120
+    not ok 2 - test_kretprobe
+# kprobes_test: pass:1 fail:1 skip:0 total:2
+not ok 1 - kprobes_test
+    # Subtest: example
+    1..3
+    ok 1 - example_simple_test
+    # example_skip_test: initializing
+    ok 2 - example_skip_test # SKIP this test should be skipped
+        # Subtest: example_params_test
+        ok 1 - example value 2
+        ok 2 - example value 1
+    ok 3 - example_params_test
+# example: pass:2 fail:0 skip:1 total:3
+ok 2 - example
+"""
+
+
+def test_files_of_suites_in_a_real_guest() -> None:
+    text = (GOLDEN / "kunit-debugfs-6.1.txt").read_text()
+    run = parse_ktap(text)
+    assert run.problems == ()
+    assert shown(text) == [
+        "passed example/example_simple_test",
+        "skipped example/example_skip_test this test should be skipped",
+        "skipped example/example_mark_skipped_test this test should be skipped",
+        "passed example/example_all_expect_macros_test",
+        "passed kprobes_test/test_kprobe",
+        "passed kprobes_test/test_kprobes",
+        "passed kprobes_test/test_kretprobe",
+        "passed kprobes_test/test_kretprobes",
+        "passed kprobes_test/test_stacktrace_on_kretprobe",
+        "passed kprobes_test/test_stacktrace_on_nested_kretprobe",
+    ]
+    assert run.results[2].lines[-1] == "# example_mark_skipped_test: You should see this line."
+
+
+def test_the_log_of_a_real_boot() -> None:
+    run = parse_ktap((GOLDEN / "kunit-log-6.1.txt").read_text())
+    assert run.problems == ()
+    suites = Counter(result.name.partition("/")[0] for result in run.results)
+    assert suites == {"kprobes_test": 6, "list-kunit-test": 39, "hlist": 18}
+    assert {result.outcome for result in run.results} == {"passed"}
+
+
+def test_the_runner_of_kselftest_in_a_real_guest() -> None:
+    text = (GOLDEN / "kselftest-6.1.txt").read_text()
+    assert problems(text) == []
+    assert shown(text) == [
+        "passed selftests: demo: nested.sh/first",
+        "failed selftests: demo: nested.sh/second",
+        "skipped selftests: demo: absent.sh",
+        "passed selftests: demo: silent.sh",
+    ]
+
+
+def test_nested_groups_of_kunit() -> None:
+    assert problems(KUNIT_OF_OLD) == []
+    assert shown(KUNIT_OF_OLD) == [
+        "passed kprobes_test/test_kprobe",
+        "failed kprobes_test/test_kretprobe",
+        "passed example/example_simple_test",
+        "skipped example/example_skip_test this test should be skipped",
+        "passed example/example_params_test/example value 2",
+        "passed example/example_params_test/example value 1",
+    ]
+    failed = parse_ktap(KUNIT_OF_OLD).results[1]
+    assert failed.lines == ("# test_kretprobe: EXPECTATION FAILED at lib/test_kprobes.c:120",)
+
+
+def test_nested_versions_as_newer_kernels_print_them() -> None:
+    text = """\
+KTAP version 1
+1..1
+  KTAP version 1
+  # Subtest: example
+  # module: kunit_example_test
+  1..2
+    KTAP version 1
+    # Subtest: params
+    ok 1 one
+    ok 2 two
+  # params: pass:2 fail:0 skip:0 total:2
+  ok 1 params
+  ok 2 last # time=0.5ms
+# example: pass:2 fail:0 skip:0 total:2
+ok 1 example
+"""
+    assert problems(text) == []
+    assert shown(text) == ["passed example/params/one", "passed example/params/two", "passed example/last time=0.5ms"]
+
+
+def test_the_file_of_a_suite_in_debugfs_needs_neither_version_nor_plan() -> None:
+    text = "    # Subtest: suite\n    1..1\n    ok 1 - one\nok 1 - suite\n"
+    assert (shown(text), problems(text)) == (["passed suite/one"], [])
+
+
+def test_programs_below_the_runner_of_kselftest() -> None:
+    text = """\
+TAP version 13
+1..3
+# selftests: timers: posix_timers
+# TAP version 13
+# 1..2
+# # ok 7 this is a diagnostic line
+# ok 1 check_itimer
+# not ok 2 check_timer_create
+# # Totals: pass:1 fail:1 xfail:0 xpass:0 skip:0 error:0
+not ok 1 selftests: timers: posix_timers # exit=1
+# selftests: timers: silent
+# ok 1 so says a script that prints no TAP
+ok 2 selftests: timers: silent
+# selftests: timers: slow
+not ok 3 selftests: timers: slow # TIMEOUT 45 seconds
+"""
+    assert problems(text) == []
+    assert shown(text) == [
+        "passed selftests: timers: posix_timers/check_itimer",
+        "failed selftests: timers: posix_timers/check_timer_create",
+        "passed selftests: timers: silent",
+        "failed selftests: timers: slow TIMEOUT 45 seconds",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "result"),
+    [
+        ("ok 1 - name", "passed name"),
+        ("ok 1 name", "passed name"),
+        ("ok 1", "passed test 1"),
+        ("ok - no number", "passed no number"),
+        ("not ok", "failed test 1"),
+        ("ok 1 # SKIP no such device", "skipped test 1 no such device"),
+        ("not ok 1 name # SKIP", "skipped name"),
+        ("ok 1 name # skip: because", "skipped name because"),
+        ("not ok 1 name # TODO later", "xfailed name later"),
+        ("ok 1 name # TODO later", "passed name later"),
+        ("not ok 1 name # XFAIL known", "xfailed name known"),
+        ("ok 1 name # XFAIL known", "xfailed name known"),
+        ("ok 1 name # ERROR harness", "failed name ERROR harness"),
+        (r"ok 1 a \# SKIP that is none", r"passed a \# SKIP that is none"),
+        ("ok 1 no#SKIP", "passed no#SKIP"),
+        ("[    1.234567] ok 1 - logged", "passed logged"),
+        ("<6>[    1.234567][    T1] ok 1 - logged", "passed logged"),
+        ("\x1b[32mok 1 coloured\x1b[0m", "passed coloured"),
+        ("ok 1 before[    1.234567] a message of the kernel", "passed before"),
+        ("ok 1 " + "n" * 5000, "passed " + "n" * NAME_MAX),
+    ],
+)
+def test_a_result_line(line: str, result: str) -> None:
+    text = f"TAP version 14\n1..1\n{line}\n"
+    assert (shown(text), problems(text)) == ([result], [])
+
+
+@pytest.mark.parametrize("line", ["okay 1 x", "not okay", "ok", "ok, then", "OK 1 x", "1..", "I said ok 1 x", "ok1"])
+def test_what_is_no_result(line: str) -> None:
+    assert parse_ktap(line).results == ()
+
+
+def test_logs_of_a_kernel_between_the_lines() -> None:
+    lines = [f"[    3.{n:06}] {line}" for n, line in enumerate(KUNIT_OF_OLD.splitlines())]
+    lines.insert(4, "[    3.000004] random: crng init done")
+    assert (shown("\n".join(lines)), problems("\n".join(lines))) == (shown(KUNIT_OF_OLD), [])
+
+
+def test_a_plan_at_the_end_and_a_block_about_a_result() -> None:
+    text = "TAP version 13\nnot ok 1 one\n  ---\n  message: broken\n  ...\nok 2 two\n1..2\n"
+    assert (shown(text), problems(text)) == (["failed one", "passed two"], [])
+    assert parse_ktap(text).results[0].lines == ("---", "message: broken", "...")
+    assert parse_ktap(text).results[1].lines == ()
+
+
+def test_all_is_skipped() -> None:
+    text = "TAP version 13\n1..0 # SKIP not root\n"
+    assert (shown(text), problems(text)) == (["skipped all not root"], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("KTAP version 1\n1..3\nok 1 a\nok 2 b\n", "the output: 3 tests were planned, and there are 2 results"),
+        ("KTAP version 1\n1..1\nok 1 a\nok 2 b\n", "the output: 1 tests were planned, and there are 2 results"),
+        ("KTAP version 1\nok 1 a\n", "the output has no plan: it may be cut short"),
+        ("KTAP version 1\n", "the output has no plan: it may be cut short"),
+        ("1..2\nok 1 a\nok 1 b\n", "b: its number is 1, and 2 was expected"),
+        ("1..2\nok 1 a\nBail out! no memory\nok 2 b\n", "the tests were given up: no memory"),
+        ("    # Subtest: g\n    1..2\n    ok 1 a\nok 1 g\n", "group g: 2 tests were planned, and there are 1 results"),
+    ],
+)
+def test_what_is_wrong_with_an_output(text: str, problem: str) -> None:
+    assert problem in problems(text)
+
+
+def test_an_output_that_a_crash_cut_short() -> None:
+    text = "\n".join(KUNIT_OF_OLD.splitlines()[:5]) + "\nBUG: kernel NULL pointer dereference\nOops: 0000 [#1]\n"
+    run = parse_ktap(text)
+    assert [(test.name, test.outcome) for test in run.results] == [
+        ("kprobes_test/test_kprobe", "passed"),
+        ("kprobes_test", "failed"),
+    ]
+    assert run.results[1].lines[-1] == "Oops: 0000 [#1]"
+    assert run.problems == (
+        "group kprobes_test: 2 tests were planned, and there are 1 results",
+        "group kprobes_test has no result of its own: the output is cut short, or a line is lost",
+        "the output: 2 tests were planned, and there are 1 results",
+    )
+
+
+def test_a_group_whose_result_is_lost() -> None:
+    text = "1..2\n    # Subtest: a\n    1..1\n    ok 1 one\n    # Subtest: b\n    1..1\n    ok 1 two\nok 2 b\n"
+    assert shown(text)[0] == "passed a/one"
+    assert shown(text)[1] == "failed a it has no result of its own"
+    assert shown(text)[2] == "passed b/two"
+
+
+def test_a_group_that_fails_by_itself() -> None:
+    text = "1..1\n    # Subtest: a\n    1..1\n    ok 1 one\n# the suite's exit function failed\nnot ok 1 a\n"
+    assert shown(text) == ["passed a/one", "failed a the group failed, and no test in it did"]
+    assert parse_ktap(text).results[1].lines == ("# the suite's exit function failed",)
+
+
+def test_outputs_one_behind_the_other() -> None:
+    one = "KTAP version 1\n1..1\nok 1 a\n"
+    assert (shown(one + one), problems(one + one)) == (["passed a", "passed a"], [])
+
+
+def test_results_without_end() -> None:
+    text = "".join(f"ok {n} t\n" for n in range(1, RESULTS_MAX + 10))
+    run = parse_ktap(text)
+    assert len(run.results) == RESULTS_MAX
+    assert run.problems == (f"it has more than {RESULTS_MAX} results; the others were not looked at",)
+
+
+def test_nesting_without_end() -> None:
+    text = "".join(" " * depth + f"ok 1 t{depth}\n" for depth in range(100))
+    names = [test.name.rpartition("/")[2] for test in parse_ktap(text).results]
+    assert {f"t{depth}" for depth in range(100)} <= set(names)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Has each of somebody else's tests a result of pytest's: its id, its outcome and its lines, in every report?"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+RUN = """
+    import pytest
+    from orchestrator.ktap.ktap import parse_ktap
+
+    TEXT = '''1..1
+        # Subtest: suite
+        1..4
+        ok 1 good
+        # it was expected to be 5, and is 6
+        not ok 2 bad
+        ok 3 absent # SKIP no such device
+        not ok 4 known # TODO since 6.1
+    not ok 1 suite
+    '''
+"""
+
+
+@pytest.fixture
+def session(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyfile(
+        f"""{RUN}
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_theirs(ktap, times):
+        ktap.report(parse_ktap(TEXT * times))
+
+    def test_expected(ktap):
+        ktap.report(parse_ktap(TEXT), expected="expected.yaml")
+
+    def test_ours():
+        pass
+    """
+    )
+    pytester.path.joinpath("expected.yaml").write_text("suite/bad: counts differ on this machine\n")
+    return pytester
+
+
+OUTCOMES = {"passed": 6, "failed": 5, "skipped": 4, "xfailed": 5}
+"""Of four results, four times, with one expected failure of another kind; and of the four tests that made them."""
+
+LINES = [
+    "*::test_theirs[[]1] FAILED*",
+    "*::test_theirs[[]1][[]suite/good] PASSED*",
+    "*::test_theirs[[]1][[]suite/bad] FAILED*",
+    "*::test_theirs[[]1][[]suite/absent] SKIPPED*",
+    "*::test_theirs[[]1][[]suite/known] XFAIL*",
+    "*::test_theirs[[]2][[]suite/bad#2] FAILED*",
+    "*::test_expected[[]suite/bad] XFAIL*",
+]
+
+
+def test_each_is_shown_with_its_outcome_and_its_lines(session: pytest.Pytester) -> None:
+    result = session.runpytest_subprocess("-v", "-ra", "-p", "no:xdist")
+    result.assert_outcomes(**OUTCOMES)
+    result.stdout.fnmatch_lines(LINES)
+    result.stdout.fnmatch_lines(
+        [
+            "SKIPPED [[]*] test_*.py:*: suite/absent: no such device",
+            "XFAIL *::test_theirs[[]1][[]suite/known] - since 6.1",
+            "XFAIL *::test_expected[[]suite/bad] - counts differ on this machine",
+        ]
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "*_ test_theirs[[]1] _*",
+            "1 of 4 tests failed: suite/bad",
+            "*_ test_theirs[[]1][[]suite/bad] _*",
+            "# it was expected to be 5, and is 6",
+        ]
+    )
+    printed = result.stdout.str()
+    assert "[100%]" in printed
+    assert "Traceback" not in printed
+    assert "kernel_tests.py" not in printed
+    assert not [line for line in printed.splitlines() if line.endswith("%]") and int(line.split("[")[-1][:-2]) > 100]
+
+
+def test_workers_of_xdist_send_them_on(session: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    result = session.runpytest_subprocess("-v", "-n", "2")
+    result.assert_outcomes(**OUTCOMES)
+    assert "test_theirs[2][suite/bad#2] FAILED" in result.stdout.str()
+
+
+def test_junit_has_a_case_for_each(session: pytest.Pytester) -> None:
+    session.runpytest_subprocess("--junitxml=junit.xml")
+    cases = {
+        case.get("name"): [(part.tag, part.get("message"), part.text) for part in case]
+        for case in ElementTree.parse(session.path / "junit.xml").iter("testcase")
+    }
+    assert len(cases) == sum(OUTCOMES.values())
+    assert cases["test_theirs[1][suite/good]"] == []
+    ((tag, _, text),) = cases["test_theirs[1][suite/bad]"]
+    assert (tag, text) == ("failure", "# it was expected to be 5, and is 6")
+    assert cases["test_expected[suite/bad]"][0][:2] == ("skipped", "counts differ on this machine")
+
+
+def test_the_last_failures_are_those_of_the_tests_that_ran_them(session: pytest.Pytester) -> None:
+    session.runpytest_subprocess("-p", "no:xdist")
+    again = session.runpytest_subprocess("--lf", "-v", "-p", "no:xdist")
+    assert "run-last-failure: rerun previous 2 failures" in again.stdout.str()
+    again.assert_outcomes(failed=5, passed=3, skipped=3, xfailed=3)
+
+
+def test_a_test_that_fails_for_another_reason_keeps_its_results(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"""{RUN}
+    def test_theirs(ktap):
+        ktap.report(parse_ktap("1..1\\nok 1 good\\n"))
+        assert 1 == 2
+    """
+    )
+    result = pytester.runpytest_subprocess("-v", "-p", "no:xdist")
+    result.assert_outcomes(failed=1, passed=1)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("- suite/bad\n", "expected.yaml:1: expected tests' names with the reasons why they fail"),
+        (
+            "suite/good: x\nsuite/bad:\n",
+            "expected.yaml:2: found no reason why 'suite/bad' fails; expected one, as text",
+        ),
+        ("suite/bad: x\nsuite/bad: y\n", "expected.yaml:2: *"),
+        (None, "expected.yaml: no such file"),
+    ],
+)
+def test_a_wrong_list_is_a_sentence(session: pytest.Pytester, content: str | None, sentence: str) -> None:
+    file = session.path / "expected.yaml"
+    file.unlink() if content is None else file.write_text(content)
+    result = session.runpytest_subprocess("-k", "expected", "-p", "no:xdist")
+    result.assert_outcomes(failed=1, deselected=3)
+    result.stdout.fnmatch_lines([f"ConfigError: *{sentence}"])
+    assert "Traceback" not in result.stdout.str()
+    assert "def read_expected" not in result.stdout.str()
