@@ -60,7 +60,7 @@ def test_a_command_that_has_to_fail(tmp_path: Path) -> None:
     assert guest.fail(["insmod", "wrong.ko"]).status == 3
     with pytest.raises(CommandFailed, match=r"^`insmod wrong.ko` ended with status 0 in the guest") as succeeded:
         guest.fail(["insmod", "wrong.ko"])
-    assert succeeded.value.detail == ("first", "why")
+    assert succeeded.value.detail == ("out", "first", "why")
 
 
 def test_a_condition_is_polled_until_it_holds(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_condition_that_never_holds_is_given_up_at_the_limit(tmp_path: Path) -
     channel = ScriptedChannel(*[1] * 1000)
     with pytest.raises(CommandFailed, match=r"^`false` still ended with status 1 in the guest after 0.1 s") as failed:
         guest_on(channel, tmp_path).wait_until_succeeds(["false"], time_limit=0.1)
-    assert failed.value.detail == ("first", "why")
+    assert failed.value.detail == ("out", "first", "why")
     assert 2 <= len(channel.limits) <= 12
 
 
