@@ -56,6 +56,8 @@ class GuestModules:
 
         for given in self.paths:
             path, _ = _split(given)
+            if not path.exists():
+                raise UsageError("no such file or folder of a module", where=given)
             if not path.is_dir():
                 find_module(str(path))
         for option, assignments in (("--param", self.parameters), ("--set", self.values)):

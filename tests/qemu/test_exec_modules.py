@@ -10,7 +10,7 @@ from command_line import CommandLine
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
-FOLDER = Path(__file__).with_name("modules") / "counted_greeting"
+FOLDER = Path(__file__).with_name("modules") / "two_modules"
 GUEST = ("exec", "--kernel", "lab-i386-up", "--cpu", "pentium4")
 GREETING = ("--", "sh", "-c", "dmesg | grep -o 'greeting: .*'")
 

@@ -34,6 +34,8 @@ PREEMPTIBLE = "lab-i386-smp-preempt"
 HOOKED = "lab-i386-up-hook"
 FOR_MANY_PROBES = ("-hash6", "-hash12", "-kpcache", "-kpcache-published")
 """The kernels that differ in how a kprobe is found only, which ``test_kprobe_cache.py`` is about."""
+WITH_KUNIT = "-kunit"
+"""KUnit's tests taint the kernel in the boot (TAINT_TEST), and nothing is measured on a tainted one."""
 
 
 DAILY = ("lab-i386-up", HOOKED, "lab-x86_64-smp-preempt", "lab-x86_64-smp-ibt-ftrace")
@@ -48,7 +50,7 @@ def on(name: str) -> tuple[pytest.MarkDecorator, ...]:
 LAB_KERNELS = [
     pytest.param(spec, id=name, marks=on(name))
     for name, spec in kernels().items()
-    if spec.source and not name.removesuffix("-ftrace").endswith(FOR_MANY_PROBES)
+    if spec.source and not name.removesuffix("-ftrace").endswith((*FOR_MANY_PROBES, WITH_KUNIT))
 ]
 
 

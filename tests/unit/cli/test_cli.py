@@ -197,7 +197,8 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--module", "/nowhere/x.ko"), "found '/nowhere/x.ko'; there is no such file"),
+        (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: no such file or folder of a module"),
+        (("--module", "/nowhere:x"), "/nowhere:x: no such file or folder of a module"),
         (("--module", "/etc/passwd"), "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
         (("--param", "count=1"), "--param count=1: there is no --module that it could be for"),
         (("--set", "a=1"), "--set a=1: there is no --module that it could be for"),
