@@ -168,6 +168,7 @@ def test_a_byte_beside_a_place_is_not_part_of_it(codes: dict[int, KernelCode], w
         ("paravirtual call", "hypervisor", JUMP, "first", False),
         ("static call", "__SCT__chosen", JUMP, "second", True),
         ("static call", "__SCT__chosen", CALL, "second", False),
+        ("static call", "__SCT__unset", JUMP, "second", True),
         ("static call", "__SCT__tp_func_event", JUMP, "second", False),
         ("static call", "calling", CALL, "first", True),
         ("static call", "calling", CALL, "second", False),
@@ -219,6 +220,23 @@ def test_places_of_a_static_call_agree_with_its_trampoline(
     put("calling", CALL, call)
     put("leaving", JUMP, jump or trampoline)
     assert booted.patched() == {"static call": 3}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_static_calls_side_by_side_are_two(codes: dict[int, KernelCode], word: int) -> None:
+    booted = Booted(codes[word])
+    for place in ("calling_twice", "calling_again"):
+        booted.put(place, bytes.fromhex(NOP[word]))
+    assert booted.patched() == {"static call": 2}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_static_call_that_keeps_a_byte_in_its_middle_is_one(codes: dict[int, KernelCode], word: int) -> None:
+    booted = Booted(codes[word])
+    at = booted.at("calling_at_a_distance")
+    booted.put("calling_at_a_distance", bytes.fromhex(NOP[word]))
+    assert booted.image[at + 1] == booted.live[at + 1]
+    assert booted.patched() == {"static call": 1}
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -4,10 +4,12 @@
 #define WORD	.quad
 #define THUNK	__x86_indirect_thunk_rax
 #define TABLE_KEY(key) .quad key - .
+#define NOPS_SECOND_BYTE 0x1f
 #else
 #define WORD	.long
 #define THUNK	__x86_indirect_thunk_eax
 #define TABLE_KEY(key) .long key - .
+#define NOPS_SECOND_BYTE 0x8d
 #endif
 
 /* As the compiler writes them: with a distance of 32 bits, however near. */
@@ -93,6 +95,10 @@ place __traceiter_event
 place __SCT__chosen
 	far 0xe9 first
 	.byte 0x0f, 0xb9, 0xcc
+place calling_at_a_distance
+	/* Its distance begins with the second byte of the nop that takes its place. */
+	far 0xe8 __SCT__unset
+	.fill NOPS_SECOND_BYTE, 1, 0x55
 place __SCT__unset
 	ret
 	int3
@@ -103,6 +109,12 @@ place __SCT__unset
 place __SCT__tp_func_event
 	far 0xe9 __traceiter_event
 	.byte 0x0f, 0xb9, 0xcc
+place calling_twice
+	/* The distances are negative: no byte of these is one of a nop. */
+	far 0xe8 __SCT__unset
+place calling_again
+	far 0xe8 __SCT__unset
+	ret
 place plain
 	.fill 64, 1, 0x55
 place last_return
