@@ -144,16 +144,26 @@ place _etext
 #endif
 
 	.section .altinstructions, "a"
-	/* The layout of Linux 6.1: a feature in 2 bytes, then the two sizes. */
-	.long alternative - ., to_fast - .
+	/* A feature, then the sizes: in Linux 6.1. Linux 6.3 put flags before the sizes, Linux 5.10 had a third size. */
+#ifndef FLAGS
+#define FLAGS 0
+#define THIRD_SIZE 0
+#endif
+#ifndef REPLACEMENT
+#define REPLACEMENT other_code
+#endif
+.macro replaced at replacement size replacement_size
+	.long \at - ., \replacement - .
 	.short 1
-	.byte 5, 5
-	.long alternative - ., no_code - .
-	.short 2
-	.byte 5, 0
-	.long padded - ., other_code - .
-	.short 3
-	.byte 5, 3
+	.skip FLAGS
+	.byte \size, \replacement_size
+	.skip THIRD_SIZE
+.endm
+.rept 2
+	replaced alternative to_fast 5 5
+	replaced alternative no_code 5 0
+	replaced padded REPLACEMENT 5 3
+.endr
 
 	.section .altinstr_replacement, "ax"
 to_fast:
