@@ -19,6 +19,9 @@ from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, RETURNS, SEALS
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.differing_bytes import differing
 
+_RELEASE = re.compile(r"6\.1(?!\d)")
+"""The kernel whose code these are: each release patches other code in."""
+
 _BRANCH = 5
 """Bytes of a call or a jump with a distance of 32 bits."""
 _CALL, _JUMP = 0xE8, 0xE9
@@ -47,6 +50,11 @@ class BootedText:
 
     text: bytes
     patched: Mapping[str, int]
+
+
+def is_known(release: str) -> bool:
+    """Whether this release of the kernel (``uname -r``) patches in no other code than is known here."""
+    return _RELEASE.match(release) is not None
 
 
 def booted_text(code: KernelCode, start: int, live: bytes) -> BootedText:
