@@ -44,9 +44,9 @@ def text_as_booted(guest: Guest, code: KernelCode, release: str) -> TextEvidence
     ``release`` is the kernel's, as ``uname -r`` prints it.
 
     Besides static branches, the places that a boot patches differ; each has code of its kind. Raises EvidenceError for
-    every other difference, and for a tracepoint that is enabled; UnsupportedError instead for a kernel of another
-    release than the rules are known of: its boot may have patched in what differs. The text of modules has no image and
-    is not compared.
+    every other difference, and for a tracepoint that is enabled; UnsupportedError instead where the image is of
+    another build, and for a kernel of another release than the rules are known of: its boot may have patched in what
+    differs. The text of modules has no image and is not compared.
     """
     symbols = Symbols.of_image(code)
     layout = TextLayout.of_kernel(symbols)
@@ -60,6 +60,12 @@ def text_as_booted(guest: Guest, code: KernelCode, release: str) -> TextEvidence
     try:
         found = GuestText(guest, symbols, layout).settled(expected)
     except EvidenceError as error:
+        # The banner has the time of the build.
+        if guest.get("/proc/version") not in code.image:
+            raise UnsupportedError(
+                "whether the kernel's text is as its boot has left it is not known: its vmlinux is of another build",
+                hint="build the kernel again, and boot the image of that build",
+            ) from None
         if is_known(release):
             raise
         raise UnsupportedError(

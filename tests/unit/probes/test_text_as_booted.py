@@ -29,6 +29,7 @@ class Worked:
     def __init__(self, code: KernelCode) -> None:
         self.code = code
         self.machine = SimpleNamespace(timing="instructions")
+        self.version = b"Linux version 6.1.176 (lab@lab) (gcc) #1\n"
         self.changed: dict[int, int] = {}
         self.late: dict[int, int] = {}
         self.slept = 0
@@ -58,6 +59,10 @@ class Worked:
     def succeed(self, argv: Sequence[str]) -> None:
         assert argv[0] == "sleep"
         self.slept += 1
+
+    def get(self, source: str) -> bytes:
+        assert source == "/proc/version"
+        return self.version
 
     def evidence(self, release: str = "6.1.0-43-686") -> TextEvidence:
         return text_as_booted(cast("Guest", self), self.code, release)
@@ -140,3 +145,11 @@ def test_what_a_known_release_does_not_patch_is_left_behind(code: KernelCode, re
     worked.put("returning", b"\xe8")
     with pytest.raises(EvidenceError, match="left the kernel's text changed"):
         worked.evidence(release)
+
+
+def test_the_image_of_another_build_proves_nothing(code: KernelCode) -> None:
+    worked = Worked(code)
+    worked.version = worked.version.replace(b"#1", b"#2")
+    worked.put("plain", b"\xcc")
+    with pytest.raises(UnsupportedError, match="its vmlinux is of another build"):
+        worked.evidence()

@@ -155,9 +155,9 @@ place _etext
 .macro replaced at replacement size replacement_size
 	.long \at - ., \replacement - .
 	.short 1
-	.skip FLAGS
+	.fill FLAGS, 1, 0
 	.byte \size, \replacement_size
-	.skip THIRD_SIZE
+	.fill THIRD_SIZE, 1, 0
 .endm
 .rept 2
 	replaced alternative to_fast 5 5
@@ -179,6 +179,9 @@ place __start___jump_table
 	.long tracepoint - ., tracepoint_target - .
 	TABLE_KEY(tracepoint_key)
 place __stop___jump_table
+
+	.section .rodata, "a"
+	.ascii "Linux version 6.1.176 (lab@lab) (gcc) #1\n"
 
 	.data
 place key
