@@ -129,9 +129,15 @@ class KernelCode:
 
     @cached_property
     def alternatives(self) -> Sequence[Alternative]:
-        """The places that have other code for some CPUs, in the table's order; a place may be there several times."""
+        """The places that have other code for some CPUs, in the table's order; a place may be there several times.
+
+        None where the table's entries are of no form that is known.
+        """
         name, forms = _ALTERNATIVES
+        table = self.sections.get(name)
         for size, length_at in forms:
+            if table is None or table.size % size:
+                continue
             found = [
                 Alternative(
                     self._relative(entry),
@@ -141,9 +147,17 @@ class KernelCode:
                 )
                 for entry in self._entries(name, size)
             ]
-            if all(self.read(one.address, 1) for one in found):
+            if all(map(self._is_possible, found)):
                 return found
         return ()
+
+    def _is_possible(self, one: Alternative) -> bool:
+        """Whether the image has both codes, and the replacement fits: it does not where an entry's form is another."""
+        return (
+            one.replacement_size <= one.size
+            and 0 < one.size == len(self.read(one.address, one.size))
+            and one.replacement_size == len(self.read(one.replacement, one.replacement_size))
+        )
 
     @cached_property
     def paravirtual(self) -> Sequence[tuple[int, int]]:

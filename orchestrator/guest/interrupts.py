@@ -35,4 +35,5 @@ def counted_interrupts(monitor: Monitor) -> Iterator[Counter[int]]:
                 yield counts
             finally:
                 monitor.human("log none")
-        counts.update(int(vector, 16) for vector in _RECORD.findall(log.take()))
+        with log.mapped() as content:
+            counts.update(int(record[1], 16) for record in _RECORD.finditer(content))

@@ -19,6 +19,9 @@ from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, RETURNS, SEALS
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.differing_bytes import differing
 
+_RELEASE = re.compile(r"6\.1(?!\d)")
+"""The kernel whose code these are: each release patches other code in."""
+
 _BRANCH = 5
 """Bytes of a call or a jump with a distance of 32 bits."""
 _CALL, _JUMP = 0xE8, 0xE9
@@ -47,6 +50,11 @@ class BootedText:
 
     text: bytes
     patched: Mapping[str, int]
+
+
+def is_known(release: str) -> bool:
+    """Whether this release of the kernel (``uname -r``) patches in no other code than is known here."""
+    return _RELEASE.match(release) is not None
 
 
 def booted_text(code: KernelCode, start: int, live: bytes) -> BootedText:
@@ -138,19 +146,18 @@ class _Patching:
 
     def static_calls(self) -> None:
         """Calls whose target the kernel chooses: of the trampolines, and of the places that must agree with them."""
-        for first, _ in list(differing(self.text, self._live)):
-            for at in range(max(0, first - _BRANCH), first + 1):
-                branch = _branch(self._image, at)
-                if branch is None or at + branch[1] <= first:
+        for first, end in list(differing(self.text, self._live)):
+            at = first
+            while at < end:
+                # One place may have several runs, and a run several places.
+                if self.text[at] == self._live[at]:
+                    at += 1
                     continue
-                opcode, size = branch
-                if self._is_trampoline(at):
-                    if self._leads_to_a_function(at):
-                        self._accept("static call", at, _BRANCH)
-                        break
-                elif self._agrees(at, opcode, size):
-                    self._accept("static call", at, size)
+                place = self._static_call_over(at)
+                if place is None:
                     break
+                self._accept("static call", *place)
+                at = sum(place)
 
     def _sites(self, section: str) -> Iterator[int]:
         end = self._start + len(self._live)
@@ -227,6 +234,18 @@ class _Patching:
             if not self._nops.fullmatch(content):
                 found.append(_absolute(one) or content)
         return found if end == address + len(code) else None
+
+    def _static_call_over(self, differs: int) -> tuple[int, int] | None:
+        """The place and the size of a static call that may be as it is, and has a byte that differs."""
+        for at in range(max(0, differs - _BRANCH), differs + 1):
+            if self._is_trampoline(at):
+                if at + _BRANCH > differs and self._leads_to_a_function(at):
+                    return at, _BRANCH
+                continue
+            branch = _branch(self._image, at)
+            if branch is not None and at + branch[1] > differs and self._agrees(at, *branch):
+                return at, branch[1]
+        return None
 
     def _is_trampoline(self, at: int) -> bool:
         return any(name.startswith(_TRAMPOLINE) for name in self._code.names_at(self._start + at))

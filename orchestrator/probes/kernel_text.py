@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 
 from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.boot_patches import BootedText, booted_text
+from orchestrator.probes.boot_patches import BootedText, booted_text, is_known
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.text_difference import Content, GuestText
 from orchestrator.probes.text_layout import TextLayout
@@ -37,11 +38,15 @@ class KernelText:
         return TextEvidence(digest=self._digest, size=_size(self._content), modules=modules, switched=found.switched)
 
 
-def text_as_booted(guest: Guest, code: KernelCode) -> TextEvidence:
+def text_as_booted(guest: Guest, code: KernelCode, release: str) -> TextEvidence:
     """Compare a kernel's text with its image, for a guest whose text could not be read before it had worked.
 
+    ``release`` is the kernel's, as ``uname -r`` prints it.
+
     Besides static branches, the places that a boot patches differ; each has code of its kind. Raises EvidenceError for
-    every other difference, and for a tracepoint that is enabled. The text of modules has no image and is not compared.
+    every other difference, and for a tracepoint that is enabled; UnsupportedError instead where the image is of
+    another build, and for a kernel of another release than the rules are known of: its boot may have patched in what
+    differs. The text of modules has no image and is not compared.
     """
     symbols = Symbols.of_image(code)
     layout = TextLayout.of_kernel(symbols)
@@ -52,7 +57,22 @@ def text_as_booted(guest: Guest, code: KernelCode) -> TextEvidence:
         booted = booted_text(code, layout.text[0].start, content[0])
         return [booted.text]
 
-    found = GuestText(guest, symbols, layout).settled(expected)
+    try:
+        found = GuestText(guest, symbols, layout).settled(expected)
+    except EvidenceError as error:
+        # The banner has the time of the build.
+        if guest.get("/proc/version") not in code.image:
+            raise UnsupportedError(
+                "whether the kernel's text is as its boot has left it is not known: its vmlinux is of another build",
+                hint="build the kernel again, and boot the image of that build",
+            ) from None
+        if is_known(release):
+            raise
+        raise UnsupportedError(
+            f"whether the text of Linux {release} is as its boot has left it is not known: "
+            "the rules for what a boot patches are those of Linux 6.1",
+            detail=str(error).splitlines(),
+        ) from None
     return TextEvidence(
         digest=_digest(found.content), size=_size(found.content), switched=found.switched, patched=dict(booted.patched)
     )

@@ -95,12 +95,15 @@ class Ending:
 
 
 def close(guest: Guest, kernel: Kernel) -> Ending:
-    """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left."""
+    """What the work has left. Raises EvidenceError where something went wrong beside it, or changed text is left.
+
+    Raises UnsupportedError where the text differs on a kernel of which it is not known what its boot patches.
+    """
     guest.check_console()
     check_clocksource(guest)
     taint = read_taint(guest)
     with step("compare the kernel's text with its image"), valid_result():
-        return Ending(taint, text_as_booted(guest, _code(kernel)))
+        return Ending(taint, text_as_booted(guest, _code(kernel), kernel.release))
 
 
 def _code(kernel: Kernel) -> KernelCode:

@@ -84,15 +84,16 @@ def test_an_int3_that_unattended_work_leaves_fails_its_cell(context: BuildContex
 
 @DEBIAN
 def test_a_tracer_that_is_on_is_no_part_of_the_boot(ready: ReadyGuest) -> None:
-    code = ready.artifacts.kernel.code
+    kernel = ready.artifacts.kernel
+    code = kernel.code
     assert code is not None
-    booted = text_as_booted(ready.guest, code).patched
+    booted = text_as_booted(ready.guest, code, kernel.release).patched
     assert booted is not None
     assert booted["traced function"] > 10_000
     with kprobe_at(ready.guest, "__ia32_sys_sethostname"), pytest.raises(EvidenceError, match=LEFT) as left:
-        text_as_booted(ready.guest, code)
+        text_as_booted(ready.guest, code, kernel.release)
     assert re.search(r"^0x[0-9a-f]+ ftrace_call\+0x1: .* became ", "\n".join(left.value.detail), re.M)
-    text_as_booted(ready.guest, code)
+    text_as_booted(ready.guest, code, kernel.release)
 
 
 @contextmanager

@@ -39,20 +39,7 @@ def test_a_foreign_environment_makes_no_difference(tmp_path: Path) -> None:
     """The test above, and those of output with and without colours, in a pytest with a worker."""
     tests = (f"{__file__}::{test_nothing_of_the_callers_is_seen.__name__}", TESTS / "unit/host/test_doctor.py")
     done = subprocess.run(
-        [
-            *IGNORING,
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-n",
-            "1",
-            *tests,
-            "-k",
-            "rendered or seen",
-        ],
+        [*IGNORING, *PYTEST, "-n", "1", *tests, "-k", "rendered or seen"],
         env={**os.environ, **FOREIGN},
         cwd=TESTS.parent,
         umask=0o077,

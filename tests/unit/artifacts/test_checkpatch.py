@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -107,7 +108,8 @@ def printed_on(texts: Mapping[str, str], checkpatch: Sequence[str], folder: Path
     """What checkpatch prints on files of these names, kept in the cache: it takes ten seconds of a processor."""
     options = [*checkpatch[2:], f"--max-line-length={RULES['max_line_length']}"]
     script = Path(checkpatch[1])
-    beside = {file.name: file.read_text() for file in script.parent.glob("*.txt")}  # its lists of words
+    # Its lists of words and of structures.
+    beside = {name: (script.parent / name).read_text() for name in ("spelling.txt", "const_structs.checkpatch")}
     kept = cache_dir() / "checks/checkpatch" / digest([options, script.read_text(), beside, dict(texts)])
     if kept.exists():
         return kept.read_text()
@@ -119,9 +121,10 @@ def printed_on(texts: Mapping[str, str], checkpatch: Sequence[str], folder: Path
     assert finished.returncode in (0, 1), finished.stderr
     printed = finished.stdout.replace(f"{folder}/", "")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    written = folder / "printed"
-    written.write_text(printed)
-    shutil.move(written, kept)
+    # Part of the text, of a test that was ended, would hide the complaints behind it.
+    with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as written:
+        written.write(printed)
+    Path(written.name).replace(kept)
     return printed
 
 

@@ -22,12 +22,13 @@ RETURN, CALL, JUMP = "c3cccccccc", 0xE8, 0xE9
 @pytest.fixture(scope="module")
 def codes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, KernelCode]:
     """The same text for pointers of both sizes."""
-    found = {}
-    for word in WORDS:
-        code = code_of_tree(build_tree(tmp_path_factory.mktemp(f"word{word}"), SOURCE, word))
-        assert code is not None
-        found[word] = code
-    return found
+    return {word: built(tmp_path_factory.mktemp(f"word{word}"), word) for word in WORDS}
+
+
+def built(folder: Path, word: int, *options: str) -> KernelCode:
+    code = code_of_tree(build_tree(folder, SOURCE, word, *options))
+    assert code is not None
+    return code
 
 
 class Booted:
@@ -168,6 +169,7 @@ def test_a_byte_beside_a_place_is_not_part_of_it(codes: dict[int, KernelCode], w
         ("paravirtual call", "hypervisor", JUMP, "first", False),
         ("static call", "__SCT__chosen", JUMP, "second", True),
         ("static call", "__SCT__chosen", CALL, "second", False),
+        ("static call", "__SCT__unset", JUMP, "second", True),
         ("static call", "__SCT__tp_func_event", JUMP, "second", False),
         ("static call", "calling", CALL, "first", True),
         ("static call", "calling", CALL, "second", False),
@@ -222,6 +224,23 @@ def test_places_of_a_static_call_agree_with_its_trampoline(
 
 
 @pytest.mark.parametrize("word", WORDS)
+def test_static_calls_side_by_side_are_two(codes: dict[int, KernelCode], word: int) -> None:
+    booted = Booted(codes[word])
+    for place in ("calling_twice", "calling_again"):
+        booted.put(place, bytes.fromhex(NOP[word]))
+    assert booted.patched() == {"static call": 2}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_static_call_that_keeps_a_byte_in_its_middle_is_one(codes: dict[int, KernelCode], word: int) -> None:
+    booted = Booted(codes[word])
+    at = booted.at("calling_at_a_distance")
+    booted.put("calling_at_a_distance", bytes.fromhex(NOP[word]))
+    assert booted.image[at + 1] == booted.live[at + 1]
+    assert booted.patched() == {"static call": 1}
+
+
+@pytest.mark.parametrize("word", WORDS)
 def test_an_int3_is_never_part_of_the_boot(codes: dict[int, KernelCode], word: int) -> None:
     booted = Booted(codes[word])
     for place, content in {
@@ -244,6 +263,34 @@ def test_an_int3_is_never_part_of_the_boot(codes: dict[int, KernelCode], word: i
     for at in (at for at, byte in enumerate(bytes(booted.live)) if byte != 0xCC):
         live = bytes([*booted.live[:at], 0xCC, *booted.live[at + 1 :]])
         assert booted_text(booted.code, booted.start, live).text != live, hex(at)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_alternatives_of_a_newer_form_are_read(tmp_path: Path, word: int) -> None:
+    # 84 bytes are 6 entries of this form, and 7 of Linux 6.1's.
+    booted = Booted(built(tmp_path, word, "-DFLAGS=2", "-DTHIRD_SIZE=0"))
+    assert {(one.address - booted.start, one.size, one.replacement_size) for one in booted.code.alternatives} == {
+        (booted.at("alternative"), 5, 5),
+        (booted.at("alternative"), 5, 0),
+        (booted.at("padded"), 5, 3),
+    }
+    booted.put("padded", bytes.fromhex("0faef09090"))
+    assert booted.patched() == {"alternative": 1}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_alternatives_of_an_unknown_form_explain_nothing(tmp_path: Path, word: int) -> None:
+    booted = Booted(built(tmp_path, word, "-DFLAGS=0", "-DTHIRD_SIZE=1"))
+    assert not booted.code.alternatives
+    booted.put("padded", bytes.fromhex("0faef09090"))
+    assert booted.refused()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_replacement_that_the_image_has_not_is_no_nop(tmp_path: Path, word: int) -> None:
+    booted = Booted(built(tmp_path, word, "-DREPLACEMENT=_etext+0x1000000"))
+    booted.put("padded", bytes.fromhex("9090909090"))
+    assert booted.refused()
 
 
 def test_another_kernels_image_has_no_such_text(codes: dict[int, KernelCode]) -> None:

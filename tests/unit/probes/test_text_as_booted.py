@@ -14,7 +14,7 @@ import pytest
 from built_code import build_tree
 
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import text_as_booted
 from orchestrator.results.contract import TextEvidence
@@ -29,6 +29,7 @@ class Worked:
     def __init__(self, code: KernelCode) -> None:
         self.code = code
         self.machine = SimpleNamespace(timing="instructions")
+        self.version = b"Linux version 6.1.176 (lab@lab) (gcc) #1\n"
         self.changed: dict[int, int] = {}
         self.late: dict[int, int] = {}
         self.slept = 0
@@ -59,8 +60,12 @@ class Worked:
         assert argv[0] == "sleep"
         self.slept += 1
 
-    def evidence(self) -> TextEvidence:
-        return text_as_booted(cast("Guest", self), self.code)
+    def get(self, source: str) -> bytes:
+        assert source == "/proc/version"
+        return self.version
+
+    def evidence(self, release: str = "6.1.0-43-686") -> TextEvidence:
+        return text_as_booted(cast("Guest", self), self.code, release)
 
     def left(self) -> str:
         """What the error says of each place."""
@@ -120,3 +125,31 @@ def test_what_the_kernel_restores_in_the_background_is_waited_for(code: KernelCo
     worked.late = {worked.address("plain"): 0xE9}
     assert worked.evidence().patched == {}
     assert worked.slept == 1
+
+
+@pytest.mark.parametrize("release", ["6.12.48", "6.10.0-rc1", "5.10.0-21-amd64", "7.0"])
+def test_what_another_release_patches_is_not_known(code: KernelCode, release: str) -> None:
+    worked = Worked(code)
+    worked.put("traced", NOP[code.word])
+    # What its rules explain is explained.
+    assert worked.evidence(release).patched == {"traced function": 1}
+    worked.put("returning", b"\xe8")
+    with pytest.raises(UnsupportedError, match=f"^whether the text of Linux {release} is as its boot") as unknown:
+        worked.evidence(release)
+    assert any(" returning: e9 became e8" in line for line in unknown.value.detail)
+
+
+@pytest.mark.parametrize("release", ["6.1", "6.1.0-rc1", "6.1.176", "6.1.0-43-686"])
+def test_what_a_known_release_does_not_patch_is_left_behind(code: KernelCode, release: str) -> None:
+    worked = Worked(code)
+    worked.put("returning", b"\xe8")
+    with pytest.raises(EvidenceError, match="left the kernel's text changed"):
+        worked.evidence(release)
+
+
+def test_the_image_of_another_build_proves_nothing(code: KernelCode) -> None:
+    worked = Worked(code)
+    worked.version = worked.version.replace(b"#1", b"#2")
+    worked.put("plain", b"\xcc")
+    with pytest.raises(UnsupportedError, match="its vmlinux is of another build"):
+        worked.evidence()

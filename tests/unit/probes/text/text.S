@@ -4,10 +4,12 @@
 #define WORD	.quad
 #define THUNK	__x86_indirect_thunk_rax
 #define TABLE_KEY(key) .quad key - .
+#define NOPS_SECOND_BYTE 0x1f
 #else
 #define WORD	.long
 #define THUNK	__x86_indirect_thunk_eax
 #define TABLE_KEY(key) .long key - .
+#define NOPS_SECOND_BYTE 0x8d
 #endif
 
 /* As the compiler writes them: with a distance of 32 bits, however near. */
@@ -93,6 +95,10 @@ place __traceiter_event
 place __SCT__chosen
 	far 0xe9 first
 	.byte 0x0f, 0xb9, 0xcc
+place calling_at_a_distance
+	/* Its distance begins with the second byte of the nop that takes its place. */
+	far 0xe8 __SCT__unset
+	.fill NOPS_SECOND_BYTE, 1, 0x55
 place __SCT__unset
 	ret
 	int3
@@ -103,6 +109,12 @@ place __SCT__unset
 place __SCT__tp_func_event
 	far 0xe9 __traceiter_event
 	.byte 0x0f, 0xb9, 0xcc
+place calling_twice
+	/* The distances are negative: no byte of these is one of a nop. */
+	far 0xe8 __SCT__unset
+place calling_again
+	far 0xe8 __SCT__unset
+	ret
 place plain
 	.fill 64, 1, 0x55
 place last_return
@@ -132,16 +144,26 @@ place _etext
 #endif
 
 	.section .altinstructions, "a"
-	/* The layout of Linux 6.1: a feature in 2 bytes, then the two sizes. */
-	.long alternative - ., to_fast - .
+	/* A feature, then the sizes: in Linux 6.1. Linux 6.3 put flags before the sizes, Linux 5.10 had a third size. */
+#ifndef FLAGS
+#define FLAGS 0
+#define THIRD_SIZE 0
+#endif
+#ifndef REPLACEMENT
+#define REPLACEMENT other_code
+#endif
+.macro replaced at replacement size replacement_size
+	.long \at - ., \replacement - .
 	.short 1
-	.byte 5, 5
-	.long alternative - ., no_code - .
-	.short 2
-	.byte 5, 0
-	.long padded - ., other_code - .
-	.short 3
-	.byte 5, 3
+	.fill FLAGS, 1, 0
+	.byte \size, \replacement_size
+	.fill THIRD_SIZE, 1, 0
+.endm
+.rept 2
+	replaced alternative to_fast 5 5
+	replaced alternative no_code 5 0
+	replaced padded REPLACEMENT 5 3
+.endr
 
 	.section .altinstr_replacement, "ax"
 to_fast:
@@ -157,6 +179,9 @@ place __start___jump_table
 	.long tracepoint - ., tracepoint_target - .
 	TABLE_KEY(tracepoint_key)
 place __stop___jump_table
+
+	.section .rodata, "a"
+	.ascii "Linux version 6.1.176 (lab@lab) (gcc) #1\n"
 
 	.data
 place key
