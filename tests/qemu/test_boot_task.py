@@ -160,7 +160,7 @@ def test_what_is_reported_of_the_preparation_is_an_event(task: BootTask, worksho
 
 
 def test_after_a_failed_cell_the_next_guest_is_restored_too(
-    task: BootTask, context: BuildContext, monkeypatch: pytest.MonkeyPatch
+    task: BootTask, workshop: BuildContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *_ = task.cells
 
@@ -171,7 +171,7 @@ def test_after_a_failed_cell_the_next_guest_is_restored_too(
 
     monkeypatch.setattr("orchestrator.benchmarks.calls.kind.measure_call", fail_once)
     events: list[Event] = []
-    run_task(task, context, events.append)
+    run_task(task, workshop, events.append)
     assert [record.status for record in records(events).values()] == ["failed"] + ["ok"] * (len(task.cells) - 1)
     booted = [event for event in events if isinstance(event, GuestBooted)]
     assert len({event.name for event in booted}) == 2

@@ -57,7 +57,7 @@ def test_a_byte_left_in_the_kernels_text_fails_its_cell_alone(workshop: BuildCon
 
 
 @pytest.mark.qemu
-def test_an_int3_that_unattended_work_leaves_fails_its_cell(context: BuildContext, tmp_path: Path) -> None:
+def test_an_int3_that_unattended_work_leaves_fails_its_cell(workshop: BuildContext, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(
         "name: flood\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\n"
@@ -66,10 +66,10 @@ def test_an_int3_that_unattended_work_leaves_fails_its_cell(context: BuildContex
     )
     records: dict[str, CellRecord] = {}
     for number, boot in enumerate(plan(load_experiment(file, kinds())).boots):
-        prepared = artifacts_of(context, boot)
+        prepared = artifacts_of(workshop, boot)
         task = BootTask(kinds().named(boot.kind), boot, boot.cells, prepared.keys, tmp_path / f"boot{number}")
         events: list[Event] = []
-        run_task(task, context, events.append)
+        run_task(task, workshop, events.append)
         records |= {event.record.probe: event.record for event in events if isinstance(event, Outcome)}
     assert records["uncalled_patch.c"].status == "failed"
     place = r"^    0x[0-9a-f]+ __ia32_sys_sethostname\+0x1: [0-9a-f]{2} became cc$"

@@ -44,7 +44,10 @@ def test_without_the_option_nothing_heavy_is_imported(pytester: pytest.Pytester)
     result.assert_outcomes(passed=1, skipped=2)
     lines = dict(line.split(":", 1) for line in result.outlines if line.startswith(("imported:", "of the lab:")))
     assert set(lines["imported"].split()) & HEAVY == set()
-    own = ("orchestrator", *(f"orchestrator.pytest_plugin{part}" for part in ("", ".choices", ".fixtures", ".session")))
+    own = (
+        "orchestrator",
+        *(f"orchestrator.pytest_plugin{part}" for part in ("", ".choices", ".fixtures", ".result_reports", ".session")),
+    )
     assert set(lines["of the lab"].split()) == set(own)
 
 
