@@ -29,7 +29,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.guest import guest as guest_module
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.paths import cache_dir
+from orchestrator.paths import cache_dir, data_dir
 from orchestrator.run import started_guest
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
@@ -200,6 +200,45 @@ def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path:
         assert {file.suffix for file in tmp_path.iterdir() if file.is_file()} == {".console", ".qemu", ".log"}
     (place,) = saved_in(own)
     assert digests.differing(place, {}) is None
+
+
+@pytest.mark.kernels("lab-i386-smp")
+def test_both_cpus_of_a_restored_guest_go_on(own: BuildContext, tmp_path: Path) -> None:
+    kernel = ready_kernel(own, kernels()["lab-i386-smp"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 2, 128, "tcg"))
+    for name in ("one", "other"):
+        with started(own, wanted, tmp_path, name) as guest:
+            assert guest.restored_from is not None
+            for number in range(2):
+                ran = ("taskset", str(1 << number), "cat", "/proc/self/stat")
+                # The CPU that a program runs on is the 39th field (proc(5)).
+                assert guest.succeed(ran).text.split()[38] == str(number)
+                guest.succeed(["taskset", str(1 << number), "sleep", "0.1"])
+            guest.check_console()
+
+
+def test_a_restored_guest_has_its_data_disks(own: BuildContext, machine: Machine, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    content = os.urandom(1 << 20)  # more than the kernel had read when the guest was saved
+    (folder / "file").write_bytes(content)
+    disks = GuestDisks(data=(folder, data_dir("configs")))
+    kernel = ready_kernel(own, kernels()["lab-i386-up"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 128, "instructions"), disks)
+    for name in ("one", "other"):
+        with started(own, wanted, tmp_path, name) as guest:
+            assert guest.restored_from is not None
+            assert guest.get("/data/mine/file") == content
+            assert guest.get("/data/configs/quickstart.yaml") == (data_dir("configs") / "quickstart.yaml").read_bytes()
+    assert len(saved_in(own)) == 1
+
+
+def test_all_that_qemu_has_loaded_of_its_own_is_in_the_key(own: BuildContext, machine: Machine, tmp_path: Path) -> None:
+    with started(own, machine, tmp_path) as guest:
+        mapped = Path(f"/proc/{guest.pid}/maps").read_text().split()
+    loaded = {Path(word) for word in mapped if word.endswith(".so") and "qemu" in Path(word).parent.name}
+    digested = {Path(name) for name in saved_guests._qemu_digests()}
+    assert loaded <= digested, loaded - digested
 
 
 # --- what is spoilt -------------------------------------------------------------------------------
