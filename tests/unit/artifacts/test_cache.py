@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import time
@@ -31,6 +32,21 @@ def test_obtaining_is_a_step_with_whether_it_was_there(tmp_path: Path) -> None:
             Cache(tmp_path).obtain("things", INPUTS, "a thing", lambda folder: None)
     assert [line.split()[1:5] for line in lines] == [["obtain", "things:", "a", "thing"]] * 2
     assert [line.rpartition(" ")[2] for line in lines] == ["made)", "hit)"]
+
+
+def test_what_another_process_removes_meanwhile_has_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Cache(tmp_path).obtain("things", INPUTS, "a thing", lambda folder: (folder / "gone").touch())
+    lstat = os.lstat
+
+    def gone(path: str | Path) -> os.stat_result:
+        if Path(path).name == "gone":
+            raise FileNotFoundError(path)
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", gone)
+    assert made.size() > 0
+    shutil.rmtree(made.path)
+    assert made.size() == 0
 
 
 def builder(marks: Path, seconds: float = 0.0) -> Callable[[Path], None]:
