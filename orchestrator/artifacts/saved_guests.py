@@ -76,7 +76,7 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     found = context.cache.find(KIND, inputs)
     damage = None if found is None else digests.changed(found.path)
     if found is not None and damage is not None:
-        context.say(f"the saved guest {key} is damaged ({damage}): a new one is saved")
+        context.warn(f"the saved guest {key} is damaged ({damage}): a new one is saved")
         context.cache.discard(found)
 
     def build(folder: Path) -> None:

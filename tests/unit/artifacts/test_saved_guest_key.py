@@ -46,7 +46,7 @@ def said() -> list[str]:
 
 @pytest.fixture
 def context(tmp_path: Path, said: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"), say=said.append)
+    return BuildContext(Cache(tmp_path / "cache"), warn=said.append)
 
 
 def key(machine: Machine) -> str:
