@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CommandLine
@@ -21,12 +22,15 @@ from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.guest_disks import GuestDisks
+from orchestrator.artifacts.images import cached_image
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest import guest as guest_module
+from orchestrator.guest import saved
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.paths import cache_dir, data_dir
@@ -202,6 +206,40 @@ def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path:
     assert digests.differing(place, {}) is None
 
 
+def test_a_guest_that_is_saved_leaves_no_disk_behind_either(
+    own: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: set[str] = set()
+
+    def keep_files(*arguments: Any) -> None:
+        there.update(file.suffix for file in tmp_path.iterdir() if file.is_file())
+        saved.keep_files(*arguments)
+
+    monkeypatch.setattr(guest_module, "keep_files", keep_files)
+    kernel = ready_kernel(own, kernels()["lab-i386-up"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386"))
+    with started(own, wanted, tmp_path) as guest:
+        assert guest.restored_from is not None
+    assert there == {".console", ".qemu", ".log"}
+
+
+def test_systemd_is_restored_with_its_sshd(own: BuildContext, tmp_path: Path) -> None:
+    recipe = image("debian-i386-systemd")
+    if cached_image(own, recipe) is None:
+        pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab image build {recipe.name}")
+    kernel = ready_kernel(own, kernels()["debian-686"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
+    own_facts = set()
+    for name in ("one", "other"):
+        with started(own, wanted, tmp_path, name) as guest:
+            assert guest.restored_from is not None
+            assert guest.succeed(["systemctl", "is-system-running"]).text == "running\n"
+            assert guest.succeed(["hostname"]).text == f"{name}\n"
+            files = ("/etc/machine-id", "/run/orchestrator/identity/host_key", "/proc/sys/kernel/random/uuid")
+            own_facts |= {guest.get(file) for file in files}
+    assert len(own_facts) == 6
+
+
 @pytest.mark.kernels("lab-i386-smp")
 def test_both_cpus_of_a_restored_guest_go_on(own: BuildContext, tmp_path: Path) -> None:
     kernel = ready_kernel(own, kernels()["lab-i386-smp"])
@@ -272,9 +310,17 @@ def another_speed(place: Path) -> None:
     (place / "empty-loop").write_text("58\n")
 
 
+def no_speed(place: Path) -> None:
+    (place / "empty-loop").unlink()
+
+
 @pytest.mark.parametrize(
     ("spoil", "why"),
-    [(cut_devices, "QEMU"), (another_speed, "an empty loop took 29 ticks in the restored guest, and 58")],
+    [
+        (cut_devices, "QEMU"),
+        (no_speed, "it is not known how long an empty loop took before"),
+        (another_speed, "an empty loop took 29 ticks in the restored guest, and 58"),
+    ],
 )
 def test_one_that_does_not_work_is_discarded_and_said_once(
     own: BuildContext, machine: Machine, tmp_path: Path, said: list[str], spoil: Callable[[Path], None], why: str
@@ -291,6 +337,20 @@ def test_one_that_does_not_work_is_discarded_and_said_once(
     assert said[0].startswith(f"warning: the saved guest {place.name} is discarded: ")
     assert why in said[0]
     assert not place.exists()
+
+
+def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
+    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str]
+) -> None:
+    """As that of another user, whose saved guests are private."""
+    started(own, machine, tmp_path).kill()
+    (place,) = saved_in(own)
+    (place / "manifest.json").write_text("{")
+    for _ in range(2):
+        with started(own, machine, tmp_path) as guest:
+            assert guest.restored_from is None
+    (line,) = said
+    assert line.startswith(f"warning: no guest can be saved: the cache entry {place} cannot be read (")
 
 
 def test_another_qemu_has_guests_of_its_own(
