@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,14 +36,14 @@ def test_obtaining_is_a_step_with_whether_it_was_there(tmp_path: Path) -> None:
 
 def test_what_another_process_removes_meanwhile_has_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Cache(tmp_path).obtain("things", INPUTS, "a thing", lambda folder: (folder / "gone").touch())
-    lstat = os.lstat
+    walk = os.walk
 
-    def gone(path: str | Path) -> os.stat_result:
-        if Path(path).name == "gone":
-            raise FileNotFoundError(path)
-        return lstat(path)
+    def walk_late(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for found in walk(top):
+            (made.path / "gone").unlink(missing_ok=True)
+            yield found
 
-    monkeypatch.setattr(os, "lstat", gone)
+    monkeypatch.setattr(os, "walk", walk_late)
     assert made.size() > 0
     shutil.rmtree(made.path)
     assert made.size() == 0
