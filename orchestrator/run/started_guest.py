@@ -39,11 +39,12 @@ def unwatched(guest: Guest) -> None:
 def can_be_restored(machine: Machine) -> bool:
     """Whether guests of a machine may be restored.
 
-    Not where its nanoseconds are believed, on KVM, with a session on its console, or from a disk that the lab did not
-    make.
+    Not where its nanoseconds are believed, on KVM, with a session on its console, on a network of guests (which the
+    others go on using), or from a disk that the lab did not make.
     """
     is_users_disk = machine.root is not None and machine.root.is_users
-    return not (machine.keeps_time or machine.timing == "kvm" or machine.channel == "serial" or is_users_disk)
+    is_bound = machine.keeps_time or machine.timing == "kvm" or machine.channel == "serial" or machine.lan is not None
+    return not (is_bound or is_users_disk)
 
 
 def started(
