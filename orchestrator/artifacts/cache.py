@@ -68,7 +68,12 @@ class Artifact:
 
     def size(self) -> int:
         """Bytes on disk."""
-        return sum(f.lstat().st_blocks * 512 for f in self.path.rglob("*"))
+        total = 0
+        for folder, folders, files in os.walk(self.path):  # passes over what another process has just removed
+            for name in (*folders, *files):
+                with contextlib.suppress(FileNotFoundError):
+                    total += os.lstat(Path(folder, name)).st_blocks * 512
+        return total
 
 
 def digest(inputs: object) -> str:

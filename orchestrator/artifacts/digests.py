@@ -65,6 +65,14 @@ def record(folder: Path, besides: str) -> None:
     _write(folder, (_Line(_digest(folder, name), _facts(os.lstat(folder / name)), name) for name in names))
 
 
+def recorded(folder: Path, name: str) -> str | None:
+    """The SHA-256 of a file of a recorded folder; None where there is no record, or the file is not in it."""
+    try:
+        return next((line.digest for line in _read(folder) if line.path == name), None)
+    except (OSError, ValueError):
+        return None
+
+
 def changed(folder: Path) -> Damage | None:
     """What was changed in a recorded folder since; files are read where their size, time or inode differ."""
     return _compare(folder, known=None)

@@ -32,8 +32,14 @@ _POINT = "the channel is open and the clocksource is final"
 """Where in its life a guest is saved."""
 
 _FIRMWARE = ("bios-256k.bin", "qboot.rom", "kvmvapic.bin", "linuxboot_dma.bin", "pvh.bin")
-_FIRMWARE_FOLDERS = ("share/qemu", "share/seabios")
-"""Below QEMU's prefix."""
+_EMULATOR = "accel-tcg-x86_64.so"
+"""The emulated CPU, which Debian's QEMU has in a file of its own."""
+
+_FOLDERS = ("share/qemu", "share/seabios", "lib/qemu", "lib64/qemu", "lib/*/qemu")
+"""Of firmware and of QEMU's modules, below its prefix."""
+
+_MODULE_FOLDER = "QEMU_MODULE_DIR"
+"""The environment variable by which QEMU looks for modules elsewhere first."""
 
 
 def key_inputs(machine: Machine) -> dict[str, object]:
@@ -53,8 +59,10 @@ def key_inputs(machine: Machine) -> dict[str, object]:
         "initramfs": _digest(machine.initramfs),
         "drivers": None if machine.disk_drivers is None else _digest(machine.disk_drivers),
         # The overlay has the path of its base in it.
-        "root": None if root is None else [root.key, str(root.base.absolute()), root.format, root.start],
-        "data": [[disk.name, disk.file.parent.name] for disk in machine.data],
+        "root": None
+        if root is None
+        else [root.key, _kept_digest(root.base), str(root.base.absolute()), root.format, root.start],
+        "data": [[disk.name, disk.file.parent.name, _kept_digest(disk.file)] for disk in machine.data],
     }
 
 
@@ -68,7 +76,7 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     found = context.cache.find(KIND, inputs)
     damage = None if found is None else digests.changed(found.path)
     if found is not None and damage is not None:
-        context.say(f"the saved guest {key} is damaged ({damage}): a new one is saved")
+        context.warn(f"the saved guest {key} is damaged ({damage}): a new one is saved")
         context.cache.discard(found)
 
     def build(folder: Path) -> None:
@@ -115,15 +123,22 @@ def _without_paths(word: str, paths: dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _qemu_digests() -> dict[str, str]:
-    """Of QEMU's program and of the firmware that it loads, by name; its version is in the program."""
+    """Of QEMU's program, and of the firmware and the emulator that it loads; its version is in the program."""
     found = shutil.which(QEMU)
     if found is None:
         raise HostError(f"{QEMU} is not installed", hint="`./lab doctor` says what is missing and how to get it")
     program = Path(found).resolve()
-    files = {QEMU: program}
-    for folder in _FIRMWARE_FOLDERS:
-        files |= {name: file for name in _FIRMWARE if (file := program.parent.parent / folder / name).is_file()}
-    return {name: _digest(file) for name, file in files.items()}
+    prefix = program.parent.parent
+    folders = [folder for pattern in _FOLDERS for folder in sorted(prefix.glob(pattern))]
+    if os.environ.get(_MODULE_FOLDER):
+        folders.append(Path(os.environ[_MODULE_FOLDER]))
+    files = [folder / name for folder in folders for name in (*_FIRMWARE, _EMULATOR)]
+    return {QEMU: _digest(program)} | {str(file): _digest(file) for file in files if file.is_file()}
+
+
+def _kept_digest(file: Path) -> str:
+    """The SHA-256 of a file of an artifact: made anew from the same inputs, a disk need not have the same blocks."""
+    return digests.recorded(file.parent, file.name) or _digest(file)
 
 
 def _digest(file: Path) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import time
 from collections import Counter
@@ -105,6 +106,7 @@ class Guest:
         self._terminal, self._memory = terminal, memory
         self._qemu = RunningQemu(directory / f"{name}.qemu")
         self._files: GuestFiles | None = None
+        self._overlay: int | None = None  # the open file, of a guest that can be saved
         self._channel: Channel | None = None
         self._slots: Slots | None = None
 
@@ -197,7 +199,7 @@ class Guest:
                 # sshd notices, and the connection is gone from QEMU's network: nothing of it is in the state.
                 self._agent.run(_POLL_PAUSE, time_limit=COMMAND_LIMIT)
             save_devices(self._qemu.monitor, saved.state)
-            overlay = self._files.overlay if self._files is not None else None
+            overlay = None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
             keep_files(saved, self._memory, overlay, self.console.path)
         self.kill()
 
@@ -324,8 +326,10 @@ class Guest:
         self._qemu.kill()
         if self._files is not None:
             self._files.remove()
+        if self._overlay is not None:
+            os.close(self._overlay)
         self._release_slots()
-        self._channel = self._files = None
+        self._channel = self._files = self._overlay = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -388,8 +392,10 @@ class Guest:
         if self._files is not None:
             files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
         self._qemu.start(self.machine, replace(files, terminal=self._terminal))
-        # QEMU has opened all files: removed here, none is left behind. A guest that can be saved is saved with its own.
-        if self._files is not None and self._memory is None:
+        # QEMU has opened all files: removed here, none is left behind, whatever ends us.
+        if self._files is not None:
+            if self._memory is not None and self._files.overlay is not None:
+                self._overlay = os.open(self._files.overlay, os.O_RDONLY | os.O_CLOEXEC)
             self._files.remove()
 
     @contextlib.contextmanager

@@ -3,12 +3,13 @@
 
 There are four slots for each core, and no more than the memory has room for; a guest takes one for each begun half a
 gigabyte, and gives it back while it is paused. A thread that has slots takes no further ones for its other guests, so
-that it never waits for what it may itself hold up. Where another process holds them up (one that waits for ours), the
-wait ends after two minutes. The system releases the slots of a process that dies.
+that it never waits for what it may itself hold up. Where a process that we were started by holds slots, and so may wait
+for us, the wait ends after two minutes. The system releases the slots of a process that dies.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import threading
@@ -24,8 +25,11 @@ _GATE = "gate"
 
 _SLOT_MIB = 512
 _SLOTS_A_CORE = 4
-_PATIENCE = 120.0
+_PATIENCE = 3600.0
 """Host seconds of a wait, behind which a guest starts without slots."""
+
+_PATIENCE_WITH_ANCESTORS = 120.0
+"""The same where a process that has started this one holds slots: it may wait for this one to end."""
 
 _POLL_INTERVAL = 0.05
 _SAY_INTERVAL = 30.0
@@ -50,7 +54,9 @@ class Slots:
         """Give them back, from any thread; a second time is nothing."""
         self._held.discard(self)
         while self._descriptors:
-            os.close(self._descriptors.pop())
+            descriptor = self._descriptors.pop()
+            os.ftruncate(descriptor, 0)
+            os.close(descriptor)
 
 
 _thread = _Thread()
@@ -59,14 +65,14 @@ _thread = _Thread()
 def host_slots() -> int:
     """The slots of this host."""
     memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-    return max(1, min(_SLOTS_A_CORE * (os.cpu_count() or 1), memory_mib // _SLOT_MIB))
+    return max(1, min(_SLOTS_A_CORE * len(os.sched_getaffinity(0)), memory_mib // _SLOT_MIB))
 
 
 def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], None]) -> Slots:
     """Take the slots of a guest, when they are free. ``say`` gets a line when that is not at once.
 
-    ``check`` is called while it waits, and may raise. After two minutes, and where the cache cannot be written, the
-    guest gets none and starts all the same.
+    ``check`` is called while it waits, and may raise. After an hour (two minutes where a process that has started this
+    one holds slots), and where the cache cannot be written, the guest gets none and starts all the same.
     """
     if _thread.held:
         return Slots([])
@@ -76,10 +82,10 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
     taken: list[int] = []
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _wait(lambda: _lock(folder / _GATE, taken), say, check)
+        _wait(folder, lambda: _lock(folder / _GATE, taken), say, check)
         gate = taken.pop()
         try:
-            _wait(lambda: _lock_some(folder, total, wanted, taken), say, check)
+            _wait(folder, lambda: _lock_some(folder, total, wanted, taken), say, check)
         finally:
             os.close(gate)
     except OSError:  # TimeoutError is one
@@ -91,13 +97,13 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
     return Slots(taken)
 
 
-def _wait(succeeds: Callable[[], bool], say: Callable[[str], None], check: Callable[[], None]) -> None:
-    """Raises TimeoutError when it did not succeed for two minutes."""
+def _wait(folder: Path, succeeds: Callable[[], bool], say: Callable[[str], None], check: Callable[[], None]) -> None:
+    """Raises TimeoutError when it did not succeed for so long that it may never do so."""
     begun, said = time.monotonic(), 0.0
     while not succeeds():
         check()
         now = time.monotonic()
-        if now - begun > _PATIENCE:
+        if now - begun > _PATIENCE or (now - begun > _PATIENCE_WITH_ANCESTORS and _ancestor_holds_slots(folder)):
             say("other guests on this host do not end; this one starts all the same")
             raise TimeoutError
         if now - said > _SAY_INTERVAL:
@@ -106,11 +112,27 @@ def _wait(succeeds: Callable[[], bool], say: Callable[[str], None], check: Calla
         time.sleep(_POLL_INTERVAL)
 
 
+def _ancestor_holds_slots(folder: Path) -> bool:
+    """Whether a process that has started this one, or one of those before, holds slots."""
+    holders: set[str] = set()
+    for file in folder.iterdir():
+        holders |= set(file.read_text(encoding="ascii", errors="replace").split())
+    process = str(os.getppid())
+    with contextlib.suppress(OSError):  # it has just ended, or is not ours to look at
+        while process != "0":
+            if process in holders:
+                return True
+            # Its parent is the second field behind its name, which is in parentheses (proc(5)).
+            process = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+    return False
+
+
 def _lock_some(folder: Path, total: int, wanted: int, taken: list[int]) -> bool:
     """Take free slots until as many are taken as are wanted; whether they are."""
     for number in range(total):
-        if len(taken) < wanted:
-            _lock(folder / str(number), taken)
+        if len(taken) < wanted and _lock(folder / str(number), taken):
+            os.ftruncate(taken[-1], 0)
+            os.pwrite(taken[-1], str(os.getpid()).encode(), 0)
     return len(taken) == wanted
 
 

@@ -34,6 +34,7 @@ def kernel_functions(
     def ask(folder: Path) -> None:
         context.say(f"asking {kernel.spec.name} for its functions")
         guest = Guest(machine, folder)
+        guest.say = context.say
         watch(guest)
         with guest:
             for name, file in _LISTS.items():

@@ -39,11 +39,12 @@ def unwatched(guest: Guest) -> None:
 def can_be_restored(machine: Machine) -> bool:
     """Whether guests of a machine may be restored.
 
-    Not where its nanoseconds are believed, on KVM, with a session on its console, or from a disk that the lab did not
-    make.
+    Not where its nanoseconds are believed, on KVM, with a session on its console, on a network of guests (which the
+    others go on using), or from a disk that the lab did not make.
     """
     is_users_disk = machine.root is not None and machine.root.is_users
-    return not (machine.keeps_time or machine.timing == "kvm" or machine.channel == "serial" or is_users_disk)
+    is_bound = machine.keeps_time or machine.timing == "kvm" or machine.channel == "serial" or machine.lan is not None
+    return not (is_bound or is_users_disk)
 
 
 def started(
@@ -123,7 +124,9 @@ class GuestStart:
     def _saved(self) -> SavedGuest | None:
         try:
             return saved_guest(self.context, self.machine, self._save)
-        except (OSError, HostError) as error:
+        except GuestError:  # another thread has ended it
+            raise
+        except (OSError, LabError) as error:  # LabError: a folder of another user's, or a lock that is held for ever
             self._give_up(f"no guest can be saved: {error.strerror if isinstance(error, OSError) else error.what}")
             return None
 
@@ -142,7 +145,7 @@ class GuestStart:
 
     def _give_up(self, why: str) -> None:
         _given_up.add(self.machine)
-        self.context.say(f"warning: {why}; the guest is booted")
+        self.context.warn(f"warning: {why}; the guest is booted")
 
 
 def _check(guest: Guest, saved: SavedGuest) -> None:
@@ -156,7 +159,11 @@ def _check(guest: Guest, saved: SavedGuest) -> None:
     if guest.machine.timing != "instructions":
         return
     check_clocksource(guest)
-    expected, found = int((saved.folder / _TICKS_FILE).read_text()), _empty_loop(guest)
+    try:
+        expected = int((saved.folder / _TICKS_FILE).read_text())
+    except (OSError, ValueError):  # another process has discarded it meanwhile
+        raise EvidenceError("it is not known how long an empty loop took before") from None
+    found = _empty_loop(guest)
     if found != expected:
         raise EvidenceError(f"an empty loop took {found} ticks in the restored guest, and {expected} before")
 

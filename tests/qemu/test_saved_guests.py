@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CommandLine
@@ -21,15 +22,18 @@ from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.guest_disks import GuestDisks
+from orchestrator.artifacts.images import cached_image
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
+from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest import guest as guest_module
+from orchestrator.guest import saved
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.paths import cache_dir
+from orchestrator.paths import cache_dir, data_dir
 from orchestrator.run import started_guest
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
@@ -202,6 +206,79 @@ def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path:
     assert digests.differing(place, {}) is None
 
 
+def test_a_guest_that_is_saved_leaves_no_disk_behind_either(
+    own: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: set[str] = set()
+
+    def keep_files(*arguments: Any) -> None:
+        there.update(file.suffix for file in tmp_path.iterdir() if file.is_file())
+        saved.keep_files(*arguments)
+
+    monkeypatch.setattr(guest_module, "keep_files", keep_files)
+    kernel = ready_kernel(own, kernels()["lab-i386-up"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386"))
+    with started(own, wanted, tmp_path) as guest:
+        assert guest.restored_from is not None
+    assert there == {".console", ".qemu", ".log"}
+
+
+def test_systemd_is_restored_with_its_sshd(own: BuildContext, tmp_path: Path) -> None:
+    recipe = image("debian-i386-systemd")
+    if cached_image(own, recipe) is None:
+        pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab image build {recipe.name}")
+    kernel = ready_kernel(own, kernels()["debian-686"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
+    own_facts = set()
+    for name in ("one", "other"):
+        with started(own, wanted, tmp_path, name) as guest:
+            assert guest.restored_from is not None
+            assert guest.succeed(["systemctl", "is-system-running"]).text == "running\n"
+            assert guest.succeed(["hostname"]).text == f"{name}\n"
+            files = ("/etc/machine-id", "/run/orchestrator/identity/host_key", "/proc/sys/kernel/random/uuid")
+            own_facts |= {guest.get(file) for file in files}
+    assert len(own_facts) == 6
+
+
+@pytest.mark.kernels("lab-i386-smp")
+def test_both_cpus_of_a_restored_guest_go_on(own: BuildContext, tmp_path: Path) -> None:
+    kernel = ready_kernel(own, kernels()["lab-i386-smp"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 2, 128, "tcg"))
+    for name in ("one", "other"):
+        with started(own, wanted, tmp_path, name) as guest:
+            assert guest.restored_from is not None
+            for number in range(2):
+                ran = ("taskset", str(1 << number), "cat", "/proc/self/stat")
+                # The CPU that a program runs on is the 39th field (proc(5)).
+                assert guest.succeed(ran).text.split()[38] == str(number)
+                guest.succeed(["taskset", str(1 << number), "sleep", "0.1"])
+            guest.check_console()
+
+
+def test_a_restored_guest_has_its_data_disks(own: BuildContext, machine: Machine, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    content = os.urandom(1 << 20)  # more than the kernel had read when the guest was saved
+    (folder / "file").write_bytes(content)
+    disks = GuestDisks(data=(folder, data_dir("configs")))
+    kernel = ready_kernel(own, kernels()["lab-i386-up"])
+    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 128, "instructions"), disks)
+    for name in ("one", "other"):
+        with started(own, wanted, tmp_path, name) as guest:
+            assert guest.restored_from is not None
+            assert guest.get("/data/mine/file") == content
+            assert guest.get("/data/configs/quickstart.yaml") == (data_dir("configs") / "quickstart.yaml").read_bytes()
+    assert len(saved_in(own)) == 1
+
+
+def test_all_that_qemu_has_loaded_of_its_own_is_in_the_key(own: BuildContext, machine: Machine, tmp_path: Path) -> None:
+    with started(own, machine, tmp_path) as guest:
+        mapped = Path(f"/proc/{guest.pid}/maps").read_text().split()
+    loaded = {Path(word) for word in mapped if word.endswith(".so") and "qemu" in Path(word).parent.name}
+    digested = {Path(name) for name in saved_guests._qemu_digests()}
+    assert loaded <= digested, loaded - digested
+
+
 # --- what is spoilt -------------------------------------------------------------------------------
 
 
@@ -233,9 +310,17 @@ def another_speed(place: Path) -> None:
     (place / "empty-loop").write_text("58\n")
 
 
+def no_speed(place: Path) -> None:
+    (place / "empty-loop").unlink()
+
+
 @pytest.mark.parametrize(
     ("spoil", "why"),
-    [(cut_devices, "QEMU"), (another_speed, "an empty loop took 29 ticks in the restored guest, and 58")],
+    [
+        (cut_devices, "QEMU"),
+        (no_speed, "it is not known how long an empty loop took before"),
+        (another_speed, "an empty loop took 29 ticks in the restored guest, and 58"),
+    ],
 )
 def test_one_that_does_not_work_is_discarded_and_said_once(
     own: BuildContext, machine: Machine, tmp_path: Path, said: list[str], spoil: Callable[[Path], None], why: str
@@ -252,6 +337,20 @@ def test_one_that_does_not_work_is_discarded_and_said_once(
     assert said[0].startswith(f"warning: the saved guest {place.name} is discarded: ")
     assert why in said[0]
     assert not place.exists()
+
+
+def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
+    own: BuildContext, machine: Machine, tmp_path: Path, said: list[str]
+) -> None:
+    """As that of another user, whose saved guests are private."""
+    started(own, machine, tmp_path).kill()
+    (place,) = saved_in(own)
+    (place / "manifest.json").write_text("{")
+    for _ in range(2):
+        with started(own, machine, tmp_path) as guest:
+            assert guest.restored_from is None
+    (line,) = said
+    assert line.startswith(f"warning: no guest can be saved: the cache entry {place} cannot be read (")
 
 
 def test_another_qemu_has_guests_of_its_own(

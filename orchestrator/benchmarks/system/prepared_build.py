@@ -79,6 +79,7 @@ def prepared_build(
         with whole.open("wb") as target:
             write_work(target, initramfs(context, kernel), _SCRIPT, settings, files)
         guest = Guest(_machine(kernel, whole), folder, "guest")
+        guest.say = context.say
         watch(guest)
         try:
             guest.boot(_SILENCE_LIMIT, show_progress)

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,21 @@ def test_obtaining_is_a_step_with_whether_it_was_there(tmp_path: Path) -> None:
             Cache(tmp_path).obtain("things", INPUTS, "a thing", lambda folder: None)
     assert [line.split()[1:5] for line in lines] == [["obtain", "things:", "a", "thing"]] * 2
     assert [line.rpartition(" ")[2] for line in lines] == ["made)", "hit)"]
+
+
+def test_what_another_process_removes_meanwhile_has_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Cache(tmp_path).obtain("things", INPUTS, "a thing", lambda folder: (folder / "gone").touch())
+    walk = os.walk
+
+    def walk_late(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for found in walk(top):
+            (made.path / "gone").unlink(missing_ok=True)
+            yield found
+
+    monkeypatch.setattr(os, "walk", walk_late)
+    assert made.size() > 0
+    shutil.rmtree(made.path)
+    assert made.size() == 0
 
 
 def builder(marks: Path, seconds: float = 0.0) -> Callable[[Path], None]:

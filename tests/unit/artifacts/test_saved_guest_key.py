@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts import saved_guests
+from orchestrator.artifacts import digests, saved_guests
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.artifacts.cache_entries import cache_entries
@@ -22,6 +22,7 @@ from orchestrator.guest.machine import DataDisk, Machine, RootImage
 from orchestrator.guest.saved import SavedGuest
 
 MIB = 1 << 20
+QEMU_DIGESTS = saved_guests._qemu_digests
 
 
 @pytest.fixture(autouse=True)
@@ -45,37 +46,60 @@ def said() -> list[str]:
 
 @pytest.fixture
 def context(tmp_path: Path, said: list[str]) -> BuildContext:
-    return BuildContext(Cache(tmp_path / "cache"), say=said.append)
+    return BuildContext(Cache(tmp_path / "cache"), warn=said.append)
 
 
 def key(machine: Machine) -> str:
     return digest(key_inputs(machine))
 
 
-def image(name: str = "a-key", base: str = "base.qcow2") -> RootImage:
-    return RootImage("debian-i386", name, Path("/images") / base, "qcow2")
+def made(file: Path) -> Path:
+    """A file of an artifact; its content is the same wherever it is."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("blocks")
+    return file
 
 
-CHANGES: list[Callable[[Machine], Machine]] = [
-    lambda machine: replace(machine, cpu=cpu("athlon")),
-    lambda machine: replace(machine, smp=2),
-    lambda machine: replace(machine, memory_mib=257),
-    lambda machine: replace(machine, timing="tcg"),
-    lambda machine: replace(machine, extra_parameters=("quiet",)),
-    lambda machine: replace(machine, drivers_built_in=True),
-    lambda machine: replace(machine, disk_drivers=None),
-    lambda machine: replace(machine, root=image()),
-    lambda machine: replace(machine, root=image("another-key")),
-    lambda machine: replace(machine, root=image(base="moved.qcow2")),
-    lambda machine: replace(machine, root=image(), channel="ssh"),
-    lambda machine: replace(machine, data=(DataDisk("one", Path("/cache/key1/data")),)),
-    lambda machine: replace(machine, data=(DataDisk("one", Path("/cache/key2/data")),)),
-    lambda machine: replace(machine, data=(DataDisk("other", Path("/cache/key2/data")),)),
+def image(folder: Path, key: str = "a-key", base: str = "base.qcow2") -> RootImage:
+    return RootImage("debian-i386", key, made(folder / "images" / base), "qcow2")
+
+
+def data(folder: Path, name: str = "one", key: str = "key1") -> tuple[DataDisk, ...]:
+    return (DataDisk(name, made(folder / key / "data")),)
+
+
+CHANGES: list[Callable[[Machine, Path], Machine]] = [
+    lambda machine, _: replace(machine, cpu=cpu("athlon")),
+    lambda machine, _: replace(machine, smp=2),
+    lambda machine, _: replace(machine, memory_mib=257),
+    lambda machine, _: replace(machine, timing="tcg"),
+    lambda machine, _: replace(machine, extra_parameters=("quiet",)),
+    lambda machine, _: replace(machine, drivers_built_in=True),
+    lambda machine, _: replace(machine, disk_drivers=None),
+    lambda machine, folder: replace(machine, root=image(folder)),
+    lambda machine, folder: replace(machine, root=image(folder, "another-key")),
+    lambda machine, folder: replace(machine, root=image(folder, base="moved.qcow2")),
+    lambda machine, folder: replace(machine, root=image(folder), channel="ssh"),
+    lambda machine, folder: replace(machine, data=data(folder, "one", "key1")),
+    lambda machine, folder: replace(machine, data=data(folder, "one", "key2")),
+    lambda machine, folder: replace(machine, data=data(folder, "other", "key2")),
 ]
 
 
-def test_each_change_of_a_machine_is_another_key(machine: Machine) -> None:
-    assert len({key(machine), *(key(change(machine)) for change in CHANGES)}) == len(CHANGES) + 1
+def test_each_change_of_a_machine_is_another_key(machine: Machine, tmp_path: Path) -> None:
+    assert len({key(machine), *(key(change(machine, tmp_path)) for change in CHANGES)}) == len(CHANGES) + 1
+
+
+@pytest.mark.parametrize("disk", ["images/base.qcow2", "key1/data"])
+def test_a_disk_that_was_made_anew_with_other_blocks_counts(machine: Machine, tmp_path: Path, disk: str) -> None:
+    with_disks = replace(machine, root=image(tmp_path), data=data(tmp_path))
+    file = tmp_path / disk
+    before = key(with_disks)
+    digests.record(file.parent, "manifest.json")
+    assert key(with_disks) == before
+    file.write_text("BLOCKS")
+    digests.record(file.parent, "manifest.json")
+    assert key(with_disks) != before
 
 
 MOVES: dict[str, Callable[[Machine, Path], Machine]] = {
@@ -92,6 +116,31 @@ def test_content_counts_and_place_does_not(machine: Machine, tmp_path: Path, nam
     assert key(MOVES[name](machine, elsewhere)) == before
     (tmp_path / name).write_text("another content")
     assert key(machine) != before
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a QEMU of this test's own is installed as Debian's is, with its emulator beside it."""
+    folder = tmp_path / "usr"
+    for name in QEMU_FILES:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+    return folder
+
+
+QEMU_FILES = ("bin/qemu-system-x86_64", "share/qemu/qboot.rom", "lib/x86_64-linux-gnu/qemu/accel-tcg-x86_64.so")
+
+
+@pytest.mark.parametrize("name", QEMU_FILES)
+def test_a_file_of_qemu_s_own_counts(prefix: Path, name: str) -> None:
+    before = QEMU_DIGESTS()
+    QEMU_DIGESTS.cache_clear()
+    (prefix / name).write_text("another build")
+    assert QEMU_DIGESTS() != before
+    QEMU_DIGESTS.cache_clear()
 
 
 @pytest.mark.parametrize("part", ["_qemu_digests", "PROTOCOL", "_FORMAT", "_POINT"])

@@ -139,12 +139,48 @@ def test_a_wait_can_be_ended() -> None:
 
 
 def test_a_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may hold slots while it waits for this one."""
     monkeypatch.setattr(slots, "_PATIENCE", 0.0)
     held = take(1024)
     said: list[str] = []
     in_thread(lambda: take_slots(256, said.append, lambda: None)).release()
     assert said == ["other guests on this host do not end; this one starts all the same"]
+    held.release()
+
+
+def wait_as_descendant(depth: int) -> None:
+    """End well where a wait for an ancestor's slots ends; some processes below it."""
+    if depth:
+        child = FORK.Process(target=wait_as_descendant, args=(depth - 1,))
+        child.start()
+        child.join(_LIMIT)
+        assert child.exitcode == 0
+    else:
+        take_slots(256, silent, lambda: None).release()
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_process_does_not_wait_long_for_one_that_may_wait_for_it(monkeypatch: pytest.MonkeyPatch, depth: int) -> None:
+    monkeypatch.setattr(slots, "_PATIENCE_WITH_ANCESTORS", 0.0)
+    held = take(1024)
+    child = FORK.Process(target=wait_as_descendant, args=(depth,))
+    child.start()
+    child.join(_LIMIT)
+    assert child.exitcode == 0
+    held.release()
+
+
+def test_others_are_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with more jobs than slots keeps to the limit however long its boots take."""
+    monkeypatch.setattr(slots, "_PATIENCE_WITH_ANCESTORS", 0.0)
+    held = take(1024)
+    polls = iter(range(5))
+
+    def give_up() -> None:
+        if next(polls, None) is None:
+            raise GaveUpError
+
+    with pytest.raises(GaveUpError):
+        in_thread(lambda: take_slots(256, silent, give_up))
     held.release()
 
 
