@@ -38,7 +38,8 @@ class Module:
     """A built module.
 
     ``sources`` is the folder of its sources, with ``warnings.txt`` where it has warnings; None where the user has built
-    it. ``warnings`` are the compiler's lines, with the places in the files that the module comes from.
+    it. ``warnings`` are the compiler's lines, with the places in the files that the module comes from. ``parameters``
+    are what it is loaded with, ``NAME=VALUE`` each; cells share a module and load it with their own.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Module:
     key: str
     sources: Path | None
     warnings: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
 
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:

@@ -245,7 +245,7 @@ def attached(
     if not armed_by_host:
         check_untouched(point, observe(guest, point, kind.site), "before loading")
     guest.put(b"1" if kind.optimisation else b"0", _OPTIMISATION)
-    load(guest, module.name, module.file)
+    load(guest, module.name, module.file, parameters=module.parameters)
     try:
         if armed_by_host:
             point = _place_of(guest, kind, module)

@@ -19,15 +19,18 @@ class RefusedError(EvidenceError):
         self.reason = reason
 
 
-def load(guest: Guest, name: str, file: Path, *, time_limit: float = COMMAND_LIMIT) -> None:
+def load(
+    guest: Guest, name: str, file: Path, *, parameters: Sequence[str] = (), time_limit: float = COMMAND_LIMIT
+) -> None:
     """Load a module from a file of the host's. Raises RefusedError with its own message from the log, or GuestOops.
 
-    ``time_limit`` is in host seconds, for the module's own beginning.
+    ``parameters`` are the module's, ``NAME=VALUE`` each; ``time_limit`` is in host seconds, for the module's own
+    beginning.
     """
     target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
     guest.put(file, target)
     mark = guest.console.length()
-    result = guest.run(["insmod", target], time_limit=time_limit)
+    result = guest.run(["insmod", target, *parameters], time_limit=time_limit)
     if result.status == 0:
         return
     log = guest.run(["dmesg"]).text.splitlines()
