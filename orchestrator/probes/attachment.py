@@ -12,7 +12,7 @@ from typing import get_args
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UnsupportedError
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
 from orchestrator.probes.loading import load
@@ -251,13 +251,22 @@ def attached(
             point = _place_of(guest, kind, module)
             guest.put(b"1", _parameter_file(module, "armed"))
         yield Attachment(guest, kind, module, point, symbols)
+    except NotEntered:
+        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
+        _take_out(guest, kind, module, point)
+        raise
     except LabError as error:
         # The first error is the one to report, whether unloading works or not. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed, EvidenceError):
                 _unload(guest, kind, module, point)
         raise
-    if armed_by_host:
+    _take_out(guest, kind, module, point)
+
+
+def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
+    """Disarm what the host has armed, and unload the module. Raises EvidenceError where something of it stays."""
+    if kind.site in ("hook", "tracepoint"):
         guest.put(b"0", _parameter_file(module, "armed"))
         check_untouched(point, _observe(guest, kind, module, point), "after disarming")
     _unload(guest, kind, module, point)

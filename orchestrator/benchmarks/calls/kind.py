@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -11,6 +12,7 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.cells import call_cells
 from orchestrator.benchmarks.calls.figures import exact_overhead
+from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
 from orchestrator.benchmarks.calls.table import CallsTable
@@ -59,12 +61,18 @@ class CallsKind(BenchmarkKind):
         return prepare_calls(context, kernel, cells)
 
     def measure(self, session: Session, cells: Sequence[CallCell]) -> Generator[CellRecord, None, None]:
-        """Measure cell after cell in one guest."""
+        """Measure cell after cell in one guest; cells that make the same calls share a baseline."""
+        known = Known()
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
-            return measure_call(ready, cell, session.setup(cell), session.events_file(cell))
+            return measure_call(ready, cell, session.setup(cell), session.events_file(cell), known)
 
-        return attended(session, cells, measured)
+        with closing(attended(session, cells, measured)) as records:
+            for record in records:
+                # Of a cell without a number it is not known which static branches the kernel has switched meanwhile.
+                if record.text is None or record.text.switched:
+                    known.text_switched()
+                yield record
 
     def compare(self, cell: CallCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead on the exact clock; on the others each sample has its own baseline."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.call_results import CallResults
@@ -44,7 +44,8 @@ class Proof:
     ``int3`` is None where traps cannot be counted, ``recorded`` where the handler records no events, ``others`` where
     hits of other processes are not counted. ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how
     many instructions of a hit that is, None where it was not measured; ``removed`` is what they were rid of.
-    ``results`` is what the calls of the counting pass returned, None where that is not known.
+    ``results`` is what the calls of the counting pass returned, None where that is not known. ``timed_in`` is the cell
+    of the same guest that timed the same calls without a probe, None where this cell did.
     """
 
     point: ProbePoint
@@ -61,6 +62,7 @@ class Proof:
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
+    timed_in: str | None = None
 
 
 class _Work(Protocol):
@@ -82,7 +84,8 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
     """Make the counting pass's calls and account for each hit of the process that makes them.
 
     The probe stays registered as in the timed pass; a handler that neither counts nor records is replaced by a
-    counting one during this pass. Recorded events go to the file ``events``, if one is given. Raises EvidenceError.
+    counting one during this pass. Recorded events go to the file ``events``, if one is given. Raises EvidenceError;
+    NotEntered where nothing at all ran into the breakpoint.
     """
     workload, kind = work.workload, work.kind
     # A pass of no calls measures the program's own hits: it writes its process id to a file, which is a system call.
@@ -92,6 +95,8 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
     expected = workload.counted * workload.hits
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
+        if _never_entered(kind, counted):
+            raise NotEntered(f"{workload.counted} calls were made{each} and the probe's handler ran 0 times")
         hint = f"if each call enters it {hits // workload.counted} times, set hits: {hits // workload.counted}"
         raise EvidenceError(
             f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
@@ -104,6 +109,14 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
     # Traps are attributed to these hits only where their number is exactly what these hits take.
     sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
     return Counted(hits, counted.others, int3 if sure else None, counted.results)
+
+
+def _never_entered(kind: ProbeKind, counted: Counted) -> bool:
+    """Whether no process ran into a breakpoint: QEMU saw none, and the module counted nobody.
+
+    Of other mechanisms QEMU sees nothing: a jump may have led past the handler.
+    """
+    return kind.mechanism == "int3" and (counted.hits, counted.others or 0, counted.int3) == (0, 0, 0)
 
 
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
