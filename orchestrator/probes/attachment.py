@@ -31,6 +31,7 @@ _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
 
+_COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
 _PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
 _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
@@ -50,6 +51,7 @@ class Attachment:
         self._module = module
         self.point = point
         self._before = 0
+        self._handler: Handler | None = None
         # The lab's own modules have all of them.
         self._parameters = () if kind.file is None else _parameters(guest, module)
 
@@ -84,11 +86,28 @@ class Attachment:
         Raises UnsupportedError where it had to record.
         """
         if self._has("handler"):
-            self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+            # What counts or records anew empties its counters, so only "noop" may be left out.
+            if (handler, self._handler) != ("noop", "noop"):
+                self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+            self._handler = handler
         elif handler == "record":
             raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
         elif handler == "count":
             self._before = self._hits()
+
+    def counts(self) -> tuple[int, int | None]:
+        """Hits since ``count`` was chosen, and those by others than the one caller (None where they are not counted).
+
+        Raises EvidenceError when the kernel had to let any pass.
+        """
+        if not self._has("counts"):
+            return self.hits(), self._number("others") if self._has("others") else None
+        found = _COUNTS.fullmatch(self.parameter("counts"))
+        if found is None:
+            raise EvidenceError(f"the module reports counts={self.parameter('counts')[:60]!r}")
+        hits, others, missed = map(int, found.groups())
+        _check_missed(missed)
+        return hits - self._before, others
 
     def hits(self) -> int:
         """Hits since ``count`` was chosen. Raises EvidenceError when the kernel had to let any pass."""
@@ -97,13 +116,7 @@ class Attachment:
 
     def check_missed(self) -> None:
         """Raise EvidenceError when the kernel skipped the handler at any hit since the module was loaded."""
-        missed = self._number("missed") if self._has("missed") else 0
-        if missed:
-            raise EvidenceError(f"the kernel skipped the handler {missed} times")
-
-    def others(self) -> int | None:
-        """Hits by others than the one caller; None where the module does not count them."""
-        return self._number("others") if self._has("others") else None
+        _check_missed(self._number("missed") if self._has("missed") else 0)
 
     def _hits(self) -> int:
         if not self._has("hits"):
@@ -131,7 +144,7 @@ class Attachment:
         # Without its post-handler the kernel would optimise it.
         self._guest.put(b"0", _OPTIMISATION)
         self._guest.put(b"0", _parameter_file(self._module, extra))
-        if extra in self.extras():
+        if self._number(extra):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
 
     def memory(self) -> tuple[int, int] | None:
@@ -228,6 +241,11 @@ class Attachment:
         if not text.isdecimal():
             raise EvidenceError(f"the module reports {name}={text[:40]!r}")
         return int(text)
+
+
+def _check_missed(missed: int) -> None:
+    if missed:
+        raise EvidenceError(f"the kernel skipped the handler {missed} times")
 
 
 @contextlib.contextmanager

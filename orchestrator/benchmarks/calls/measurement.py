@@ -143,18 +143,18 @@ def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, P
         proof = _proof(work, armed, counted)
         if proof.extras:
             # Last: nothing puts an extra back.
-            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured))
+            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured, counted))
     return exact_figures(measured), proof
 
 
-def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement) -> Mapping[Extra, float]:
+def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement, counted: Counted) -> Mapping[Extra, float]:
     """Time the calls again without each extra, and prove that what is left has the same mechanism."""
 
     def rest() -> Sequence[float]:
         return work.workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
 
     sizes = extra_sizes(armed.attachment, measured.samples[0], rest, work.workload.hits)
-    count_hits(work, armed.attachment, None)
+    count_hits(work, armed.attachment, before=counted)
     armed.check_same("while what a hit passes was measured")
     return sizes
 

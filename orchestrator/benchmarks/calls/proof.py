@@ -28,13 +28,15 @@ from orchestrator.run.ready_guest import ReadyGuest
 class Counted:
     """Hits of the calls, and concurrent hits by others; ``int3`` is None where traps cannot be counted.
 
-    ``results`` is what the calls returned, None where that is not known.
+    ``results`` is what the calls returned, None where that is not known; ``besides`` is the hits of the program itself,
+    which are not among the ``hits``.
     """
 
     hits: int
     others: int | None
     int3: int | None
     results: CallResults | None
+    besides: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,17 @@ class _Work(Protocol):
     def deadline(self) -> Deadline: ...
 
 
-def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Counted:
+def count_hits(
+    work: _Work, attachment: Attachment, events: Path | None = None, before: Counted | None = None
+) -> Counted:
     """Make the counting pass's calls and account for each hit of the process that makes them.
 
     The probe stays registered as in the timed pass; a handler that neither counts nor records is replaced by a
-    counting one during this pass. Recorded events go to the file ``events``, if one is given. Raises EvidenceError;
-    NotEntered where nothing at all ran into the breakpoint.
+    counting one during this pass. Recorded events go to the file ``events``, if one is given. ``before`` is an earlier
+    count of the same registration. Raises EvidenceError; NotEntered where nothing at all ran into the breakpoint.
     """
     workload, kind = work.workload, work.kind
-    # A pass of no calls measures the program's own hits: it writes its process id to a file, which is a system call.
-    besides = _pass(work, attachment, 0, None).hits if workload.exact else 0
+    besides = _own_hits(work, attachment) if before is None else before.besides
     counted = _pass(work, attachment, workload.counted, events)
     hits = counted.hits - besides
     expected = workload.counted * workload.hits
@@ -108,7 +111,12 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
         check_traps(kind, counted.hits, counted.others or 0, int3)
     # Traps are attributed to these hits only where their number is exactly what these hits take.
     sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
-    return Counted(hits, counted.others, int3 if sure else None, counted.results)
+    return Counted(hits, counted.others, int3 if sure else None, counted.results, besides)
+
+
+def _own_hits(work: _Work, attachment: Attachment) -> int:
+    """The program's hits in a pass of no calls: it writes its process id to a file, which is a system call."""
+    return _pass(work, attachment, 0, None).hits if work.workload.exact else 0
 
 
 def _never_entered(kind: ProbeKind, counted: Counted) -> bool:
@@ -128,7 +136,8 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
         attachment.handle("noop")
     int3 = None if traps is None else traps[INT3]
     if not recording:
-        return Counted(attachment.hits(), attachment.others(), int3, called.results)
+        hits, others = attachment.counts()
+        return Counted(hits, others, int3, called.results)
     attachment.check_missed()
     written = read_events(ready.guest, attachment.module_name)
     if events is not None:
