@@ -102,7 +102,7 @@ class EvidenceError(LabError):
 
 
 class NotEntered(EvidenceError):
-    """Nothing ever ran into the probe, as is proved from outside the guest. The cell fails; its guest is sound."""
+    """Calls never ran into the probe, as is proved from outside the guest. The cell fails; its guest is sound."""
 
 
 class UnsupportedError(LabError):

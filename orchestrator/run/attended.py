@@ -44,11 +44,12 @@ def attended(
                 record = without_number(cell, "failed", str(error))
                 # An EvidenceError of the comparison that follows is raised, and ends the guest.
                 session.harmless.add(cell.id)
-            yield _proved(record, text)
+            yield _proved(session, record, text)
 
 
-def _proved(record: CellRecord, text: KernelText) -> CellRecord:
+def _proved(session: Session, record: CellRecord, text: KernelText) -> CellRecord:
     """The record with the evidence that its cell left the kernel's text alone. Raises EvidenceError where not."""
     with step("compare the kernel's text"), valid_result():
         unchanged = text.unchanged()
+        session.switched += len(unchanged.switched)
     return changed(record, text=unchanged) if record.status == "ok" else record

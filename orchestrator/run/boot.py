@@ -67,6 +67,8 @@ class Session:
     """Of the cells measured in this boot so far, by id."""
     harmless: set[str] = field(default_factory=set)
     """Failed cells that are proved to have left their guest as it was."""
+    switched: int = 0
+    """Static branches that kernels have switched for themselves between cells of this boot so far."""
 
     def __post_init__(self) -> None:
         self.context = replace(self.context, say=self.report)

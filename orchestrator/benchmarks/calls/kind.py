@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -65,14 +64,10 @@ class CallsKind(BenchmarkKind):
         known = Known()
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
+            known.note_switched(session.switched)
             return measure_call(ready, cell, session.setup(cell), session.events_file(cell), known)
 
-        with closing(attended(session, cells, measured)) as records:
-            for record in records:
-                # Of a cell without a number it is not known which static branches the kernel has switched meanwhile.
-                if record.text is None or record.text.switched:
-                    known.text_switched()
-                yield record
+        return attended(session, cells, measured)
 
     def compare(self, cell: CallCell, record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:
         """The record with its overhead on the exact clock; on the others each sample has its own baseline."""

@@ -26,6 +26,7 @@ class Known:
     """Facts of one guest on the exact clock, whose kernel's text is proved to be the same after each cell."""
 
     _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
+    _switched: int = 0
     _never: dict[tuple[_SameCalls, str | None], NotEntered] = field(default_factory=dict)
 
     def baseline(self, cell: CallCell) -> Baseline | None:
@@ -36,9 +37,11 @@ class Known:
         """A cell without a probe has been timed."""
         self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
 
-    def text_switched(self) -> None:
-        """The kernel has switched static branches: calls may cost something else from now on."""
-        self._baselines.clear()
+    def note_switched(self, switched: int) -> None:
+        """The kernel has switched so many static branches: calls may cost something else after each."""
+        if switched != self._switched:
+            self._baselines.clear()
+        self._switched = switched
 
     def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
         """Raise NotEntered where another probe has proved that the calls never come to the cell's point.

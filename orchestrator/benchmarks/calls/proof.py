@@ -89,7 +89,8 @@ def count_hits(
 
     The probe stays registered as in the timed pass; a handler that neither counts nor records is replaced by a
     counting one during this pass. Recorded events go to the file ``events``, if one is given. ``before`` is an earlier
-    count of the same registration. Raises EvidenceError; NotEntered where nothing at all ran into the breakpoint.
+    count of the same registration. Raises EvidenceError; NotEntered where only others ran into the breakpoint, or
+    nobody.
     """
     workload, kind = work.workload, work.kind
     besides = _own_hits(work, attachment) if before is None else before.besides
@@ -98,7 +99,7 @@ def count_hits(
     expected = workload.counted * workload.hits
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
-        if _never_entered(kind, counted):
+        if hits == 0 and _is_accounted_for(kind, counted, workload.counted):
             raise NotEntered(f"{workload.counted} calls were made{each} and the probe's handler ran 0 times")
         hint = f"if each call enters it {hits // workload.counted} times, set hits: {hits // workload.counted}"
         raise EvidenceError(
@@ -119,12 +120,14 @@ def _own_hits(work: _Work, attachment: Attachment) -> int:
     return _pass(work, attachment, 0, None).hits if work.workload.exact else 0
 
 
-def _never_entered(kind: ProbeKind, counted: Counted) -> bool:
-    """Whether no process ran into a breakpoint: QEMU saw none, and the module counted nobody.
+def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
+    """Whether QEMU saw no breakpoint trap but of hits that the module counted, and those are not the calls' own.
 
-    Of other mechanisms QEMU sees nothing: a jump may have led past the handler.
+    There may be none. Of other mechanisms QEMU sees nothing: a jump may have led past the handler.
     """
-    return kind.mechanism == "int3" and (counted.hits, counted.others or 0, counted.int3) == (0, 0, 0)
+    others = counted.others or 0
+    each = kind.int3_per_hit if kind.mechanism == "int3" else None
+    return each is not None and counted.int3 == (counted.hits + others) * each and others < calls
 
 
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
