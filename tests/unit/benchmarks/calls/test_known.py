@@ -67,6 +67,8 @@ def test_what_one_probe_has_proved_fails_the_others_of_its_point() -> None:
         ("kprobe", Counted(0, 0, 0, None), True),
         ("kprobe", Counted(0, None, 0, None), True),
         ("kprobe", Counted(2, 3, 10, None), True),
+        ("kprobe", Counted(0, 3, 4, None), True),  # one of the others came before traps were counted
+        ("kprobe", Counted(2, 3, 2, None), False),  # the program's own hits took fewer traps than they had to
         ("kprobe", Counted(0, 3, 7, None), False),  # a trap that is nobody's
         ("kprobe", Counted(0, 0, 2000, None), False),  # the calls trapped, and the handler was not run
         ("kprobe", Counted(0, 1000, 2000, None), False),  # as many others as calls: who was counted is in doubt
