@@ -101,5 +101,9 @@ class EvidenceError(LabError):
     """A proof failed: what was measured is not what was meant. The cell fails with this reason."""
 
 
+class NotEntered(EvidenceError):
+    """Calls never ran into the probe, as is proved from outside the guest. The cell fails; its guest is sound."""
+
+
 class UnsupportedError(LabError):
     """A guest, kernel or module cannot do what was asked for, and nothing is wrong with it."""

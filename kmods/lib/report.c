@@ -104,4 +104,6 @@ module_param_cb(handler, &handler_ops, NULL, 0644);
 REPORT_VALUE(hits, "%lu", total(&report_hits));
 REPORT_VALUE(others, "%lu", total(&report_others));
 REPORT_VALUE(missed, "%lu", report.missed());
+/* All three, which the host reads after each counting pass. */
+REPORT_VALUE(counts, "%lu %lu %lu", total(&report_hits), total(&report_others), report.missed());
 REPORT_VALUE(address, "%lx", report.address());

@@ -61,6 +61,8 @@ def templates() -> Mapping[str, Path]:
 def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
     """Render one of the lab's modules. Raises UsageError for an unknown one, or for a bad or missing value.
 
+    ``symbol`` and ``offset`` may be missing: they are only the defaults of the module's parameters.
+
     Every value reaches C, so it must be an identifier (a symbol's name), a whole number, or a tuple of these.
     """
     if template not in templates():
@@ -68,6 +70,13 @@ def render(template: str, values: Mapping[str, Value]) -> ModuleSource:
     name = f"lab_{template.replace('-', '_')}"
     file = templates()[template]
     return _source(name, _rendered(file, module_folders(), values), module_folders(), file)
+
+
+def check_parameters(values: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    """Values that one of the lab's modules is loaded with. Raises UsageError for a bad one, as ``render`` does."""
+    for key, value in values.items():
+        _check_scalar(key, value)
+    return values
 
 
 def render_own(file: Path, values: Mapping[str, Value]) -> ModuleSource:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -16,7 +16,7 @@ from orchestrator.artifacts.diagnostics import error_place, first_error, kept_ou
 from orchestrator.artifacts.kbuild import Places, make_modules, plain_places, scratch_folder, strip_module
 from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource
+from orchestrator.artifacts.module_source import ModuleSource, Scalar
 from orchestrator.errors import BuildError
 from orchestrator.steps import step
 
@@ -31,7 +31,8 @@ class Module:
     """A built module.
 
     ``sources`` is the folder of its sources, with ``warnings.txt`` where it has warnings; None where the user has built
-    it. ``warnings`` are the compiler's lines, with the places in the files that the module comes from.
+    it. ``warnings`` are the compiler's lines, with the places in the files that the module comes from. ``parameters``
+    are what it is loaded with: cells share a module and load it with their own.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Module:
     key: str
     sources: Path | None
     warnings: tuple[str, ...] = ()
+    parameters: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
 
 
 def build_modules(context: BuildContext, kernel: Kernel, sources: Sequence[ModuleSource]) -> list[Module | BuildError]:

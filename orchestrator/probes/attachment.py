@@ -12,7 +12,7 @@ from typing import get_args
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, UnsupportedError
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
 from orchestrator.probes.loading import load
@@ -31,6 +31,7 @@ _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
 
+_COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
 _PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
 _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
@@ -50,6 +51,7 @@ class Attachment:
         self._module = module
         self.point = point
         self._before = 0
+        self._handler: Handler | None = None
         # The lab's own modules have all of them.
         self._parameters = () if kind.file is None else _parameters(guest, module)
 
@@ -84,11 +86,28 @@ class Attachment:
         Raises UnsupportedError where it had to record.
         """
         if self._has("handler"):
-            self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+            # What counts or records anew empties its counters, so only "noop" may be left out.
+            if (handler, self._handler) != ("noop", "noop"):
+                self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+            self._handler = handler
         elif handler == "record":
             raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
         elif handler == "count":
             self._before = self._hits()
+
+    def counts(self) -> tuple[int, int | None]:
+        """Hits since ``count`` was chosen, and those by others than the one caller (None where they are not counted).
+
+        Raises EvidenceError when the kernel had to let any pass.
+        """
+        if not self._has("counts"):
+            return self.hits(), self._number("others") if self._has("others") else None
+        found = _COUNTS.fullmatch(self.parameter("counts"))
+        if found is None:
+            raise EvidenceError(f"the module reports counts={self.parameter('counts')[:60]!r}")
+        hits, others, missed = map(int, found.groups())
+        _check_missed(missed)
+        return hits - self._before, others
 
     def hits(self) -> int:
         """Hits since ``count`` was chosen. Raises EvidenceError when the kernel had to let any pass."""
@@ -97,13 +116,7 @@ class Attachment:
 
     def check_missed(self) -> None:
         """Raise EvidenceError when the kernel skipped the handler at any hit since the module was loaded."""
-        missed = self._number("missed") if self._has("missed") else 0
-        if missed:
-            raise EvidenceError(f"the kernel skipped the handler {missed} times")
-
-    def others(self) -> int | None:
-        """Hits by others than the one caller; None where the module does not count them."""
-        return self._number("others") if self._has("others") else None
+        _check_missed(self._number("missed") if self._has("missed") else 0)
 
     def _hits(self) -> int:
         if not self._has("hits"):
@@ -131,7 +144,7 @@ class Attachment:
         # Without its post-handler the kernel would optimise it.
         self._guest.put(b"0", _OPTIMISATION)
         self._guest.put(b"0", _parameter_file(self._module, extra))
-        if extra in self.extras():
+        if self._number(extra):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
 
     def memory(self) -> tuple[int, int] | None:
@@ -230,6 +243,11 @@ class Attachment:
         return int(text)
 
 
+def _check_missed(missed: int) -> None:
+    if missed:
+        raise EvidenceError(f"the kernel skipped the handler {missed} times")
+
+
 @contextlib.contextmanager
 def attached(
     guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
@@ -245,19 +263,28 @@ def attached(
     if not armed_by_host:
         check_untouched(point, observe(guest, point, kind.site), "before loading")
     guest.put(b"1" if kind.optimisation else b"0", _OPTIMISATION)
-    load(guest, module.name, module.file)
+    load(guest, module.name, module.file, parameters=module.parameters)
     try:
         if armed_by_host:
             point = _place_of(guest, kind, module)
             guest.put(b"1", _parameter_file(module, "armed"))
         yield Attachment(guest, kind, module, point, symbols)
+    except NotEntered:
+        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
+        _take_out(guest, kind, module, point)
+        raise
     except LabError as error:
         # The first error is the one to report, whether unloading works or not. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed, EvidenceError):
                 _unload(guest, kind, module, point)
         raise
-    if armed_by_host:
+    _take_out(guest, kind, module, point)
+
+
+def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
+    """Disarm what the host has armed, and unload the module. Raises EvidenceError where something of it stays."""
+    if kind.site in ("hook", "tracepoint"):
         guest.put(b"0", _parameter_file(module, "armed"))
         check_untouched(point, _observe(guest, kind, module, point), "after disarming")
     _unload(guest, kind, module, point)

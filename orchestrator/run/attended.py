@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import UnsupportedError
+from orchestrator.errors import NotEntered, UnsupportedError
 from orchestrator.experiment.cell import Cell
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
@@ -25,7 +25,8 @@ def attended(
 ) -> Generator[CellRecord, None, None]:
     """The records of cells measured one after the other in one guest, which is killed at the end.
 
-    Each cell leaves the kernel's text as it was, also one that CPU, kernel or module turn out not to support.
+    Each cell leaves the kernel's text as it was, also one that CPU, kernel or module turn out not to support, or whose
+    calls never enter the probed function: such cells do not cost the guest.
     """
     boot, name = session.task.boot, session.guest_name()
     fresh = session.task.fresh
@@ -42,16 +43,16 @@ def attended(
                     record = measure_cell(ready, cell)
             except UnsupportedError as error:
                 record = without_number(cell, "unsupported", str(error))
-            yield _proved(record, text)
+            except NotEntered as error:
+                record = without_number(cell, "failed", str(error))
+                # An EvidenceError of the comparison that follows is raised, and ends the guest.
+                session.harmless.add(cell.id)
+            yield _proved(session, record, text)
 
 
-def _proved(record: CellRecord, text: KernelText) -> CellRecord:
-    """The record with the evidence that its cell left the kernel's text alone. A failed one's guest is not used again.
-
-    Raises EvidenceError where it did not.
-    """
-    if record.status == "failed":
-        return record
+def _proved(session: Session, record: CellRecord, text: KernelText) -> CellRecord:
+    """The record with the evidence that its cell left the kernel's text alone. Raises EvidenceError where not."""
     with step("compare the kernel's text"), valid_result():
         unchanged = text.unchanged()
+        session.switched += len(unchanged.switched)
     return changed(record, text=unchanged) if record.status == "ok" else record

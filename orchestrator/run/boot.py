@@ -66,6 +66,10 @@ class Session:
     begun: list[str] = field(default_factory=list)
     records: dict[str, CellRecord] = field(default_factory=dict)
     """Of the cells measured in this boot so far, by id."""
+    harmless: set[str] = field(default_factory=set)
+    """Failed cells that are proved to have left their guest as it was."""
+    switched: int = 0
+    """Static branches that kernels have switched for themselves between cells of this boot so far."""
 
     def __post_init__(self) -> None:
         self.context = replace(self.context, say=self.report)
@@ -105,9 +109,10 @@ def run_boot(session: Session) -> None:
     """Give every cell of the session's task an outcome, in as many guests as failures cost.
 
     This is the failure policy of all kinds of benchmark. A failed cell costs its guest, so that nothing it left behind
-    is measured: the cells after it get a fresh one. An error ends the cells that had begun, or all of them where none
-    had: there is no guest to measure in, and a second try would end the same, because the exact clock repeats
-    everything. HostError and UsageError end the run and are raised.
+    is measured: the cells after it get a fresh one; but for a ``harmless`` one, which is proved to have left nothing.
+    An error ends the cells that had begun, or all of them where none had: there is no guest to measure in, and a second
+    try would end the same, because the exact clock repeats everything. HostError and UsageError end the run and are
+    raised.
     """
     task = session.task
     task.directory.mkdir(parents=True, exist_ok=True)
@@ -139,7 +144,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 outcome = _compared_in_boot(session, measured)
                 ended.add(measured.id)
                 session.emit(outcome)
-                if outcome.record.status == "failed":
+                if outcome.record.status == "failed" and measured.id not in session.harmless:
                     break
     except LabError as error:
         status = status_of(error)

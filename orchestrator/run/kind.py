@@ -33,8 +33,9 @@ class BenchmarkKind(TableKind):
     def measure(self, session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
         """Measure cells that are ready, in one guest, and yield each one's record as soon as it is complete.
 
-        ``session.begin`` is called for each cell before its work. A record that failed, or an error that is raised,
-        ends the guest; cells without a record are measured in another one.
+        ``session.begin`` is called for each cell before its work. A record that failed and is not in
+        ``session.harmless``, or an error that is raised, ends the guest; cells without a record are measured in
+        another one.
         """
 
     def compare(self, cell: Cell[Any], record: CellRecord, others: Sequence[CellRecord]) -> CellRecord:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, Value, render
+from orchestrator.artifacts.module_source import ModuleSource, Value, check_parameters, render
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError
 
@@ -25,7 +25,8 @@ class ModuleMaker:
 
     def probe(self, template: str, symbol: str, offset: int) -> Module:
         """A probe module of the lab's own."""
-        return self.rendered(template, {"symbol": symbol, "offset": offset})
+        point = check_parameters({"symbol": symbol, "offset": offset})
+        return replace(self.rendered(template, {}), parameters=point)
 
     def rendered(self, template: str, values: Mapping[str, Value]) -> Module:
         """A module of the lab's own, rendered with all these values."""

@@ -11,6 +11,7 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.cells import call_cells
 from orchestrator.benchmarks.calls.figures import exact_overhead
+from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
 from orchestrator.benchmarks.calls.table import CallsTable
@@ -59,10 +60,12 @@ class CallsKind(BenchmarkKind):
         return prepare_calls(context, kernel, cells)
 
     def measure(self, session: Session, cells: Sequence[CallCell]) -> Generator[CellRecord, None, None]:
-        """Measure cell after cell in one guest."""
+        """Measure cell after cell in one guest; cells that make the same calls share a baseline."""
+        known = Known()
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
-            return measure_call(ready, cell, session.setup(cell), session.events_file(cell))
+            known.note_switched(session.switched)
+            return measure_call(ready, cell, session.setup(cell), session.events_file(cell), known)
 
         return attended(session, cells, measured)
 

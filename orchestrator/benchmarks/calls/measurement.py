@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, removal_notes, remove_extras
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
+from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.outcome import difference_note, outcome_parameters
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
@@ -18,7 +19,7 @@ from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
-from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.errors import EvidenceError, NotEntered, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
@@ -42,6 +43,7 @@ class _Work:
     kind: ProbeKind
     point: ProbePoint
     deadline: Deadline
+    known: Known
 
     @property
     def exact(self) -> bool:
@@ -65,12 +67,18 @@ class _Armed:
 
 
 def measure_call(
-    ready: ReadyGuest, cell: CallCell, prepared: Ready[CallSetup], events: Path | None = None
+    ready: ReadyGuest,
+    cell: CallCell,
+    prepared: Ready[CallSetup],
+    events: Path | None = None,
+    known: Known | None = None,
 ) -> CellRecord:
     """Measure a cell and prove it. On the exact clock the comparison with the baseline adds the overhead later.
 
-    The events of a recording handler go to the file ``events``, if one is given. Raises EvidenceError when a proof
-    fails, GuestError when the guest fails, UnsupportedError when CPU, kernel or module do not support the cell.
+    The events of a recording handler go to the file ``events``, if one is given. ``known`` is what earlier cells of
+    this guest have found out. Raises EvidenceError when a proof fails, and of these NotEntered where the guest is
+    nevertheless sound; GuestError when the guest fails, UnsupportedError when CPU, kernel or module do not support the
+    cell.
     """
     setup, mark = prepared.setup, ready.guest.console.length()
     work = _Work(
@@ -80,7 +88,9 @@ def measure_call(
         kind=call_probe(cell.task.probe),
         point=_find_point(ready, cell, setup),
         deadline=Deadline(cell.time_limit),
+        known=known or Known(),
     )
+    work.known.check_entered(cell, work.kind)
     work.workload.prepare(ready.guest)
     try:
         if setup.module is None:
@@ -93,6 +103,11 @@ def measure_call(
         if work.kind.capability is None:
             raise
         raise UnsupportedError(error.reason) from None  # a capability may be verified by this refusal
+    except NotEntered as error:
+        ready.guest.check_console(mark)
+        read_taint(ready.guest)
+        work.known.keep_not_entered(cell, error)
+        raise
     ready.guest.check_console(mark)
     return _record(work, figures, proof, prepared.notes)
 
@@ -105,15 +120,20 @@ def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoi
 
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
+    timed_in = None
     if work.exact:
-        measured = _timed(work)
-        figures = exact_baseline(measured)
+        baseline = work.known.baseline(work.cell)
+        if baseline is None:
+            figures = exact_baseline(_timed(work))
+            work.known.keep_baseline(work.cell, figures)
+        else:
+            figures, timed_in = baseline.figures, baseline.cell_id
+            check_clocksource(work.ready.guest)
     else:
-        plain = [_timed(work) for _ in range(work.cell.repeats)]
-        measured, figures = plain[0], paired_figures(plain, [], work.cell.clock)
+        figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
     seen = observe(work.ready.guest, work.point)
     check_untouched(work.point, seen, "after the timed calls")
-    return figures, Proof(work.point, seen, measured.calls)
+    return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in)
 
 
 def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
@@ -124,18 +144,18 @@ def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, P
         proof = _proof(work, armed, counted)
         if proof.extras:
             # Last: nothing puts an extra back.
-            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured))
+            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured, counted))
     return exact_figures(measured), proof
 
 
-def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement) -> Mapping[Extra, float]:
+def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement, counted: Counted) -> Mapping[Extra, float]:
     """Time the calls again without each extra, and prove that what is left has the same mechanism."""
 
     def rest() -> Sequence[float]:
         return work.workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
 
     sizes = extra_sizes(armed.attachment, measured.samples[0], rest, work.workload.hits)
-    count_hits(work, armed.attachment, None)
+    count_hits(work, armed.attachment, before=counted)
     armed.check_same("while what a hit passes was measured")
     return sizes
 
@@ -270,6 +290,8 @@ def _parameters(work: _Work, figures: Figures, proof: Proof) -> dict[str, str | 
         "accelerator": "kvm" if work.ready.artifacts.machine.timing == "kvm" else "tcg",
         **outcome_parameters(figures.outcome, proof.results),
     }
+    if proof.timed_in is not None:
+        parameters["timed_in"] = proof.timed_in
     parameters.update(proof.places)
     for extra, size in (proof.extra_sizes or {}).items():
         parameters[f"{extra}_instructions"] = size

@@ -12,7 +12,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import ModuleSource, render, render_own
+from orchestrator.artifacts.module_source import ModuleSource, check_parameters, render, render_own
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls import probe_setup
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
@@ -69,6 +69,8 @@ def prepare_calls(
         elif isinstance(program, Refused):
             prepared[cell.id] = program
         else:
+            if module is not None:
+                module = replace(module, parameters=check_parameters(setup.parameters))
             prepared[cell.id] = Ready(
                 CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module),
                 modules=() if module is None else (module,),

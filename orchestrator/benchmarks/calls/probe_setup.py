@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_source import Value
+from orchestrator.artifacts.module_source import Scalar, Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES
 from orchestrator.benchmarks.calls.capabilities import capability_list
 from orchestrator.benchmarks.calls.entered_function import call_number, entered_function, no_function_reason
@@ -18,13 +19,17 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.run.preparation import smp_note
 
+_WITHOUT_POINT = ("hook", "tracepoint")
+"""Sites at every system call, which only their modules can find."""
+
 
 @dataclass(frozen=True)
 class ProbeSetup:
     """A probe point (symbol and offset in bytes), the module that probes it, and notes for the report.
 
     ``template`` is a module of ``kmods`` (None: no module of the lab is loaded), ``own`` a user's file; both are
-    rendered with ``values``.
+    rendered with ``values``. The point is among the ``parameters`` that a module of ``kmods`` is loaded with, so that
+    one build serves all points, and among the values that a user's template is rendered with.
     """
 
     symbol: str
@@ -33,6 +38,7 @@ class ProbeSetup:
     values: dict[str, Value]
     notes: tuple[str, ...]
     own: Path | None = None
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
@@ -57,7 +63,11 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     """How this kernel gets the cell's probe. Only for a cell without an ``unsupported_reason``."""
     kind = call_probe(cell.task.probe)
     symbol, offset = _place(kernel, cell, kind)
-    values: dict[str, Value] = {"symbol": symbol, "offset": offset, "number": call_number(kernel, cell) or 0}
+    point: Mapping[str, Scalar] = {"symbol": symbol, "offset": offset}
+    # The handlers at all system calls compare with the number: as a constant that takes an instruction less.
+    values: dict[str, Value] = {"number": call_number(kernel, cell) or 0}
+    if kind.file is not None:
+        values.update(point)
     if not is_wrapper(symbol):
         values["wrapper"] = 0
     template, notes = kind.template, []
@@ -82,7 +92,8 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         values["hold_optimiser"] = 1
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
     notes += smp_note(kernel, cell.smp)
-    return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file)
+    parameters = point if template is not None and kind.site not in _WITHOUT_POINT else {}
+    return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 
 def is_wrapper(symbol: str) -> bool:
@@ -106,7 +117,7 @@ def _calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
-    if kind.site in ("hook", "tracepoint"):
+    if kind.site in _WITHOUT_POINT:
         if cell.task.point is not None:
             return "it is at every system call, and nowhere else"
         if cell.task.call is None:

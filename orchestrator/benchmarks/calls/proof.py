@@ -13,7 +13,7 @@ from typing import Protocol
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.call_results import CallResults
@@ -28,13 +28,15 @@ from orchestrator.run.ready_guest import ReadyGuest
 class Counted:
     """Hits of the calls, and concurrent hits by others; ``int3`` is None where traps cannot be counted.
 
-    ``results`` is what the calls returned, None where that is not known.
+    ``results`` is what the calls returned, None where that is not known; ``besides`` is the hits of the program itself,
+    which are not among the ``hits``.
     """
 
     hits: int
     others: int | None
     int3: int | None
     results: CallResults | None
+    besides: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Proof:
     ``int3`` is None where traps cannot be counted, ``recorded`` where the handler records no events, ``others`` where
     hits of other processes are not counted. ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how
     many instructions of a hit that is, None where it was not measured; ``removed`` is what they were rid of.
-    ``results`` is what the calls of the counting pass returned, None where that is not known.
+    ``results`` is what the calls of the counting pass returned, None where that is not known. ``timed_in`` is the cell
+    of the same guest that timed the same calls without a probe, None where this cell did.
     """
 
     point: ProbePoint
@@ -61,6 +64,7 @@ class Proof:
     extras: Sequence[Extra] = ()
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
+    timed_in: str | None = None
 
 
 class _Work(Protocol):
@@ -78,20 +82,25 @@ class _Work(Protocol):
     def deadline(self) -> Deadline: ...
 
 
-def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Counted:
+def count_hits(
+    work: _Work, attachment: Attachment, events: Path | None = None, before: Counted | None = None
+) -> Counted:
     """Make the counting pass's calls and account for each hit of the process that makes them.
 
     The probe stays registered as in the timed pass; a handler that neither counts nor records is replaced by a
-    counting one during this pass. Recorded events go to the file ``events``, if one is given. Raises EvidenceError.
+    counting one during this pass. Recorded events go to the file ``events``, if one is given. ``before`` is an earlier
+    count of the same registration. Raises EvidenceError; NotEntered where only others ran into the breakpoint, or
+    nobody.
     """
     workload, kind = work.workload, work.kind
-    # A pass of no calls measures the program's own hits: it writes its process id to a file, which is a system call.
-    besides = _pass(work, attachment, 0, None).hits if workload.exact else 0
+    besides = _own_hits(work, attachment) if before is None else before.besides
     counted = _pass(work, attachment, workload.counted, events)
     hits = counted.hits - besides
     expected = workload.counted * workload.hits
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
+        if hits == 0 and _is_accounted_for(kind, counted, workload.counted):
+            raise NotEntered(f"{workload.counted} calls were made{each} and the probe's handler ran 0 times")
         hint = f"if each call enters it {hits // workload.counted} times, set hits: {hits // workload.counted}"
         raise EvidenceError(
             f"{workload.counted} calls were made{each} and the probe's handler ran {hits} times",
@@ -103,7 +112,25 @@ def count_hits(work: _Work, attachment: Attachment, events: Path | None) -> Coun
         check_traps(kind, counted.hits, counted.others or 0, int3)
     # Traps are attributed to these hits only where their number is exactly what these hits take.
     sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
-    return Counted(hits, counted.others, int3 if sure else None, counted.results)
+    return Counted(hits, counted.others, int3 if sure else None, counted.results, besides)
+
+
+def _own_hits(work: _Work, attachment: Attachment) -> int:
+    """The program's hits in a pass of no calls: it writes its process id to a file, which is a system call."""
+    return _pass(work, attachment, 0, None).hits if work.workload.exact else 0
+
+
+def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:
+    """Whether QEMU saw no breakpoint trap but of hits that the module counted, and those are not the calls' own.
+
+    There may be none; and others' hits may have come while traps were not counted: the guest's agent closes files. Of
+    other mechanisms QEMU sees nothing: a jump may have led past the handler.
+    """
+    others = counted.others or 0
+    each = kind.int3_per_hit if kind.mechanism == "int3" else None
+    if each is None or counted.int3 is None or others >= calls:
+        return False
+    return counted.hits * each <= counted.int3 <= (counted.hits + others) * each
 
 
 def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) -> Counted:
@@ -115,7 +142,8 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
         attachment.handle("noop")
     int3 = None if traps is None else traps[INT3]
     if not recording:
-        return Counted(attachment.hits(), attachment.others(), int3, called.results)
+        hits, others = attachment.counts()
+        return Counted(hits, others, int3, called.results)
     attachment.check_missed()
     written = read_events(ready.guest, attachment.module_name)
     if events is not None:

@@ -19,7 +19,14 @@ from tiny_modules import tiny_kernel, tiny_module
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.inclusion import included
-from orchestrator.artifacts.module_source import ModuleSource, Value, module_folders, render, templates
+from orchestrator.artifacts.module_source import (
+    ModuleSource,
+    Value,
+    check_parameters,
+    module_folders,
+    render,
+    templates,
+)
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.paths import data_dir
@@ -186,10 +193,23 @@ def test_an_unknown_template_is_refused_with_the_nearest() -> None:
         render("djprob", VALUES)
 
 
-@pytest.mark.parametrize(("template", "missing"), [("kprobe", "symbol"), ("kprobe", "offset"), ("hook", "number")])
+@pytest.mark.parametrize(("template", "missing"), [("hook", "number"), ("tracepoint", "number")])
 def test_a_missing_value_is_named(template: str, missing: str) -> None:
     with pytest.raises(UsageError, match=missing):
         render(template, {key: value for key, value in VALUES.items() if key != missing})
+
+
+@pytest.mark.parametrize("template", ["djprobe", "ftrace", "jprobe", "kprobe", "kretprobe", "capability_kprobe"])
+def test_a_module_that_is_built_for_no_point_has_the_point_as_its_parameters(template: str) -> None:
+    main = render(template, {}).files[f"lab_{template}_main.c"]
+    assert "POINT_PARAMETERS(" in main
+
+
+def test_parameters_are_checked_like_values() -> None:
+    assert check_parameters({"symbol": "vfs_read", "offset": 5}) == {"symbol": "vfs_read", "offset": 5}
+    for bad in ({"symbol": "a b"}, {"symbol": "-f"}, {"offset": 1 << 31}):
+        with pytest.raises(UsageError):
+            check_parameters(bad)
 
 
 # --- building, with a build system in small ------------------------------------------------------

@@ -79,13 +79,36 @@ def test_how_a_kind_is_made(
     assert unsupported_reason(made, cell) is None
     setups = set_up(made, cell)
     assert setups.template == template
-    assert set(setups.values) - {"symbol", "offset", "number"} == switches
+    assert set(setups.values) - {"number"} == switches
+    assert setups.parameters == ({} if template is None else {"symbol": setups.symbol, "offset": setups.offset})
     assert setups.offset == (0 if probe.endswith("-ftrace") else made.spec.entry_offset)
     # A note reports each mechanism that a module provides in the kernel's place.
     # What a plain kprobe is rid of is known, and noted, when it is registered.
     assert bool([note for note in setups.notes if "lock prefixes" not in note]) == (
         (bool(switches) and probe != "kprobe-plain") or template == "kretprobe_rethook"
     )
+
+
+@pytest.mark.parametrize("probe", ["djprobe", "jprobe", "kprobe", "kretprobe-boosted"])
+def test_points_share_a_module(probe: str) -> None:
+    made = a_kernel("lab-i386-up", LAB)
+    described = calls_experiment(
+        machines=[{"cpu": "athlon64"}],
+        probes=[probe],
+        points=["ktime_get_real_ts64", "vfs_read+0x3"],
+        benchmark={"name": "gtodbench"},
+    )
+    first, second = (set_up(made, cell) for cell in plan(described).cells if cell.row == probe)
+    assert (first.template, first.values) == (second.template, second.values)
+    assert (first.parameters["symbol"], second.parameters) == (
+        "ktime_get_real_ts64",
+        {"symbol": "vfs_read", "offset": 3},
+    )
+
+
+def test_the_module_at_every_system_call_has_no_point() -> None:
+    setup = set_up(a_kernel("lab-i386-up", LAB), a_cell("tracepoint"))
+    assert (setup.parameters, setup.values["number"]) == ({}, 78)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the cells of one guest have found out, so that later ones need not: baselines, and points never entered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from orchestrator.benchmarks.calls.figures import Figures
+from orchestrator.benchmarks.calls.task import CallCell, CallTask
+from orchestrator.catalog.probes import ProbeKind
+from orchestrator.errors import NotEntered
+
+_SameCalls = tuple[CallTask, int]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The figures of calls without a probe, and the cell that timed them."""
+
+    cell_id: str
+    figures: Figures
+
+
+@dataclass
+class Known:
+    """Facts of one guest on the exact clock, whose kernel's text is proved to be the same after each cell."""
+
+    _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
+    _switched: int = 0
+    _never: dict[tuple[_SameCalls, str | None], NotEntered] = field(default_factory=dict)
+
+    def baseline(self, cell: CallCell) -> Baseline | None:
+        """The baseline of the same calls, timed in this guest for another point or handler; None where none was."""
+        return self._baselines.get(_same_calls(cell))
+
+    def keep_baseline(self, cell: CallCell, figures: Figures) -> None:
+        """A cell without a probe has been timed."""
+        self._baselines.setdefault(_same_calls(cell), Baseline(cell.id, figures))
+
+    def note_switched(self, switched: int) -> None:
+        """The kernel has switched so many static branches: calls may cost something else after each."""
+        if switched != self._switched:
+            self._baselines.clear()
+        self._switched = switched
+
+    def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
+        """Raise NotEntered where another probe has proved that the calls never come to the cell's point.
+
+        Not for a user's module, which may have its hits from elsewhere.
+        """
+        never = self._never.get((_same_calls(cell), cell.task.point))
+        if never is not None and kind.file is None and kind.mechanism != "none":
+            raise never
+
+    def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
+        """A probe has proved that the calls never come to the cell's point."""
+        self._never.setdefault(
+            (_same_calls(cell), cell.task.point), NotEntered(error.what, hint=error.hint, detail=[f"seen by {cell.id}"])
+        )
+
+
+def _same_calls(cell: CallCell) -> _SameCalls:
+    return replace(cell.task, probe="", point=None), cell.repeats

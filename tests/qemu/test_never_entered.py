@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What do cells cost whose calls never enter the probed function, and what do cells of many points share?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from experiment_boot import artifacts_of, boot_of_calls
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.boot import BootTask, Session, run_boot
+from orchestrator.run.events import Event, GuestBooted, Outcome
+
+KERNEL = "lab-i386-up"
+CALLED, ALSO_CALLED, NEVER = "__ia32_sys_gettimeofday", "ktime_get_real_ts64", "__ia32_sys_sethostname"
+PROBES = ["none", "kprobe", "jprobe", "djprobe"]
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
+
+
+def measured(
+    context: BuildContext, folder: Path, probes: list[str], points: list[str]
+) -> tuple[int, Mapping[tuple[str, str], CellRecord]]:
+    """How many guests the cells took, and their records by probe and point."""
+    boot = boot_of_calls(
+        kernels=[KERNEL],
+        machines=[{"cpu": "pentium4"}],
+        probes=probes,
+        points=points,
+        benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2},
+    )
+    artifacts = artifacts_of(context, boot)
+    events: list[Event] = []
+    task = BootTask(kinds().named(boot.kind), boot, boot.cells, artifacts.keys, folder / "boot1")
+    run_boot(Session(task, artifacts, context, events.append))
+    records = [event.record for event in events if isinstance(event, Outcome)]
+    guests = sum(isinstance(event, GuestBooted) for event in events)
+    return guests, {(record.probe, str(record.parameters["at"])): record for record in records}
+
+
+def test_a_point_that_calls_never_enter_fails_for_all_probes_and_costs_no_guest(
+    workshop: BuildContext, tmp_path: Path
+) -> None:
+    guests, records = measured(workshop, tmp_path, PROBES, [CALLED, NEVER, ALSO_CALLED])
+    assert guests == 1
+    for probe in PROBES:
+        assert [records[probe, point].status for point in (CALLED, ALSO_CALLED)] == ["ok", "ok"]
+    assert records["none", NEVER].status == "ok"
+    reasons = [records[probe, NEVER].reason or "" for probe in PROBES[1:]]
+    assert [reason.splitlines()[0] for reason in reasons] == [
+        "1000 calls were made and the probe's handler ran 0 times"
+    ] * 3
+    # The first one has tried it, and the others say so.
+    assert [records["kprobe", NEVER].id in reason for reason in reasons] == [False, True, True]
+
+
+def test_a_jump_that_is_not_hit_proves_nothing(workshop: BuildContext, tmp_path: Path) -> None:
+    """It may have led past the handler: its guest is given up."""
+    guests, records = measured(workshop, tmp_path, ["none", "djprobe", "jprobe"], [NEVER, CALLED])
+    assert guests == 2
+    assert {(probe, point) for (probe, point), record in records.items() if record.status == "failed"} == {
+        ("djprobe", NEVER),
+        ("jprobe", NEVER),
+    }
+
+
+def test_points_share_a_baseline_and_say_so(workshop: BuildContext, tmp_path: Path) -> None:
+    _, records = measured(workshop, tmp_path, ["none", "kprobe"], [CALLED, ALSO_CALLED])
+    first, second = (records["none", point] for point in (CALLED, ALSO_CALLED))
+    assert "timed_in" not in first.parameters
+    assert second.parameters["timed_in"] == first.id
+    assert second.samples == first.samples
+    assert second.evidence != first.evidence  # each has looked at its own point
+    assert (records["kprobe", ALSO_CALLED].value or 0) - (second.value or 0) == records["kprobe", ALSO_CALLED].overhead
