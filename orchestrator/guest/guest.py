@@ -25,7 +25,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.errors import CommandFailed, GuestError
+from orchestrator.errors import (
+    CommandFailed,
+    GuestConnectionLost,
+    GuestError,
+    GuestExit,
+    GuestHang,
+    GuestPanic,
+    UsageError,
+)
 from orchestrator.guest.boot_watch import watch_boot
 from orchestrator.guest.channel import Channel, CommandResult, Listener
 from orchestrator.guest.console import Console, plain_lines
@@ -50,6 +58,9 @@ RESTORE_LIMIT = 60.0
 
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
+
+_FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
+"""What is raised once a guest has ended by itself, or does not answer."""
 
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true."""
@@ -83,7 +94,7 @@ class Guest:
     Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
     the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
     them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
-    name. With ``memory`` of ours it can be saved.
+    name. With ``memory`` of ours it can be saved. ``has_failed`` once a verb has raised that it is gone, or hangs.
     """
 
     def __init__(
@@ -100,6 +111,7 @@ class Guest:
         self.expected_reports: Sequence[re.Pattern[str]] = ()
         self.state = State.OFF
         self.restored_from: str | None = None
+        self.has_failed = False
         self.say: Callable[[str], None] = _silent
         self._directory, self._name = directory, name
         self._terminal, self._memory = terminal, memory
@@ -285,6 +297,12 @@ class Guest:
         if reports:
             raise trouble_of(reports)
 
+    def check_alive(self, doing: str) -> None:
+        """Raise GuestExit, or GuestPanic, where it has ended by itself, and no verb has raised that yet."""
+        if self.state in (State.READY, State.PAUSED) and self.pid is None and not self.has_failed:
+            with self._explained(doing):
+                raise GuestConnectionLost("it has ended by itself")
+
     def drain_console(self) -> None:
         """Wait until what the kernel has logged so far is on the console.
 
@@ -344,6 +362,8 @@ class Guest:
         self._qemu.hang_up()
 
     def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
+        if isinstance(argv, str):
+            raise UsageError(f"found {argv!r}; a command is a list of words", hint=f"{argv.split()!r}")
         with self._explained(f"running {argv[0] if argv else 'nothing'}"):
             return self._commands.run(argv, time_limit=time_limit, listener=listener)
 
@@ -398,7 +418,9 @@ class Guest:
         try:
             yield
         except GuestError as error:
-            raise cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process) from None
+            cause = cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
+            self.has_failed = self.has_failed or isinstance(cause, _FAILURES)
+            raise cause from None
 
 
 def _silent(text: str) -> None:

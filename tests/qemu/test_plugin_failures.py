@@ -17,6 +17,7 @@ pytest_plugins = ["pytester"]
 MARK = """
 import os, signal
 import pytest
+from orchestrator.errors import GuestExit
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 """
@@ -97,6 +98,12 @@ def test_death(guest):
     os.kill(guest.pid, signal.SIGKILL)
     guest.succeed(["true"])
 def test_after_death(guest): guest.succeed(["true"])
+def test_unseen_death(guest):
+    os.kill(guest.pid, signal.SIGKILL)
+def test_expected_death(guest):
+    os.kill(guest.pid, signal.SIGKILL)
+    with pytest.raises(GuestExit):
+        guest.succeed(["true"])
 def test_shared_and_tainted(shared_guest):
     shared_guest.put(b"128", "/proc/sys/kernel/tainted")
 def test_shared_afterwards(shared_guest):
@@ -104,13 +111,14 @@ def test_shared_afterwards(shared_guest):
 """
     )
     result = pytester.runpytest_subprocess("--qemu", "-v")
-    result.assert_outcomes(passed=4, failed=4)
+    result.assert_outcomes(passed=5, failed=5)
     result.stdout.fnmatch_lines(
         [
             "*::test_expected PASSED*",
             "GuestOops: the guest's kernel has become tainted: a warning",
             "GuestOops: the guest's kernel reported trouble (warning, oops)",
             "E       *GuestExit: *QEMU ended (signal 9) while running true",
+            "GuestExit: *QEMU ended (signal 9) while *",
             "GuestOops: the guest's kernel has become tainted: an oops or a BUG",
         ]
     )
