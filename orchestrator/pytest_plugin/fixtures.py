@@ -125,9 +125,13 @@ def shared_guest(
 
     A test that fails takes it with it; the next one gets another.
     """
+    from orchestrator.pytest_plugin.guest_pool import Sharing
+
     with sentences(request.config):
-        machine = options_of(request).machine(workshop, guest_kernel)
-        tested = _guest_pool.shared(machine, guest_kernel, request.node.nodeid.partition("::")[0])
+        options = options_of(request)
+        machine = options.machine(workshop, guest_kernel)
+        sharing = Sharing(request.node.nodeid.partition("::")[0], options.fresh)
+        tested = _guest_pool.shared(machine, guest_kernel, sharing)
         _begin(request.node, tested)
     yield tested
     _keep(request.node, tested)
