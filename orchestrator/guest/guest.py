@@ -2,8 +2,8 @@
 """A running guest: from off to ready to gone, and the verbs for what happens in between.
 
     off ── boot() ─────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
-        └─ restore() ──┘              │  ^  └─ save() ─────────────────────────────────┘
-                              pause() v  │ resume()
+        ├─ restore() ──┤              │  ^  └─ save(), keep() ─────────────────────────┘
+        └─ reopen() ───┘      pause() v  │ resume()
                                      paused
 
 The whole life is in this file; what a machine is made of is in ``machine``, the files of one guest in ``guest_files``,
@@ -40,7 +40,7 @@ from orchestrator.guest.console import Console, plain_lines
 from orchestrator.guest.diagnosis import cause_of, trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files, make_restored_files
+from orchestrator.guest.guest_files import GuestFiles, SshKeys, keep_overlay, make_guest_files, make_restored_files
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.machine import Machine
@@ -48,7 +48,15 @@ from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.opening import mount_data, open_channel
 from orchestrator.guest.renewal import renew
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
-from orchestrator.guest.saved import SavedGuest, begin_console, keep_files, load_devices, save_devices
+from orchestrator.guest.saved import (
+    SavedGuest,
+    begin_console,
+    keep_files,
+    load_devices,
+    load_whole,
+    save_devices,
+    save_whole,
+)
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
@@ -203,15 +211,49 @@ class Guest:
         with step(f"save {self._name}"), self._explained("being saved"):
             if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
-            if self._channel is not self._agent:
-                assert self._channel is not None
-                self._channel.close()
-                # sshd notices, and the connection is gone from QEMU's network: nothing of it is in the state.
-                self._agent.run(_POLL_PAUSE, time_limit=COMMAND_LIMIT)
+            self._leave_channel()
             save_devices(self._qemu.monitor, saved.state)
             overlay = self._files.overlay if self._files is not None else None
             keep_files(saved, self._memory, overlay, self.console.path)
         self.kill()
+
+    def keep(self, saved: SavedGuest) -> None:
+        """Write the whole guest, its memory with its devices, into a folder, and end it. Raises GuestError, OSError.
+
+        Any guest may be kept, in whatever state its kernel is; but none with a session on its console.
+        """
+        with step(f"keep {self._name}"), self._explained("being kept"):
+            if self._qemu.monitor is None or self.pid is None or self.state not in (State.READY, State.PAUSED):
+                raise GuestError("a guest that has ended cannot be kept")
+            if self.machine.channel == "serial":
+                raise GuestError("a guest with a session on its console cannot be kept")
+            if self.state is State.READY:
+                with contextlib.suppress(GuestError):  # the agent may be what has failed
+                    self._leave_channel()
+            save_whole(self._qemu.monitor, saved.state)
+            if self.machine.root is not None:
+                assert self._files is not None
+                assert self._files.overlay is not None
+                keep_overlay(self.machine.root, self._files.overlay, self.pid, saved.overlay)
+        self.kill()
+
+    def reopen(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
+        """Go on as the guest that was kept: nothing of it is another. Its commands go to the agent.
+
+        What it has written to ``saved.overlay`` is removed. On failure nothing is left running.
+        """
+        with self._starting("reopen", "being reopened", "reopened"):
+            with step("start QEMU"):
+                self._files = GuestFiles(overlay=None if self.machine.root is None else saved.overlay)
+                self._start(HostFiles(self.console.path, is_kept=True))
+            assert self._qemu.monitor is not None
+            with step("load the memory and the devices"):
+                load_whole(self._qemu.monitor, saved.state)
+            with step("wait for the agent"):
+                ping = self._agent.send_ping()
+                self._qemu.monitor.command("cont")
+                self._agent.wait_for_answer(ping, time_limit)
+            self._channel = self._agent
 
     def run(
         self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
@@ -355,6 +397,14 @@ class Guest:
         if self._slots is not None:
             self._slots.release()
         self._slots = None
+
+    def _leave_channel(self) -> None:
+        """Close an SSH connection: nothing of it is to be in the guest's state."""
+        if self._channel is not self._agent:
+            assert self._channel is not None
+            self._channel.close()
+            # sshd notices, and the connection is gone from QEMU's network.
+            self._agent.run(_POLL_PAUSE, time_limit=COMMAND_LIMIT)
 
     def _hang_up(self) -> None:
         if self._channel is not None:
