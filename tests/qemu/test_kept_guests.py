@@ -34,15 +34,19 @@ def reopened(file: Path, folder: Path) -> tuple[bytes, bytes]:
             return guest.get(_BOOT_ID), guest.get("/root/left")
 
 
+@pytest.fixture(autouse=True)
+def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pytester gives its runs another home directory; the cache in it would be empty."""
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Where a test keeps its guest."""
     return tmp_path / "kept.guest"
 
 
-@pytest.mark.parametrize(
-    "timing", [pytest.param(t, marks=pytest.mark.guest(timing=t)) for t in ("tcg", "instructions")]
-)
+@pytest.mark.guest(timing=["tcg", "instructions"])
 def test_a_restored_guest_goes_on_twice(guest: TestedGuest, file: Path, tmp_path: Path) -> None:
     assert guest.restored_from is not None
     guest.put(b"in memory", "/root/left")
@@ -95,9 +99,8 @@ def test_another_file_is_refused(
 
 
 def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester,
 ) -> None:
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(cache_dir()))  # pytester's home is another, and empty
     pytester.makepyfile(
         """
         import pytest
