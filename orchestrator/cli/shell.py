@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +15,16 @@ from orchestrator.cli import guest_modules, one_guest, options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
+    import re
+
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.terminal import Watch
+
+
+Saved = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Go on with the guest of a failed test, which pytest --qemu-keep has saved."),
+]
 
 
 @expected_failures
@@ -31,6 +42,7 @@ def shell(
     allow_oops: one_guest.AllowOops = None,
     console: one_guest.ConsoleLog = None,
     fresh: one_guest.Fresh = False,
+    saved: Saved = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -47,6 +59,12 @@ def shell(
             "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
         )
     expected = one_guest.expected_reports(allow_oops or [])
+    if saved is not None:
+        if kernel or image or data or cpu or module or param or set_values or fresh or (smp, memory) != (1, 256):
+            raise UsageError("the guest of --saved is the machine that it was", hint="leave out the other options")
+        with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
+            _reopen(saved, directory, expected)
+        raise typer.Exit(0)
     wanted = guest_modules.GuestModules(module or [], param or [], set_values or [])
     choice = one_guest.Choice(kernel, cpu, smp, memory, accel, wanted, image=image, data=data or [], expected=expected)
     with options.printed_steps(verbose=verbose):
@@ -65,3 +83,33 @@ def shell(
                 raise one_guest.reported(trouble, directory / "guest.console") from None
     print("\nthe guest has ended", file=sys.stderr)
     raise typer.Exit(0)
+
+
+def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
+    """Give the terminal the console of a kept guest. Raises GuestError, UsageError, HostError."""
+    import tempfile
+
+    from orchestrator.artifacts.kept_guests import kept_guest
+    from orchestrator.errors import GuestOops
+    from orchestrator.guest.guest import Guest
+    from orchestrator.guest.terminal import ESCAPE_KEY, attend
+
+    with (
+        tempfile.TemporaryDirectory(prefix="orchestrator-kept-") as unpacked,
+        kept_guest(file, Path(unpacked)) as (machine, saved),
+    ):
+        print(f"going on with {file}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
+
+        def start(terminal: str, watch: Watch) -> Guest:
+            guest = Guest(machine, directory, terminal=terminal)
+            guest.expected_reports = expected
+            guest.say = partial(print, file=sys.stderr, flush=True)
+            watch(guest)
+            guest.reopen(saved)
+            return guest
+
+        try:
+            attend(start, lambda guest: None)
+        except GuestOops as trouble:
+            raise one_guest.reported(trouble, directory / "guest.console") from None
+    print("\nthe guest has ended", file=sys.stderr)

@@ -2,8 +2,8 @@
 """A running guest: from off to ready to gone, and the verbs for what happens in between.
 
     off ── boot() ─────> starting ──> ready ── power_off(), kill(), or its own death ──> gone
-        └─ restore() ──┘              │  ^  └─ save() ─────────────────────────────────┘
-                              pause() v  │ resume()
+        ├─ restore() ──┤              │  ^  └─ save(), keep() ─────────────────────────┘
+        └─ reopen() ───┘      pause() v  │ resume()
                                      paused
 
 The whole life is in this file; what a machine is made of is in ``machine``, the files of one guest in ``guest_files``,
@@ -26,14 +26,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.errors import CommandFailed, GuestError
+from orchestrator.errors import (
+    CommandFailed,
+    GuestConnectionLost,
+    GuestError,
+    GuestExit,
+    GuestHang,
+    GuestPanic,
+    UsageError,
+)
 from orchestrator.guest.boot_watch import watch_boot
 from orchestrator.guest.channel import Channel, CommandResult, Listener
 from orchestrator.guest.console import Console, plain_lines
 from orchestrator.guest.diagnosis import cause_of, trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.framed import FramedChannel
-from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files, make_restored_files
+from orchestrator.guest.guest_files import GuestFiles, SshKeys, keep_overlay, make_guest_files, make_restored_files
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.machine import Machine
@@ -41,7 +49,15 @@ from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.opening import mount_data, open_channel
 from orchestrator.guest.renewal import renew
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
-from orchestrator.guest.saved import SavedGuest, begin_console, keep_files, load_devices, save_devices
+from orchestrator.guest.saved import (
+    SavedGuest,
+    begin_console,
+    keep_files,
+    load_devices,
+    load_whole,
+    save_devices,
+    save_whole,
+)
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
@@ -51,6 +67,9 @@ RESTORE_LIMIT = 60.0
 
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
+
+_FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
+"""What is raised once a guest has ended by itself, or does not answer."""
 
 COMMAND_LIMIT = 60.0
 """Host seconds for a command, a file, or a condition to become true."""
@@ -84,7 +103,7 @@ class Guest:
     Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
     the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
     them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
-    name. With ``memory`` of ours it can be saved.
+    name. With ``memory`` of ours it can be saved. ``has_failed`` once a verb has raised that it is gone, or hangs.
     """
 
     def __init__(
@@ -101,6 +120,7 @@ class Guest:
         self.expected_reports: Sequence[re.Pattern[str]] = ()
         self.state = State.OFF
         self.restored_from: str | None = None
+        self.has_failed = False
         self.say: Callable[[str], None] = _silent
         self._directory, self._name = directory, name
         self._terminal, self._memory = terminal, memory
@@ -193,15 +213,49 @@ class Guest:
         with step(f"save {self._name}"), self._explained("being saved"):
             if self._qemu.monitor is None or self._memory is None or self.state is not State.READY:
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
-            if self._channel is not self._agent:
-                assert self._channel is not None
-                self._channel.close()
-                # sshd notices, and the connection is gone from QEMU's network: nothing of it is in the state.
-                self._agent.run(_POLL_PAUSE, time_limit=COMMAND_LIMIT)
+            self._leave_channel()
             save_devices(self._qemu.monitor, saved.state)
             overlay = None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
             keep_files(saved, self._memory, overlay, self.console.path)
         self.kill()
+
+    def keep(self, saved: SavedGuest) -> None:
+        """Write the whole guest, its memory with its devices, into a folder, and end it. Raises GuestError, OSError.
+
+        Any guest may be kept, in whatever state its kernel is; but none with a session on its console.
+        """
+        with step(f"keep {self._name}"), self._explained("being kept"):
+            if self._qemu.monitor is None or self.pid is None or self.state not in (State.READY, State.PAUSED):
+                raise GuestError("a guest that has ended cannot be kept")
+            if self.machine.channel == "serial":
+                raise GuestError("a guest with a session on its console cannot be kept")
+            if self.state is State.READY:
+                with contextlib.suppress(GuestError):  # the agent may be what has failed
+                    self._leave_channel()
+            save_whole(self._qemu.monitor, saved.state)
+            if self.machine.root is not None:
+                assert self._files is not None
+                assert self._files.overlay is not None
+                keep_overlay(self.machine.root, self._files.overlay, self.pid, saved.overlay)
+        self.kill()
+
+    def reopen(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
+        """Go on as the guest that was kept: nothing of it is another. Its commands go to the agent.
+
+        What it has written to ``saved.overlay`` is removed. On failure nothing is left running.
+        """
+        with self._starting("reopen", "being reopened", "reopened"):
+            with step("start QEMU"):
+                self._files = GuestFiles(overlay=None if self.machine.root is None else saved.overlay)
+                self._start(HostFiles(self.console.path, is_kept=True))
+            assert self._qemu.monitor is not None
+            with step("load the memory and the devices"):
+                load_whole(self._qemu.monitor, saved.state)
+            with step("wait for the agent"):
+                ping = self._agent.send_ping()
+                self._qemu.monitor.command("cont")
+                self._agent.wait_for_answer(ping, time_limit)
+            self._channel = self._agent
 
     def run(
         self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
@@ -287,6 +341,12 @@ class Guest:
         if reports:
             raise trouble_of(reports)
 
+    def check_alive(self, doing: str) -> None:
+        """Raise GuestExit, or GuestPanic, where it has ended by itself, and no verb has raised that yet."""
+        if self.state in (State.READY, State.PAUSED) and self.pid is None and not self.has_failed:
+            with self._explained(doing):
+                raise GuestConnectionLost("it has ended by itself")
+
     def drain_console(self) -> None:
         """Wait until what the kernel has logged so far is on the console.
 
@@ -342,12 +402,22 @@ class Guest:
             self._slots.release()
         self._slots = None
 
+    def _leave_channel(self) -> None:
+        """Close an SSH connection: nothing of it is to be in the guest's state."""
+        if self._channel is not self._agent:
+            assert self._channel is not None
+            self._channel.close()
+            # sshd notices, and the connection is gone from QEMU's network.
+            self._agent.run(_POLL_PAUSE, time_limit=COMMAND_LIMIT)
+
     def _hang_up(self) -> None:
         if self._channel is not None:
             self._channel.close()
         self._qemu.hang_up()
 
     def _run(self, argv: Sequence[str], time_limit: float, listener: Listener | None = None) -> CommandResult:
+        if isinstance(argv, str):
+            raise UsageError(f"found {argv!r}; a command is a list of words", hint=f"{argv.split()!r}")
         with self._explained(f"running {argv[0] if argv else 'nothing'}"):
             return self._commands.run(argv, time_limit=time_limit, listener=listener)
 
@@ -404,7 +474,9 @@ class Guest:
         try:
             yield
         except GuestError as error:
-            raise cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process) from None
+            cause = cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
+            self.has_failed = self.has_failed or isinstance(cause, _FAILURES)
+            raise cause from None
 
 
 def _silent(text: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -84,6 +85,24 @@ def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, 
         _fill_overlay(replace(machine.root, base=saved_overlay, format="qcow2"), overlay)
         identity, keys = _identity(machine, name)
         return GuestFiles(None, overlay, keys, identity)
+
+
+def keep_overlay(root: RootImage, overlay: Path, qemu: int, target: Path) -> None:
+    """Write a stopped guest's overlay, whose name is gone, from the process that has it open; over the image alone.
+
+    Raises HostError, OSError.
+    """
+    for opened in Path(f"/proc/{qemu}/fd").iterdir():
+        if str(opened.readlink()).removesuffix(" (deleted)") == str(overlay.absolute()):
+            shutil.copyfile(opened, target)
+            break
+    else:
+        raise HostError(f"QEMU has no overlay {overlay} open")
+    # A restored guest's overlay is over the saved one's, which the cache may remove.
+    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
+    finished = run(["qemu-img", "rebase", *options, str(target)], time_limit=_OVERLAY_LIMIT)
+    if finished.status != 0:
+        raise HostError(f"cannot keep what the guest has written to {root.name}", detail=finished.complaint())
 
 
 @contextlib.contextmanager

@@ -122,7 +122,8 @@ class Wiring:
     """The host's ends of a guest: open sockets (descriptor numbers), the console's log file, the guest's own files.
 
     With a ``terminal`` (a device's name, or a socket's descriptor) the console is there as well. Without a ``memory``
-    file QEMU takes memory of its own. With that of a saved guest it waits for the state of the devices.
+    file QEMU takes memory of its own. With that of a saved guest it waits for the state of the devices, and with
+    ``is_kept`` for a state that has the memory in it.
     """
 
     monitor: int | str
@@ -132,6 +133,7 @@ class Wiring:
     initramfs: Path | None = None
     overlay: Path | None = None
     memory: MemoryFile | None = None
+    is_kept: bool = False
 
 
 def kernel_command_line(machine: Machine) -> str:
@@ -178,8 +180,8 @@ def _memory(machine: Machine, wiring: Wiring) -> Iterator[str]:
         share = "off" if wiring.memory.is_saved else "on"
         options = f"id={_MEMORY},size={machine.memory_mib}M,mem-path={escape(wiring.memory.path)},share={share}"
         yield from ("-object", f"memory-backend-file,{options}")
-        if wiring.memory.is_saved:
-            yield from ("-incoming", "defer")
+    if wiring.is_kept or (wiring.memory is not None and wiring.memory.is_saved):
+        yield from ("-incoming", "defer")
 
 
 def _disks(machine: Machine, wiring: Wiring) -> Iterator[str]:

@@ -25,7 +25,8 @@ from orchestrator.process import kill_group, spawn
 class HostFiles:
     """The files of the host that a QEMU opens: the console's log, and what the guest has of its own.
 
-    ``terminal`` is a device that the console is on as well. ``passed`` are descriptors that QEMU inherits.
+    ``terminal`` is a device that the console is on as well. ``passed`` are descriptors that QEMU inherits. ``is_kept``
+    for a guest whose memory comes with the state of its devices.
     """
 
     console: Path
@@ -34,6 +35,7 @@ class HostFiles:
     overlay: Path | None = None
     memory: MemoryFile | None = None
     passed: Sequence[int] = field(default=())
+    is_kept: bool = False
 
 
 class RunningQemu:
@@ -65,7 +67,8 @@ class RunningQemu:
         try:
             ends = [theirs.fileno() for _, theirs in pairs]
             terminal = ends[2] if console else files.terminal
-            wiring = Wiring(ends[0], ends[1], files.console, terminal, files.initramfs, files.overlay, files.memory)
+            own = (files.initramfs, files.overlay, files.memory, files.is_kept)
+            wiring = Wiring(ends[0], ends[1], files.console, terminal, *own)
             self.command_line = tuple(qemu_command(machine, wiring))
             with self.messages.open("wb") as messages:
                 self.process = spawn(self.command_line, stderr=messages, pass_fds=[*ends, *files.passed])

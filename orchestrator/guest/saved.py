@@ -22,8 +22,12 @@ from orchestrator.guest.machine import MemoryFile
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.monitor import Monitor
 
+_Capabilities = list[dict[str, object]]
+
 _STATE_NAME = "state"
-_CAPABILITIES = [{"capability": "x-ignore-shared", "state": True}]
+_IGNORE_SHARED = "x-ignore-shared"
+_DEVICES: _Capabilities = [{"capability": _IGNORE_SHARED, "state": True}]
+_WHOLE: _Capabilities = [{"capability": _IGNORE_SHARED, "state": False}]
 _BANDWIDTH = 1 << 40
 """Bytes a second; by itself QEMU limits it to 128 MiB."""
 
@@ -67,8 +71,17 @@ class SavedGuest:
 
 def save_devices(monitor: Monitor, target: Path) -> None:
     """Stop a guest and write the state of its devices; its disks are on the host then. Raises GuestError, OSError."""
+    _write(monitor, target, _DEVICES)
+
+
+def save_whole(monitor: Monitor, target: Path) -> None:
+    """As ``save_devices``, with the memory in the state. Raises GuestError, OSError."""
+    _write(monitor, target, _WHOLE)
+
+
+def _write(monitor: Monitor, target: Path, capabilities: _Capabilities) -> None:
     monitor.command("stop")
-    _prepare(monitor)
+    _prepare(monitor, capabilities)
     with _opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
         monitor.pass_descriptor(_STATE_NAME, file)
         monitor.command("migrate", uri=f"fd:{_STATE_NAME}")
@@ -77,7 +90,16 @@ def save_devices(monitor: Monitor, target: Path) -> None:
 
 def load_devices(monitor: Monitor, source: Path) -> None:
     """Give a machine that waits for it the state of its devices; its CPUs are stopped then. Raises GuestError."""
-    _prepare(monitor)
+    _read(monitor, source, _DEVICES)
+
+
+def load_whole(monitor: Monitor, source: Path) -> None:
+    """As ``load_devices``, from a state with the memory in it. Raises GuestError."""
+    _read(monitor, source, _WHOLE)
+
+
+def _read(monitor: Monitor, source: Path, capabilities: _Capabilities) -> None:
+    _prepare(monitor, capabilities)
     try:
         with _opened(source, os.O_RDONLY) as file:
             monitor.pass_descriptor(_STATE_NAME, file)
@@ -115,8 +137,8 @@ def _opened(file: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _prepare(monitor: Monitor) -> None:
-    monitor.command("migrate-set-capabilities", capabilities=_CAPABILITIES)
+def _prepare(monitor: Monitor, capabilities: _Capabilities) -> None:
+    monitor.command("migrate-set-capabilities", capabilities=capabilities)
     monitor.command("migrate-set-parameters", **{"max-bandwidth": _BANDWIDTH})
 
 

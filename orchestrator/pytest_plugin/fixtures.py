@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,7 @@ def guest(
         tested = new(machine, guest_kernel)
         _begin(request.node, tested)
     yield tested
-    _keep(request.node, tested)
+    _keep(request.node, tested, workshop.say)
     _guest_pool.retire(tested)
 
 
@@ -125,12 +125,16 @@ def shared_guest(
 
     A test that fails takes it with it; the next one gets another.
     """
+    from orchestrator.pytest_plugin.guest_pool import Sharing
+
     with sentences(request.config):
-        machine = options_of(request).machine(workshop, guest_kernel)
-        tested = _guest_pool.shared(machine, guest_kernel, request.node.nodeid.partition("::")[0])
+        options = options_of(request)
+        machine = options.machine(workshop, guest_kernel)
+        sharing = Sharing(request.node.nodeid.partition("::")[0], options.fresh)
+        tested = _guest_pool.shared(machine, guest_kernel, sharing)
         _begin(request.node, tested)
     yield tested
-    _keep(request.node, tested)
+    _keep(request.node, tested, workshop.say)
     # A failed test may leave its guest in any state.
     if request.node.stash.get(FAILED, False):
         _guest_pool.retire(tested)
@@ -157,7 +161,7 @@ def guest_factory(
     ) as factory:
         yield factory
         for tested in factory.guests:
-            _keep(item, tested)
+            _keep(item, tested, workshop.say)
 
 
 @pytest.fixture
@@ -206,10 +210,12 @@ def instruction_budget(
     return InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates)
 
 
-def _keep(item: pytest.Item, tested: TestedGuest) -> None:
-    from orchestrator.pytest_plugin.kept_files import keep
+def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) -> None:
+    from orchestrator.pytest_plugin.kept_files import keep, keep_state
 
     keep(item, tested)
+    if item.stash.get(FAILED, False) and item.config.getoption("qemu_keep"):
+        keep_state(item, tested, say)
 
 
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:

@@ -12,7 +12,6 @@ from orchestrator.artifacts.initramfs import disk_drivers
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.errors import UsageError
 from orchestrator.guest.hub import Hub
-from orchestrator.guest.machine import Lan
 from orchestrator.pytest_plugin.guest_options import checked
 from orchestrator.pytest_plugin.guest_pool import GuestPool
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
@@ -58,7 +57,6 @@ class GuestFactory:
         machine = replace(options.machine(self._workshop, kernel), lan=lan, disk_drivers=drivers)
         guest = self._pool.booted(machine, kernel)
         self.guests.append(guest)
-        _connect(guest, lan)
         self._begin(guest)
         return guest
 
@@ -67,11 +65,3 @@ class GuestFactory:
         for guest in self.guests:
             self._pool.retire(guest)
         self._hub.close()
-
-
-def _connect(guest: TestedGuest, lan: Lan) -> None:
-    """Give the guest its address, on the device that is on the network."""
-    found = guest.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", lan.mac]).text
-    device = found.split("/")[4]
-    guest.succeed(["ip", "addr", "add", f"{lan.address}/24", "dev", device])
-    guest.succeed(["ip", "link", "set", device, "up"])

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest, State
-from orchestrator.guest.machine import Machine
+from orchestrator.guest.machine import Lan, Machine
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 from orchestrator.run.started_guest import started
 
@@ -21,13 +22,21 @@ _ANSWER_LIMIT = 5.0
 """Host seconds for a shared guest to run ``true``, which takes some milliseconds."""
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """Which tests share a guest: those of a ``module``, and apart from the others those that want a ``fresh`` one."""
+
+    module: str
+    fresh: bool
+
+
 class GuestPool:
     """Starts guests from the calling thread. Their logs go into ``directory``."""
 
     def __init__(self, workshop: BuildContext, directory: Path) -> None:
         self._workshop = workshop
         self._directory = directory
-        self._shared: dict[tuple[str, Machine], TestedGuest] = {}  # the most recently used is the last
+        self._shared: dict[tuple[Sharing, Machine], TestedGuest] = {}  # the most recently used is the last
         self._own: list[TestedGuest] = []
         self._started = 0
 
@@ -39,19 +48,20 @@ class GuestPool:
         """A newly booted guest of this machine. Raises GuestError when it does not boot."""
         return self._kept(self._boot(machine), kernel)
 
-    def shared(self, machine: Machine, kernel: Kernel, module: str) -> TestedGuest:
+    def shared(self, machine: Machine, kernel: Kernel, sharing: Sharing) -> TestedGuest:
         """A guest of this machine that the tests of a module use. Raises GuestError when a new one does not start."""
-        for key in [key for key in self._shared if key[0] != module]:
+        for key in [key for key in self._shared if key[0].module != sharing.module]:
             self._shared.pop(key).kill()
-        guest = self._shared.pop((module, machine), None)
+        guest = self._shared.pop((sharing, machine), None)
         if guest is not None and not _is_sound(guest):
             guest.kill()
             guest = None
         if guest is None:
             while len(self._shared) >= _SHARED_MAX:
                 self._shared.pop(next(iter(self._shared))).kill()
-            guest = self._tested(self._start(machine), kernel)
-        self._shared[module, machine] = guest
+            start = self._boot if sharing.fresh else self._start
+            guest = self._tested(start(machine), kernel)
+        self._shared[sharing, machine] = guest
         return guest
 
     def rest(self, guest: TestedGuest) -> None:
@@ -81,7 +91,14 @@ class GuestPool:
         return TestedGuest(running, self._workshop, kernel, self._boot)
 
     def _boot(self, machine: Machine) -> Guest:
-        return started(self._workshop, machine, self._directory, self._name(machine), fresh=True)
+        guest = started(self._workshop, machine, self._directory, self._name(machine), fresh=True)
+        if machine.lan is not None:
+            try:
+                _connect(guest, machine.lan)
+            except BaseException:
+                guest.kill()
+                raise
+        return guest
 
     def _start(self, machine: Machine) -> Guest:
         return started(self._workshop, machine, self._directory, self._name(machine))
@@ -89,6 +106,14 @@ class GuestPool:
     def _name(self, machine: Machine) -> str:
         self._started += 1
         return f"guest{self._started}-{machine.cpu.name}"
+
+
+def _connect(guest: Guest, lan: Lan) -> None:
+    """Give a guest its address on its private network, on the device that is there."""
+    found = guest.succeed(["sh", "-c", 'grep -lx "$1" /sys/class/net/*/address', "sh", lan.mac]).text
+    device = found.split("/")[4]
+    guest.succeed(["ip", "addr", "add", f"{lan.address}/24", "dev", device])
+    guest.succeed(["ip", "link", "set", device, "up"])
 
 
 def _is_sound(guest: Guest) -> bool:

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import LabError
 from orchestrator.pytest_plugin.session import LOG, settings_given
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 _REPRODUCE = "reproduce"
+_STATE = ".guest"
 
 
 def keep(item: pytest.Item, guest: TestedGuest) -> None:
@@ -31,6 +34,23 @@ def keep(item: pytest.Item, guest: TestedGuest) -> None:
         command = reproducing_command(item)
         (folder / _REPRODUCE).write_text(command + "\n", encoding="utf-8")
         item.user_properties += [("qemu_log", str(item.stash[LOG])), ("qemu_reproduce", command)]
+
+
+def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]) -> None:
+    """Save the state of a failed test's guest in the test's folder, and end the guest; ``qemu_state`` names the file.
+
+    Without a state the test's result is the same: a line says why there is none.
+    """
+    from orchestrator.artifacts.kept_guests import keep_guest
+
+    file = item.stash[LOG].parent / f"{guest.console.path.stem}{_STATE}"
+    try:
+        keep_guest(guest, file)
+    except LabError as error:
+        say(f"warning: {item.nodeid}: {guest.console.path.stem}: {error}")
+        return
+    item.user_properties.append(("qemu_state", str(file)))
+    say(f"{item.nodeid}: orchestrator shell --saved {shlex.quote(str(file))}")
 
 
 def reproducing_command(item: pytest.Item) -> str:

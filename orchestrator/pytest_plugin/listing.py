@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import pytest
 
@@ -14,8 +14,8 @@ _HEADINGS = ("tests", "kernel", "cpu", "smp", "memory", "timing", "image", "chan
 
 
 def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
-    """The lines of a table: each machine, how it starts, and the number of tests that get it."""
-    wanted = Counter(_row(item) for item in items if OPTIONS in item.stash and "_guest_choice" in _fixtures(item))
+    """The lines of a table: each machine, how tests get it, and their number."""
+    wanted = Counter(row for item in items if OPTIONS in item.stash for row in _rows(item))
     rows = [_HEADINGS, *((str(count), *row) for row, count in wanted.items())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     for row in rows:
@@ -25,12 +25,24 @@ def guest_lines(items: Sequence[pytest.Item]) -> Iterator[str]:
         yield f"{further} more tests start guests by themselves"
 
 
-def _row(item: pytest.Item) -> tuple[str, ...]:
+def _rows(item: pytest.Item) -> Iterator[tuple[str, ...]]:
     options = item.stash[OPTIONS]
-    fixtures = _fixtures(item)
-    start = "booted" if options.fresh else "shared" if "shared_guest" in fixtures else "clean"
     hardware = (options.kernel.name, options.cpu.name, str(options.smp), f"{options.memory}M", options.timing)
-    return (*hardware, options.image or "-", options.channel, start)
+    for start in _starts(set(_fixtures(item)), fresh=options.fresh):
+        yield (*hardware, options.image or "-", options.channel, start)
+
+
+def _starts(fixtures: Set[str], *, fresh: bool) -> Iterator[str]:
+    """How a test with these fixtures gets guests. A fixture of the project's may ask for one when it runs."""
+    named = fixtures & {"guest", "shared_guest", "guest_factory", "_tests_guest"}
+    if "_guest_choice" in fixtures and not named:
+        yield "if a fixture asks"
+    if "shared_guest" in fixtures:
+        yield "shared, booted" if fresh else "shared"
+    if "guest" in fixtures or ("_tests_guest" in fixtures and "shared_guest" not in fixtures):
+        yield "booted" if fresh else "clean"
+    if "guest_factory" in fixtures:
+        yield "several, booted"
 
 
 def _fixtures(item: pytest.Item) -> Iterable[str]:

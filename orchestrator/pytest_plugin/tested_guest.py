@@ -15,9 +15,10 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
-from orchestrator.errors import GuestError, GuestOops
+from orchestrator.errors import GuestError, GuestExit, GuestOops
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.guest import COMMAND_LIMIT, Guest, State
+from orchestrator.guest.kernel_reports import Trouble
 from orchestrator.guest.machine import Machine
 from orchestrator.probes import loading
 from orchestrator.pytest_plugin import expectations, taint
@@ -189,8 +190,9 @@ class TestedGuest(Guest):
     def check_kernel(self) -> None:
         """Raise GuestOops where, since the test began, the kernel has reported trouble or become tainted by it.
 
-        A guest that is gone is known by its console alone.
+        A guest that has ended by itself, or does not answer, raises GuestError, unless a verb has raised that before.
         """
+        was_lost = self.has_failed
         self.drain_console()
         reports = list(zip(self.console.reports(self._test.mark), range(_REPORTS_MAX), strict=False))
         unexpected = [
@@ -198,7 +200,15 @@ class TestedGuest(Guest):
         ]
         if unexpected:
             raise trouble_of(unexpected)
-        new = taint.troubles(self._test.taint, self._taint())
+        if was_lost or any(report.trouble is Trouble.PANIC for report, _ in reports):
+            return
+        self.check_alive("the test ran")
+        try:
+            new = taint.troubles(self._test.taint, self._taint())
+        except GuestError as error:
+            if isinstance(error, GuestExit) or not reports:
+                raise
+            return  # what was reported, and expected, has stopped the agent as well
         if len(reports) > len(unexpected):  # what was reported, and expected, has tainted it
             new = {bit: what for bit, what in new.items() if bit not in taint.REPORTED}
         if new:
@@ -212,10 +222,7 @@ class TestedGuest(Guest):
     def _taint(self) -> int:
         if self.state is not State.READY or self.pid is None:
             return self._test.taint
-        try:
-            return taint.read_taint(self)
-        except GuestError:
-            return self._test.taint
+        return taint.read_taint(self)
 
     # --- a person ---------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ pytest_plugins = ["pytester"]
 MARK = """
 import os, signal
 import pytest
+from orchestrator.errors import GuestExit
 
 pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4", timing="tcg", memory="128M")
 """
@@ -97,6 +98,12 @@ def test_death(guest):
     os.kill(guest.pid, signal.SIGKILL)
     guest.succeed(["true"])
 def test_after_death(guest): guest.succeed(["true"])
+def test_unseen_death(guest):
+    os.kill(guest.pid, signal.SIGKILL)
+def test_expected_death(guest):
+    os.kill(guest.pid, signal.SIGKILL)
+    with pytest.raises(GuestExit):
+        guest.succeed(["true"])
 def test_shared_and_tainted(shared_guest):
     shared_guest.put(b"128", "/proc/sys/kernel/tainted")
 def test_shared_afterwards(shared_guest):
@@ -104,13 +111,14 @@ def test_shared_afterwards(shared_guest):
 """
     )
     result = pytester.runpytest_subprocess("--qemu", "-v")
-    result.assert_outcomes(passed=4, failed=4)
+    result.assert_outcomes(passed=5, failed=5)
     result.stdout.fnmatch_lines(
         [
             "*::test_expected PASSED*",
             "GuestOops: the guest's kernel has become tainted: a warning",
             "GuestOops: the guest's kernel reported trouble (warning, oops)",
             "E       *GuestExit: *QEMU ended (signal 9) while running true",
+            "GuestExit: *QEMU ended (signal 9) while *",
             "GuestOops: the guest's kernel has become tainted: an oops or a BUG",
         ]
     )
@@ -127,6 +135,11 @@ def test_each(guest): assert guest.machine.cpu.name == "athlon"
 def test_settings(shared_guest, number): assert shared_guest.machine.cpu.name == "pentium-m"
 @pytest.mark.guest(timing="instructions", fresh=True)
 def test_fresh(guest): pass
+@pytest.mark.guest(fresh=True)
+def test_fresh_and_shared(shared_guest): assert shared_guest.restored_from is None
+def test_network(guest_factory): pass
+def test_kernel_alone(guest_kernel): pass
+def test_modules(kmod): pass
 def test_none(): pass
 """
 
@@ -146,6 +159,10 @@ def test_lists_make_tests_and_settings_are_defaults(pytester: pytest.Pytester) -
             "1      debian-686   athlon     1    128M    auto          -      framed   clean",
             "2      lab-i386-up  pentium-m  1    256M    tcg           -      framed   shared",
             "1      lab-i386-up  pentium-m  1    256M    instructions  -      framed   booted",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   shared, booted",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   several, booted",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   if a fixture asks",
+            "1      lab-i386-up  pentium-m  1    256M    auto          -      framed   clean",
         ],
         consecutive=True,
     )
@@ -153,9 +170,9 @@ def test_lists_make_tests_and_settings_are_defaults(pytester: pytest.Pytester) -
     names = ["lab-i386-up-64M", "lab-i386-up-128M", "debian-686-64M", "debian-686-128M"]
     collected.stdout.fnmatch_lines([f"test_lists.py::test_each[[]{name}]" for name in names], consecutive=True)
     chosen = pytester.runpytest_subprocess(
-        "--qemu", "--qemu-kernel=lab-i386-up", "-k", "lab-i386-up-64M or test_settings", "-n", "1", "-rA"
+        "--qemu", "--qemu-kernel=lab-i386-up", "-k", "lab-i386-up-64M or test_settings or fresh_and", "-n", "1", "-rA"
     )
-    chosen.assert_outcomes(passed=3)
+    chosen.assert_outcomes(passed=4)
     wrong = pytester.runpytest_subprocess("--qemu", "--qemu-kernel=lab-i386-pu", "-k", "fresh")
     assert wrong.ret == pytest.ExitCode.USAGE_ERROR
     wrong.stderr.fnmatch_lines(["*::test_fresh: mark guest: unknown kernel 'lab-i386-pu'*"])

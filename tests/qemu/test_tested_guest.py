@@ -148,6 +148,8 @@ def test_guests_on_a_network_of_their_own(guest_factory: GuestFactory) -> None:
     assert second.machine.cpu.name == "athlon"
     first.succeed(["ping", "-c", "2", str(second.address)])
     first.fail(["ping", "-c", "1", "-W", "1", "192.168.77.3"])
+    second.reboot()
+    first.succeed(["ping", "-c", "1", str(second.address)])
     with pytest.raises(UsageError, match="run on the plain clock"):
         guest_factory(timing="instructions")
     with pytest.raises(UsageError, match="unknown argument 'cpus'"):

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from orchestrator.catalog.cpus import cpu
-from orchestrator.errors import CommandFailed, CommandTimeout, GuestConnectionLost
+from orchestrator.errors import CommandFailed, CommandTimeout, GuestConnectionLost, UsageError
 from orchestrator.guest.channel import CommandResult, Listener
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest, State
@@ -127,3 +127,8 @@ def test_each_verb_is_a_step(tmp_path: Path) -> None:
         f"get /proc/version FAILED (T s): {guest.console.path}: lost the connection to the guest while reading "
         "/proc/version: the socket was closed; QEMU is still running",
     ]
+
+
+def test_a_command_that_is_one_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="found 'uname -m'; a command is a list of words"):
+        guest_on(ScriptedChannel(0), tmp_path).succeed("uname -m")
