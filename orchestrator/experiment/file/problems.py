@@ -60,10 +60,10 @@ def problems_of(error: ValidationError, unknown: Callable[[KeyPath], str]) -> li
 
 
 def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[Problem]:
-    path = details["loc"]
-    if path[-1:] == ("[key]",):  # pydantic's mark for a wrong key of a mapping, not a wrong value
+    path, kind = details["loc"], details["type"]
+    # Pydantic's mark for a wrong key of a mapping, not a wrong value; a key that is not allowed may be called so.
+    if path[-1:] == ("[key]",) and kind != "extra_forbidden":
         path = path[:-1]
-    kind = details["type"]
     if kind == "conflict":
         return [_below(path, problem) for problem in details["ctx"]["problems"]]
     if kind == "wrong":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from loaded_tables import only_table
 
@@ -282,6 +282,7 @@ anything = st.recursive(
 )
 
 
+@example({"[key]": None})  # pydantic marks a wrong key of a mapping so
 @given(st.dictionaries(st.sampled_from([*Heading.model_fields, *kinds().table_keys, "x"]) | st.text(), anything))
 def test_any_yaml_is_loaded_or_refused(tmp_path_factory: pytest.TempPathFactory, data: dict[str, object]) -> None:
     file = tmp_path_factory.getbasetemp() / "anything.yaml"
