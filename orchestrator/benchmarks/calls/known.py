@@ -10,7 +10,7 @@ from orchestrator.benchmarks.calls.task import CallCell, CallTask
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import NotEntered
 
-_SameCalls = tuple[CallTask, int]
+_SameCalls = tuple[str, CallTask, int]
 
 
 @dataclass(frozen=True)
@@ -60,4 +60,5 @@ class Known:
 
 
 def _same_calls(cell: CallCell) -> _SameCalls:
-    return replace(cell.task, probe="", point=None), cell.repeats
+    # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
+    return cell.benchmark, replace(cell.task, probe="", point=None), cell.repeats
