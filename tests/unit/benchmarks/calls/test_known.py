@@ -61,6 +61,7 @@ def test_what_one_probe_has_proved_fails_the_others_of_its_point() -> None:
     known.check_entered(cells(entry="int80")["djprobe", FIRST], call_probe("djprobe"))
     own = call_probe("kprobe").model_copy(update={"file": "own.c"})
     known.check_entered(asked["kprobe", FIRST], own)
+    known.check_entered(asked["kprobe", FIRST], call_probe("tracepoint"))
 
 
 @pytest.mark.parametrize(
