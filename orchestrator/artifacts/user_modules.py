@@ -45,6 +45,9 @@ def user_modules(
     if path.is_dir():
         return _of_folder(context, kernel, path, name, values)
     file = find_module(str(path))
+    if values and not takes_values(path):
+        hint = "values are for templates (.c.j2) and folders, and are no parameters"
+        raise UsageError(f"{file.name} takes no value {', '.join(values)}", hint=hint)
     if file.suffix == ".ko":
         return (_named(prebuilt(file, kernel), name),)
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c").replace("-", "_")
@@ -54,6 +57,11 @@ def user_modules(
     if isinstance(built, BuildError):
         raise built
     return (_named(built, name),)
+
+
+def takes_values(path: Path) -> bool:
+    """Whether a module is built with values: from a template, or by a folder's make."""
+    return path.is_dir() or path.name.endswith(TEMPLATE)
 
 
 def _of_folder(

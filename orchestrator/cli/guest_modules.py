@@ -51,6 +51,7 @@ class GuestModules:
 
     def check(self) -> None:
         """Raise UsageError for what is wrong with the options, before anything is fetched or built."""
+        from orchestrator.artifacts.user_modules import takes_values
         from orchestrator.catalog.user_probe import find_module
         from orchestrator.errors import UsageError
 
@@ -67,16 +68,20 @@ class GuestModules:
                 if not assignment.partition("=")[0] or "=" not in assignment:
                     raise UsageError(f"{option}: found {assignment!r}; expected NAME=VALUE")
             _assigned(assignments, option)
+        if self.values and not any(takes_values(_split(given)[0]) for given in self.paths):
+            hint = "a module's parameters: --param NAME=VALUE"
+            raise UsageError(f"--set {self.values[0]}: no --module is a template or a folder", hint=hint)
 
     def build(self, context: BuildContext, kernel: Kernel) -> None:
         """Build them. Raises UsageError for a parameter of a module that is not loaded; see ``user_modules``."""
-        from orchestrator.artifacts.user_modules import user_modules
+        from orchestrator.artifacts.user_modules import takes_values, user_modules
 
         wanted: dict[str, Module] = {}
         asked_for: list[str] = []
         for given in self.paths:
             path, name = _split(given)
-            modules = user_modules(context, kernel, path, name=name, values=_assigned(self.values, "--set"))
+            values = _assigned(self.values, "--set") if takes_values(path) else {}
+            modules = user_modules(context, kernel, path, name=name, values=values)
             wanted.update((module.name, module) for module in modules)
             asked_for.append(modules[-1].name)
         parameters = self._parameters(asked_for, list(wanted))
