@@ -73,7 +73,8 @@ class GuestModules:
             raise UsageError(f"--set {self.values[0]}: no --module is a template or a folder", hint=hint)
 
     def build(self, context: BuildContext, kernel: Kernel) -> None:
-        """Build them. Raises UsageError for a parameter of a module that is not loaded; see ``user_modules``."""
+        """Build them. Raises UsageError for a parameter that no module has; see ``user_modules``."""
+        from orchestrator.artifacts.module_parameters import check_parameter_names
         from orchestrator.artifacts.user_modules import takes_values, user_modules
 
         wanted: dict[str, Module] = {}
@@ -85,6 +86,8 @@ class GuestModules:
             wanted.update((module.name, module) for module in modules)
             asked_for.append(modules[-1].name)
         parameters = self._parameters(asked_for, list(wanted))
+        for loaded, assigned in parameters.items():
+            check_parameter_names(wanted[loaded], assigned)
         self._built = [(module, parameters.get(name, {})) for name, module in wanted.items()]
 
     def load(self, guest: Guest) -> None:
