@@ -74,7 +74,7 @@ def _of_folder(
     modules = folder_modules(context, kernel, folder, variables)
     if name is None and len(modules) > 1:
         raise UsageError(f"{folder} makes {len(modules)} modules: {', '.join(modules)}", hint="name the one to load")
-    wanted = name if name is not None else next(iter(modules))
+    wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
     if wanted not in modules:
         raise UsageError(unknown("module", wanted, modules))
     ordered: dict[str, Module] = {}
@@ -91,6 +91,6 @@ def _add(name: str, modules: Mapping[str, Module], ordered: dict[str, Module]) -
 
 
 def _named(module: Module, name: str | None) -> Module:
-    if name is not None and name != module.name:
+    if name is not None and name.replace("-", "_") != module.name:
         raise UsageError(f"{module.file.name} is module {module.name}, not {name}")
     return module

@@ -57,7 +57,7 @@ class GuestModules:
 
         for given in self.paths:
             path, _ = _split(given)
-            if not path.exists():
+            if not given or not path.exists():
                 raise UsageError("no such file or folder of a module", where=given)
             if not path.is_dir():
                 find_module(str(path))

@@ -198,6 +198,7 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
     ("options", "words"),
     [
         (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: no such file or folder of a module"),
+        (("--module", ""), "no such file or folder of a module"),
         (("--module", "/nowhere:x"), "/nowhere:x: no such file or folder of a module"),
         (("--module", "/etc/passwd"), "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
         (("--param", "count=1"), "--param count=1: there is no --module that it could be for"),
