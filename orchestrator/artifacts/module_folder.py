@@ -31,6 +31,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")
 """Of a variable for make: nothing that make or a shell expands."""
 
+_OURS = re.compile(r"M|MO|O|ARCH|CC|CROSS_COMPILE|KBUILD_.*")
+"""Variables that say what is built, where and by what; a second value would replace the lab's."""
+
 
 def folder_modules(
     context: BuildContext, kernel: Kernel, folder: Path, variables: Mapping[str, str | int]
@@ -92,6 +95,8 @@ def _assignments(variables: Mapping[str, str | int]) -> list[str]:
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name) or not _VALUE.fullmatch(str(value)):
             raise UsageError(f"found {name}={str(value)!r}; that is no variable for make")
+        if _OURS.fullmatch(name):
+            raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself")
     return [f"{name}={value}" for name, value in sorted(variables.items())]
 
 

@@ -45,6 +45,9 @@ def user_modules(
     if path.is_dir():
         return _of_folder(context, kernel, path, name, values)
     file = find_module(str(path))
+    if values and not takes_values(path):
+        hint = "values are for templates (.c.j2) and folders, and are no parameters"
+        raise UsageError(f"{file.name} takes no value {', '.join(values)}", hint=hint)
     if file.suffix == ".ko":
         return (_named(prebuilt(file, kernel), name),)
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c").replace("-", "_")
@@ -54,6 +57,11 @@ def user_modules(
     if isinstance(built, BuildError):
         raise built
     return (_named(built, name),)
+
+
+def takes_values(path: Path) -> bool:
+    """Whether a module is built with values: from a template, or by a folder's make."""
+    return path.is_dir() or path.name.endswith(TEMPLATE)
 
 
 def _of_folder(
@@ -66,7 +74,7 @@ def _of_folder(
     modules = folder_modules(context, kernel, folder, variables)
     if name is None and len(modules) > 1:
         raise UsageError(f"{folder} makes {len(modules)} modules: {', '.join(modules)}", hint="name the one to load")
-    wanted = name if name is not None else next(iter(modules))
+    wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
     if wanted not in modules:
         raise UsageError(unknown("module", wanted, modules))
     ordered: dict[str, Module] = {}
@@ -83,6 +91,6 @@ def _add(name: str, modules: Mapping[str, Module], ordered: dict[str, Module]) -
 
 
 def _named(module: Module, name: str | None) -> Module:
-    if name is not None and name != module.name:
+    if name is not None and name.replace("-", "_") != module.name:
         raise UsageError(f"{module.file.name} is module {module.name}, not {name}")
     return module

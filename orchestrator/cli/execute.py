@@ -66,7 +66,7 @@ def execute(
         password_file=password_file,
         expected=one_guest.expected_reports(allow_oops or []),
     )
-    files = fetched_files.FetchedFiles(get or [], out or Path())
+    files = fetched_files.FetchedFiles(get or [], out)
     files.check()
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,15 +28,24 @@ Paths = Annotated[
 
 @dataclass(frozen=True)
 class FetchedFiles:
-    """Paths of the guest, and the folder of the host that the files go to, by their names."""
+    """Paths of the guest, and the folder of the host that the files go to, by their names: None for the current one."""
 
     paths: Sequence[str]
-    folder: Path
+    out: Path | None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the host."""
+        return self.out or Path()
 
     def check(self) -> None:
-        """Raise UsageError for a path that cannot be, and for a file of the host that would be overwritten."""
+        """Raise UsageError for a path or a folder that cannot be, and for a file that would be overwritten."""
         from orchestrator.errors import UsageError
 
+        if self.out is not None and not self.paths:
+            raise UsageError(f"--out {self.out}: there is no --get whose file could go there")
+        if self.paths:
+            self._check_folder()
         names: dict[str, str] = {}
         for path in self.paths:
             name = PurePosixPath(path).name
@@ -49,22 +59,45 @@ class FetchedFiles:
     def fetch(self, guest: Guest, time_limit: float) -> None:
         """Copy them, each within ``time_limit`` host seconds. Raises GuestError for one that is not there, HostError.
 
-        A channel gives no file of more than 256 MiB.
+        In a guest that lives the others are copied before. A channel gives no file of more than 256 MiB.
         """
+        from orchestrator.errors import GuestError
+
+        missing: GuestError | None = None
+        for path in self.paths:
+            try:
+                content = guest.get(path, time_limit=time_limit)
+            except GuestError as error:
+                if guest.has_failed:
+                    raise
+                missing = missing or error
+            else:
+                self._write(path, content)
+        if missing is not None:
+            raise missing
+
+    def _write(self, path: str, content: bytes) -> None:
         from orchestrator.errors import HostError
 
-        for path in self.paths:
-            target = self.folder / PurePosixPath(path).name
-            content = guest.get(path, time_limit=time_limit)
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                with target.open("xb") as file:
-                    file.write(content)
-            except OSError as error:  # one that has come meanwhile, too
-                raise HostError(
-                    f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)
-                ) from None
-            print(f"{path} of the guest is in {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
+        target = self.folder / PurePosixPath(path).name
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                file.write(content)
+        except OSError as error:  # one that has come meanwhile, too
+            raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
+        print(f"{path} of the guest is in {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
+
+    def _check_folder(self) -> None:
+        from orchestrator.errors import UsageError
+
+        there = next(place for place in (self.folder, *self.folder.absolute().parents) if os.path.lexists(place))
+        if not there.is_dir():
+            raise UsageError(
+                "it is no folder, and --get needs one", where=str(there), hint="name another: --out FOLDER"
+            )
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise UsageError("--get may not write there", where=str(there), hint="name another folder: --out FOLDER")
 
     def _check_free(self, target: Path) -> None:
         from orchestrator.errors import UsageError

@@ -51,12 +51,13 @@ class GuestModules:
 
     def check(self) -> None:
         """Raise UsageError for what is wrong with the options, before anything is fetched or built."""
+        from orchestrator.artifacts.user_modules import takes_values
         from orchestrator.catalog.user_probe import find_module
         from orchestrator.errors import UsageError
 
         for given in self.paths:
             path, _ = _split(given)
-            if not path.exists():
+            if not given or not path.exists():
                 raise UsageError("no such file or folder of a module", where=given)
             if not path.is_dir():
                 find_module(str(path))
@@ -67,19 +68,26 @@ class GuestModules:
                 if not assignment.partition("=")[0] or "=" not in assignment:
                     raise UsageError(f"{option}: found {assignment!r}; expected NAME=VALUE")
             _assigned(assignments, option)
+        if self.values and not any(takes_values(_split(given)[0]) for given in self.paths):
+            hint = "a module's parameters: --param NAME=VALUE"
+            raise UsageError(f"--set {self.values[0]}: no --module is a template or a folder", hint=hint)
 
     def build(self, context: BuildContext, kernel: Kernel) -> None:
-        """Build them. Raises UsageError for a parameter of a module that is not loaded; see ``user_modules``."""
-        from orchestrator.artifacts.user_modules import user_modules
+        """Build them. Raises UsageError for a parameter that no module has; see ``user_modules``."""
+        from orchestrator.artifacts.module_parameters import check_parameter_names
+        from orchestrator.artifacts.user_modules import takes_values, user_modules
 
         wanted: dict[str, Module] = {}
         asked_for: list[str] = []
         for given in self.paths:
             path, name = _split(given)
-            modules = user_modules(context, kernel, path, name=name, values=_assigned(self.values, "--set"))
+            values = _assigned(self.values, "--set") if takes_values(path) else {}
+            modules = user_modules(context, kernel, path, name=name, values=values)
             wanted.update((module.name, module) for module in modules)
             asked_for.append(modules[-1].name)
         parameters = self._parameters(asked_for, list(wanted))
+        for loaded, assigned in parameters.items():
+            check_parameter_names(wanted[loaded], assigned)
         self._built = [(module, parameters.get(name, {})) for name, module in wanted.items()]
 
     def load(self, guest: Guest) -> None:

@@ -7,7 +7,7 @@ A run has the results that were printed, also where the guest died meanwhile; th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from orchestrator.guest.channel import Stream
 from orchestrator.guest.console import plain_lines
 from orchestrator.ktap.ftracetest import parse_ftracetest
 from orchestrator.ktap.ktap import parse_ktap
-from orchestrator.ktap.results import Outcome, TestResult, TestRun, joined
+from orchestrator.ktap.results import RESULTS_MAX, Outcome, TestResult, TestRun, joined
 
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 OUTPUT_MAX = 16 << 20
 """Bytes of a run's output that are looked at."""
 
+_TOO_MUCH = f"more than {OUTPUT_MAX >> 20} MiB were printed; the rest was not looked at"
+
 _KUNIT = "/sys/kernel/debug/kunit"
-_SUITE = re.compile(r"[\w .:-]{1,200}")
 _SUITES_MAX = 1000
+_SHOWN_SUITES = 20
 _SKIPPED = 4
 """Exit status of a skipped program (KSFT_SKIP in tools/testing/selftests/kselftest.h)."""
 
@@ -43,11 +45,35 @@ def kunit_results(guest: Guest, suites: Sequence[str] = ()) -> TestRun:
     if found.status != 0:
         hint = "CONFIG_KUNIT and CONFIG_KUNIT_DEBUGFS, and debugfs mounted; lab-i386-up-kunit has them"
         raise UnsupportedError("the guest's kernel shows no results of KUnit", hint=hint)
-    there = [name for name in found.text.splitlines() if _SUITE.fullmatch(name)][:_SUITES_MAX]
+    there = found.text.splitlines()[:_SUITES_MAX]
     for name in suites:
         if name not in there:
-            raise UsageError(f"no suite {name!r} of KUnit has run in the guest", hint=f"there are: {', '.join(there)}")
-    return joined([parse_ktap(_text(guest.get(f"{_KUNIT}/{name}/results"))) for name in suites or there])
+            hint = f"there are: {', '.join(there[:_SHOWN_SUITES])}{' ...' if len(there) > _SHOWN_SUITES else ''}"
+            raise UsageError(f"no suite {name!r} of KUnit has run in the guest", hint=hint)
+    run = joined([*_suite_runs(guest, dict.fromkeys(suites or there), must_have_run=set(suites))])
+    if len(found.text.splitlines()) > _SUITES_MAX:
+        problem = f"there are more than {_SUITES_MAX} suites; the others were not looked at"
+        return replace(run, problems=(*run.problems, problem))
+    return run
+
+
+def _suite_runs(guest: Guest, names: Iterable[str], must_have_run: Container[str]) -> Iterator[TestRun]:
+    """Each suite's results, up to what is looked at of all together."""
+    size = results = 0
+    for name in names:
+        printed = guest.get(f"{_KUNIT}/{name}/results")
+        size += len(printed)
+        if size > OUTPUT_MAX:
+            yield TestRun((), (f"suite {name}: {_TOO_MUCH}",))
+            return
+        run = parse_ktap(_text(printed))
+        results += len(run.results)
+        if results > RESULTS_MAX:
+            yield TestRun((), (f"suite {name}: more than {RESULTS_MAX} results; the rest was not looked at",))
+            return
+        if name in must_have_run and not run.results:
+            yield TestRun((), (f"suite {name} has no result: it did not run",))
+        yield run
 
 
 def program_results(guest: Guest, argv: Sequence[str], *, time_limit: float) -> TestRun:
@@ -85,7 +111,7 @@ def _results(guest: Guest, argv: Sequence[str], parse: Callable[[str], TestRun],
         problems.append(f"it did not come to its end: {error}")
     run = parse(_text(printed[Stream.STDOUT][:OUTPUT_MAX]))
     if len(printed[Stream.STDOUT]) > OUTPUT_MAX:
-        problems.append(f"it printed more than {OUTPUT_MAX >> 20} MiB; the rest was not looked at")
+        problems.append(_TOO_MUCH)
     words = plain_lines(bytes(printed[Stream.STDERR]))[-_QUOTED_LINES:]
     if status == _SKIPPED and not run.results:
         return TestRun((TestResult("all", Outcome.SKIPPED, " ".join(words)),))

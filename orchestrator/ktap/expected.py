@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.ktap.results import Outcome, TestResult, TestRun, uniquely_named
+
+_SHOWN = 20
+"""Names, and problems, that a complaint quotes: a guest may print thousands."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ def judged(run: TestRun, expected: Mapping[str, str]) -> Verdict:
     failed = [name for name, result in results.items() if result.outcome is Outcome.FAILED]
     complaints = []
     if failed:
-        complaints.append(f"{len(failed)} of {len(results)} tests failed: {', '.join(failed)}")
+        complaints.append(f"{len(failed)} of {len(results)} tests failed: {_listed(failed)}")
     if not results:
         complaints.append("no test ran: there is no result in the output")
     elif all(result.outcome is Outcome.SKIPPED for result in results.values()):
@@ -35,8 +38,15 @@ def judged(run: TestRun, expected: Mapping[str, str]) -> Verdict:
         complaints.append("; ".join(["no test ran: all are skipped", *list(reasons)[:5]]))
     missing = [name for name in expected if name not in results]
     if missing:
-        complaints.append(f"expected failures are listed that no test has the name of: {', '.join(missing)}")
-    return Verdict(results, (*complaints, *run.problems))
+        complaints.append(f"expected failures are listed that no test has the name of: {_listed(missing)}")
+    more = len(run.problems) - _SHOWN
+    rest = [f"and {more} problems more"] if more > 0 else []
+    return Verdict(results, (*complaints, *run.problems[:_SHOWN], *rest))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _beside(result: TestResult, reason: str | None) -> TestResult:

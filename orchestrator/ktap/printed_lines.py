@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 
@@ -24,8 +25,10 @@ class TooManyLinesError(Exception):
 def printed_lines(text: str) -> Iterator[str]:
     """The lines with their indentation, without log prefixes and control characters. Raises TooManyLinesError."""
     count = 0
-    for whole in text.split("\n"):
-        for part in _INSIDE.split(whole[:LINE_MAX]):
+    for whole in io.StringIO(
+        text, newline="\n"
+    ):  # one at a time: as a list, 16 MiB of short lines take half a gigabyte
+        for part in _INSIDE.split(whole.rstrip("\n")[:LINE_MAX]):
             count += 1
             if count > LINES_MAX:
                 raise TooManyLinesError(f"it has more than {LINES_MAX} lines; the others were not looked at")

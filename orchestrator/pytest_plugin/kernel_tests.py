@@ -38,19 +38,22 @@ class KernelTests:
 
     def kunit(self, guest: Guest, *suites: str, expected: Expected = None) -> None:
         """Report what KUnit's suites, by default all that ran, have in their files of debugfs."""
-        self.report(kunit_results(guest, suites), expected=expected)
+        reasons = self._reasons(expected)
+        self.report(kunit_results(guest, suites), expected=reasons)
 
     def program(
         self, guest: Guest, argv: Sequence[str], *, expected: Expected = None, time_limit: float = TIME_LIMIT
     ) -> None:
         """Run a program of the guest that prints KTAP or TAP: a test of kselftest, or its ``run_kselftest.sh``."""
-        self.report(program_results(guest, argv, time_limit=time_limit), expected=expected)
+        reasons = self._reasons(expected)
+        self.report(program_results(guest, argv, time_limit=time_limit), expected=reasons)
 
     def ftracetest(
         self, guest: Guest, folder: str, *cases: str, expected: Expected = None, time_limit: float = TIME_LIMIT
     ) -> None:
         """Run ``ftracetest`` of a folder of the guest; ``cases`` are ``.tc`` files and folders of such in it."""
-        self.report(ftracetest_results(guest, folder, cases, time_limit=time_limit), expected=expected)
+        reasons = self._reasons(expected)
+        self.report(ftracetest_results(guest, folder, cases, time_limit=time_limit), expected=reasons)
 
     def report(self, run: TestRun, *, expected: Expected = None) -> None:
         """Report a run whose results are there already, such as those of ``guest.ktap()``."""
@@ -61,9 +64,11 @@ class KernelTests:
             pytest.fail("\n".join(verdict.complaints), pytrace=False)
 
     def _reasons(self, expected: Expected) -> Mapping[str, str]:
+        """The list; a wrong one fails the test before anything runs, which may take minutes."""
         if not isinstance(expected, str | Path):
             return expected or {}
         try:
             return read_expected(self._folder / expected)
         except ConfigError as error:
-            pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
+            sentence = f"{type(error).__name__}: {error}"
+        pytest.fail(sentence, pytrace=False)  # outside of the handler, whose error would be shown as well

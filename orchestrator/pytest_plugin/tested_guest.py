@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestOops
@@ -98,10 +99,12 @@ class TestedGuest(Guest):
 
         ``path``, relative to the test's folder, is a C file, a template (``.c.j2``, rendered with ``values``), a .ko,
         or a folder with a Kbuild (``values`` are variables for make; ``name`` chooses one of several modules). Raises
-        BuildError, and RefusedError with the module's own words where the kernel does not take it.
+        BuildError, UsageError for a parameter that the module has not got, and RefusedError with the module's own words
+        where the kernel does not take it.
         """
         place = self._test.folder / path
         *needed, module = user_modules(self._test.workshop, self._test.kernel, place, name=name, values=values)
+        check_parameter_names(module, parameters)
         with contextlib.ExitStack() as undo:
             for other in needed:
                 loading.load(self, other.name, other.file, time_limit=time_limit)

@@ -63,6 +63,11 @@ def test_a_module_that_does_not_build_names_the_users_line(command: CommandLine,
         (("--module", str(FOLDER)), "makes 2 modules: greeting, words"),
         (("--module", f"{FOLDER}:greting"), "did you mean 'greeting'?"),
         (("--module", f"{FOLDER}:words", "--param", "greeting.count=1"), "unknown module 'greeting'; allowed: words"),
+        (
+            (f"--module={FOLDER}:greeting", "--param", "counts=1"),
+            "greeting: unknown parameter 'counts'; allowed: count",
+        ),
+        ((f"--module={FOLDER}:words", "--param", "count=1"), "words: unknown parameter 'count'; allowed: none"),
     ],
 )
 def test_what_is_wrong_with_a_choice_of_modules(command: CommandLine, options: tuple[str, ...], words: str) -> None:

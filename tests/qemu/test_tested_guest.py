@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_module_is_a_sentence(
         kmod("modules/greeting", name="greting", values=GREETING)
     with pytest.raises(UsageError, match=r"that is no variable for make"):
         kmod("modules/greeting", values={"CONFIG_GREETING": "$(shell id)"})
-    with pytest.raises(UsageError, match=r"found 'times of'; a module parameter's name"):
+    with pytest.raises(UsageError, match=r"unknown parameter 'times of'; .*did you mean 'times'"):
         kmod("modules/greeting", {"times of": 1}, name="greeting", values=GREETING)
     with pytest.raises(RefusedError, match=r"hello nobody, -1 times"):
         greet(kmod, times=-1)

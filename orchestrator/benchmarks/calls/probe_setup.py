@@ -19,7 +19,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.run.preparation import smp_note
 
-_WITHOUT_POINT = ("hook", "tracepoint")
+SITES_WITHOUT_POINT = ("hook", "tracepoint")
 """Sites at every system call, which only their modules can find."""
 
 
@@ -92,7 +92,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         values["hold_optimiser"] = 1
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
     notes += smp_note(kernel, cell.smp)
-    parameters = point if template is not None and kind.site not in _WITHOUT_POINT else {}
+    parameters = point if template is not None and kind.site not in SITES_WITHOUT_POINT else {}
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 
@@ -117,7 +117,7 @@ def _calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
-    if kind.site in _WITHOUT_POINT:
+    if kind.site in SITES_WITHOUT_POINT:
         if cell.task.point is not None:
             return "it is at every system call, and nowhere else"
         if cell.task.call is None:

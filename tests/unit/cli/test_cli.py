@@ -198,6 +198,7 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
     ("options", "words"),
     [
         (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: no such file or folder of a module"),
+        (("--module", ""), "no such file or folder of a module"),
         (("--module", "/nowhere:x"), "/nowhere:x: no such file or folder of a module"),
         (("--module", "/etc/passwd"), "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
         (("--param", "count=1"), "--param count=1: there is no --module that it could be for"),
@@ -212,10 +213,16 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
         (("--get", "/a/x", "--get", "/b/x"), "--get /b/x: it has the same name as /a/x"),
         (("--get", "/tmp/there", "--out", "{folder}"), "it is there already, and --get overwrites nothing"),
         (("--get", "/tmp/link", "--out", "{folder}"), "it is there already, and --get overwrites nothing"),
+        (("--get", "/tmp/x", "--out", "{folder}/there"), "there: it is no folder, and --get needs one"),
+        (("--get", "/tmp/x", "--out", "{folder}/there/new"), "there: it is no folder, and --get needs one"),
+        (("--get", "/tmp/x", "--out", "{folder}/link/new"), "link: it is no folder, and --get needs one"),
+        (("--out", "{folder}"), "there is no --get whose file could go there"),
+        (("--module", "{folder}/own.c", "--set", "a=1"), "--set a=1: no --module is a template or a folder"),
     ],
 )
 def test_what_cannot_be_loaded_or_fetched(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    (tmp_path / "there").touch()
+    for name in ("there", "own.c"):
+        (tmp_path / name).touch()
     (tmp_path / "link").symlink_to("/nowhere")
     given = [option.format(folder=tmp_path) for option in options]
     assert words in " ".join(refusal("exec", *given, "--offline", "--", "true").split())

@@ -51,3 +51,12 @@ def test_a_problem_of_the_output_is_a_failure() -> None:
 def test_names_are_told_apart() -> None:
     run = TestRun((PASSED, FAILED, TestResult("bad", Outcome.PASSED), FAILED))
     assert outcomes(run, {}) == {"good": "passed", "bad": "failed", "bad#2": "passed", "bad#3": "failed"}
+
+
+def test_a_complaint_is_short_whatever_a_guest_prints() -> None:
+    many = tuple(TestResult(f"bad{number}", Outcome.FAILED) for number in range(1000))
+    verdict = judged(TestRun(many, tuple(f"problem {number}" for number in range(1000))), {})
+    assert len(verdict.results) == 1000
+    assert verdict.complaints[0].endswith("bad18, bad19 and 980 more")
+    assert verdict.complaints[-2:] == ("problem 19", "and 980 problems more")
+    assert len(verdict.complaints) == 22

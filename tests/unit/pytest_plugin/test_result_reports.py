@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree
 
 import pytest
+
+from orchestrator.guest.guest import Guest
+from orchestrator.pytest_plugin.kernel_tests import KernelTests
 
 pytest_plugins = ["pytester"]
 
@@ -142,5 +148,22 @@ def test_a_wrong_list_is_a_sentence(session: pytest.Pytester, content: str | Non
     result = session.runpytest_subprocess("-k", "expected", "-p", "no:xdist")
     result.assert_outcomes(failed=1, deselected=3)
     result.stdout.fnmatch_lines([f"ConfigError: *{sentence}"])
+    assert "During handling" not in result.stdout.str()
     assert "Traceback" not in result.stdout.str()
     assert "def read_expected" not in result.stdout.str()
+
+
+def test_a_wrong_list_is_found_before_anything_runs(tmp_path: Path) -> None:
+    class Untouched:
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"the guest was asked for {name}")
+
+    guest, ktap = cast("Guest", Untouched()), KernelTests(tmp_path, lambda *told: None)
+    runs: list[Callable[[], None]] = [
+        lambda: ktap.kunit(guest, expected="expected.yaml"),
+        lambda: ktap.program(guest, ["true"], expected="expected.yaml"),
+        lambda: ktap.ftracetest(guest, "/data", expected="expected.yaml"),
+    ]
+    for run in runs:
+        with pytest.raises(pytest.fail.Exception, match="no such file"):
+            run()

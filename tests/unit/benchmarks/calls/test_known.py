@@ -35,7 +35,9 @@ def test_points_share_a_baseline_of_the_same_calls() -> None:
     shared = known.baseline(asked["none", SECOND])
     assert shared is not None
     assert (shared.cell_id, shared.figures) == (asked["none", FIRST].id, FIGURES)
-    for other in ({"calls": 999}, {"repeats": 3}, {"entry": "int80"}, {"hits": 2}):
+    # A call has its benchmark's arguments where it is given none.
+    same_call = {"name": "syscall", "call": "gettimeofday"}
+    for other in ({"calls": 999}, {"repeats": 3}, {"entry": "int80"}, {"hits": 2}, same_call):
         assert known.baseline(cells(**other)["none", FIRST]) is None
 
 
@@ -59,6 +61,7 @@ def test_what_one_probe_has_proved_fails_the_others_of_its_point() -> None:
     known.check_entered(cells(entry="int80")["djprobe", FIRST], call_probe("djprobe"))
     own = call_probe("kprobe").model_copy(update={"file": "own.c"})
     known.check_entered(asked["kprobe", FIRST], own)
+    known.check_entered(asked["kprobe", FIRST], call_probe("tracepoint"))
 
 
 @pytest.mark.parametrize(

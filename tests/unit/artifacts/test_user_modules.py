@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which of the modules that a folder makes is meant?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from orchestrator.artifacts import user_modules as under_test
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.user_modules import user_modules
+from orchestrator.errors import UsageError
+
+NO_CONTEXT, NO_KERNEL = cast("BuildContext", None), cast("Kernel", None)
+
+
+@pytest.fixture(autouse=True)
+def _built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = {name: Module(name, tmp_path / f"{name}.ko", name, None) for name in ("my_probe", "other")}
+    monkeypatch.setattr(under_test, "folder_modules", lambda *given: made)
+    monkeypatch.setattr(under_test, "modinfo", lambda file: {})
+
+
+@pytest.mark.parametrize("name", ["my_probe", "my-probe"])
+def test_a_module_has_its_files_name_or_the_kernels(tmp_path: Path, name: str) -> None:
+    (module,) = user_modules(NO_CONTEXT, NO_KERNEL, tmp_path, name=name)
+    assert module.name == "my_probe"
+
+
+def test_one_of_several_has_to_be_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="makes 2 modules: my_probe, other"):
+        user_modules(NO_CONTEXT, NO_KERNEL, tmp_path)
+
+
+def test_a_c_file_takes_no_values(tmp_path: Path) -> None:
+    (tmp_path / "own.c").touch()
+    with pytest.raises(UsageError, match=r"own\.c takes no value count"):
+        user_modules(NO_CONTEXT, NO_KERNEL, tmp_path / "own.c", values={"count": 1})
