@@ -157,7 +157,9 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
         with modes_count():
             assert Cache(tmp_path).get("kernels", INPUTS) == first
         assert not digests.has_record(first.path)
+        first.path.chmod(0o700)
         digests.record(first.path, "manifest.json")
+        first.path.chmod(0o500)
         truncate(image_of(first))
         with modes_count(), pytest.raises(HostError, match=r"kernels a kernel in the cache is damaged \(boot/image: "):
             Cache(tmp_path).get("kernels", INPUTS)
