@@ -23,11 +23,19 @@ def read_clocksource(guest: Guest) -> str:
     return guest.get(_CLOCKSOURCE_FILE).decode("ascii", errors="replace").strip()
 
 
-def check_identity(guest: Guest, cpu: CpuModel) -> None:
-    """Raise EvidenceError where the guest takes its CPU for another one than ``cpu``."""
+def check_cpus(guest: Guest) -> None:
+    """Raise EvidenceError unless the guest takes its CPU for that of its machine, and has as many, arranged as asked.
+
+    All have to be up, and an even number of Intel's to be pairs of siblings.
+    """
+    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    _check_identity(text, guest.machine.cpu)
+    _check_topology(guest, text)
+
+
+def _check_identity(text: str, cpu: CpuModel) -> None:
     if cpu.identity is None:
         return
-    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
     first = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     says = {key.strip().replace(" ", "_"): value.strip() for key, _, value in first}
     wrong = [
@@ -39,9 +47,8 @@ def check_identity(guest: Guest, cpu: CpuModel) -> None:
         raise EvidenceError(f"the guest does not take its CPU for a {cpu.name}", detail=wrong)
 
 
-def check_topology(guest: Guest, smp: int) -> None:
-    """Raise EvidenceError unless all CPUs are up, and an even number of Intel's are pairs of siblings, as asked for."""
-    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+def _check_topology(guest: Guest, text: str) -> None:
+    smp = guest.machine.smp
     up = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
     if up != smp:
         raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")

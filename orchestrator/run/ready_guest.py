@@ -12,7 +12,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.guest_checks import check_identity, check_topology, wait_for_clocksource
+from orchestrator.run.guest_checks import check_cpus, wait_for_clocksource
 from orchestrator.run.started_guest import started, unwatched
 
 
@@ -41,7 +41,6 @@ def ready_guest(
     """
     with started(context, artifacts.machine, directory, name, fresh=fresh, watch=watch) as guest:
         if guest.restored_from is None:  # a restored one was checked
-            check_identity(guest, artifacts.machine.cpu)
-            check_topology(guest, artifacts.machine.smp)
+            check_cpus(guest)
             wait_for_clocksource(guest)
         yield ReadyGuest(guest, artifacts, Symbols.of(guest))

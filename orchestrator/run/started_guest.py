@@ -19,7 +19,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.saved import SavedGuest
-from orchestrator.run.guest_checks import check_identity, check_topology, wait_for_clocksource
+from orchestrator.run.guest_checks import check_cpus, wait_for_clocksource
 from orchestrator.run.postconditions import check_clocksource
 from orchestrator.steps import step
 
@@ -154,8 +154,7 @@ def _check(guest: Guest, saved: SavedGuest) -> None:
     A batch of no calls takes as many ticks of the TSC as before: 29 on i386 where an instruction takes a nanosecond, 58
     where it takes two, and thousands without the instruction clock.
     """
-    check_identity(guest, guest.machine.cpu)
-    check_topology(guest, guest.machine.smp)
+    check_cpus(guest)
     if guest.machine.timing != "instructions":
         return
     check_clocksource(guest)

@@ -19,7 +19,7 @@ from orchestrator.results.contract import TextEvidence
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.boot import Session
 from orchestrator.run.events import GuestBooted
-from orchestrator.run.guest_checks import check_identity, check_topology
+from orchestrator.run.guest_checks import check_cpus
 from orchestrator.run.postconditions import check_clocksource, read_taint
 from orchestrator.run.record import valid_result
 from orchestrator.steps import step
@@ -64,8 +64,7 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
             guest.boot(work.time_limit, console.line)
             file.unlink(missing_ok=True)
             session.emit(GuestBooted(name, guest.command_line, work.inputs))
-            check_identity(guest, machine.cpu)
-            check_topology(guest, machine.smp)
+            check_cpus(guest)
             _check_status(guest)
             yield guest
         finally:
