@@ -26,6 +26,7 @@ from orchestrator.run.events import CellBegan, Event, Outcome, Progress
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Ready, Refused
 from orchestrator.run.record import without_number
+from orchestrator.run.started_guest import unwatched
 
 EVENTS_FOLDER = "events"
 
@@ -47,10 +48,6 @@ class BootTask:
     fresh: bool = False
 
 
-def _unwatched(guest: Guest) -> None:
-    del guest
-
-
 @dataclass
 class Session:
     """What a boot's measurement works with: its task, its artifacts here, and where its events go.
@@ -62,7 +59,7 @@ class Session:
     artifacts: BootArtifacts
     context: BuildContext
     emit: Callable[[Event], None]
-    watch: Callable[[Guest], None] = _unwatched
+    watch: Callable[[Guest], None] = unwatched
     begun: list[str] = field(default_factory=list)
     records: dict[str, CellRecord] = field(default_factory=dict)
     """Of the cells measured in this boot so far, by id."""
