@@ -9,6 +9,9 @@ import time
 from orchestrator.guest.console import Console
 from orchestrator.guest.framed import FramedChannel
 
+END_OF_LOG = "lab: end of log"
+"""In the line that is waited for."""
+
 _LIMIT = 10.0
 """Host seconds for the agent to write a line; and without a new one on the console, for that line to come."""
 
@@ -23,7 +26,7 @@ def wait_for_end_of_log(agent: FramedChannel, console: Console) -> None:
 
     Returns as well where that line does not come. Raises GuestError where the agent does not write it.
     """
-    line = f"lab: end of log {secrets.token_hex(8)}"
+    line = f"{END_OF_LOG} {secrets.token_hex(8)}"
     mark = console.length()
     end = mark + _BYTES
     # An alert: the guest's log level may be low.

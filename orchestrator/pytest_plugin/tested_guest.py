@@ -18,6 +18,7 @@ from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestOops
 from orchestrator.guest.diagnosis import trouble_of
+from orchestrator.guest.end_of_log import END_OF_LOG
 from orchestrator.guest.guest import COMMAND_LIMIT, Guest, State
 from orchestrator.guest.kernel_reports import Trouble
 from orchestrator.guest.machine import Machine
@@ -28,9 +29,6 @@ from orchestrator.pytest_plugin.loaded_module import LoadedModule
 from orchestrator.steps import step
 
 _REPORTS_MAX = 100
-_END_OF_LOG = "lab: end of log"
-"""In the line by which ``drain_console`` finds the end of the log."""
-
 _ANYTHING = re.compile(".")
 _PRINTED_LINES = 1000
 _NOTHING: Mapping[str, str | int] = MappingProxyType({})
@@ -145,7 +143,7 @@ class TestedGuest(Guest):
             if after == mark:
                 break
             mark = after
-        return [line for line in lines if _END_OF_LOG not in line]
+        return [line for line in lines if END_OF_LOG not in line]
 
     # --- trouble ----------------------------------------------------------------------------------
 
