@@ -379,11 +379,10 @@ class Guest:
 
     def kill(self) -> None:
         """End the guest at once. Does nothing to one that is off or gone."""
-        if self._qemu.process is not None:
-            with step(f"kill {self._name}"):
-                self._qemu.kill()
-        self._hang_up()
-        self._qemu.kill()
+        with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
+            self._qemu.kill()
+        if self._channel is not None:
+            self._channel.close()
         if self._files is not None:
             self._files.remove()
         if self._overlay is not None:
