@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What one call costs, whatever it is that a program calls; the options and the output that such programs share.
 //
-//   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED]
+//   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch of several begins right after
 //       a timer tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run
 //       again. Behind the samples it makes UNTIMED system calls more (CALLS, if not given), one by one: their results
-//       are all known.
+//       are all known. With MARKED 1, the counting plugin of QEMU (region.h) counts meanwhile: it is told of two empty
+//       batches, and then of each batch that counts.
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.
@@ -24,6 +25,7 @@
 //   called calls=N pid=P result=R ...                             with -c; R of the last call, then the program's own
 //   results untimed ...                                           with -c; of all system calls
 #include "bench.h"
+#include "region.h"
 #include "results.h"
 
 enum { CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, RUSAGE_SELF = 0 };
@@ -69,6 +71,23 @@ static uint64_t read_tsc(void)
 	uint32_t low, high;
 
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+// The marks are outside of what is timed: in front of the first reading, and behind the second.
+static uint64_t begin_region(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile(REGION_MARK(REGION_BEGIN) "rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+static uint64_t end_region(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc\n\t" REGION_MARK(REGION_END) : "=a"(low), "=d"(high));
 	return (uint64_t)high << 32 | low;
 }
 
@@ -137,10 +156,10 @@ static void wait_for_tick(void)
 static struct timing time_batch(const struct bench *bench, long calls)
 {
 	struct timing taken;
-	uint64_t clock = read_clock(), tsc = read_tsc();
+	uint64_t clock = read_clock(), tsc = begin_region();
 	long result = bench->loop(calls);
 
-	taken.tsc = read_tsc() - tsc;
+	taken.tsc = end_region() - tsc;
 	taken.ns = read_clock() - clock;
 	taken.result = result;
 	bench->check(result);
@@ -161,8 +180,10 @@ static struct timing clean_batch(const struct bench *bench, long calls, long *di
 		before = look_around();
 		result = time_batch(bench, calls);
 		after = look_around();
-		if (is_same(&before, &after))
+		if (is_same(&before, &after)) {
+			__asm__ volatile(REGION_MARK(REGION_KEEP));
 			return result;
+		}
 		++*disturbed;
 	}
 	fail("no batch without an interrupt, a page fault or another task in 200 attempts: ",
@@ -203,7 +224,7 @@ static long note_calls(const struct bench *bench, long calls, struct results *re
 }
 
 struct sampling {
-	long calls, batch, repeats, untimed;
+	long calls, batch, repeats, untimed, marked;
 };
 
 // By the wall clock of a busy host one empty batch took 33410 cycles, more than two batches with calls in them: the host
@@ -222,10 +243,13 @@ static struct timing shortest_empty(const struct bench *bench, struct timing sho
 
 static void run_samples(const struct bench *bench, const struct sampling *wanted)
 {
-	long ignored = 0, result = bench->loop(WARM_UP_CALLS);
+	long ignored = 0, result;
 	struct timing empty;
 	struct results timed = {0}, untimed = {0};
 
+	if (wanted->marked)
+		__asm__ volatile(REGION_MARK(REGION_ARM));
+	result = bench->loop(WARM_UP_CALLS);
 	bench->check(result);
 	note_result(&timed, result);
 	clean_batch(bench, 0, &ignored);
@@ -254,6 +278,8 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 		print_field(" disturbed=", (uint64_t)disturbed);
 		print(1, "\n");
 	}
+	if (wanted->marked)
+		__asm__ volatile(REGION_MARK(REGION_DISARM));
 	// A function of the user's own returns nothing to look at.
 	if (!bench->number)
 		return;
@@ -335,8 +361,10 @@ int run_bench(struct bench *bench, int argc, char **argv)
 			counted = number;
 		else if (number >= 0 && text_equal(option, "-u"))
 			wanted.untimed = number;
+		else if (number >= 0 && text_equal(option, "-m"))
+			wanted.marked = number;
 		else if (number < 1)
-			fail("expected one of -n -b -r -u -c -s with a number, found ", option);
+			fail("expected one of -n -b -r -u -m -c -s with a number, found ", option);
 		else if (text_equal(option, "-n"))
 			wanted.calls = number;
 		else if (text_equal(option, "-b"))

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     MODULES = "modules"
     MODULE_FOLDERS = "module-folders"
     PROGRAMS = "programs"
+    PLUGINS = "plugins"
     TOOLCHAINS = "toolchains"
     WORKLOADS = "workloads"
     VMLINUX = "vmlinux"

@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -44,6 +45,8 @@ _MODULE_FOLDER = "QEMU_MODULE_DIR"
 
 def key_inputs(machine: Machine) -> dict[str, object]:
     """All that a saved guest of a machine depends on. Raises HostError where a part of it cannot be read."""
+    # What counts a guest's instructions is no part of the guest: see tests/qemu/test_profile.py.
+    machine = replace(machine, counter=None)
     memory = MemoryFile("memory", is_saved=True)
     wiring = Wiring("monitor", "agent", "console", None, Path("initramfs"), Path("overlay"), memory)
     paths = {str(machine.kernel): "kernel", **{str(disk.file): "data" for disk in machine.data}}

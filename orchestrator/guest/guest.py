@@ -44,7 +44,7 @@ from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SshKeys, keep_overlay, make_guest_files, make_restored_files
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.kernel_tests import kunit_results
-from orchestrator.guest.machine import Machine
+from orchestrator.guest.machine import Machine, counts_file
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.opening import mount_data, open_channel
 from orchestrator.guest.renewal import renew
@@ -154,6 +154,11 @@ class Guest:
     def command_line(self) -> tuple[str, ...]:
         """QEMU's command line; empty before the start."""
         return self._qemu.command_line
+
+    @property
+    def counts_file(self) -> Path:
+        """What the counting plugin of its machine writes."""
+        return counts_file(self.console.path)
 
     def take_slots(self) -> None:
         """Wait until the host has room for it; it does so by itself when it starts. Raises GuestError when aborted."""

@@ -83,6 +83,17 @@ class Lan:
 
 
 @dataclass(frozen=True)
+class CountingPlugin:
+    """A plugin of QEMU's that counts what a program marks (``images/plugin``); with details, which cost more.
+
+    It writes into the guest's file ``NAME.counts``. It changes nothing that the guest could notice.
+    """
+
+    file: Path
+    is_detailed: bool = False
+
+
+@dataclass(frozen=True)
 class Machine:
     """A machine and what it boots; everything a guest's behaviour depends on. ``memory_mib`` in MiB.
 
@@ -107,6 +118,7 @@ class Machine:
     channel: ChannelKind = "framed"
     login: Login = field(default_factory=Login)
     lan: Lan | None = None
+    counter: CountingPlugin | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +184,13 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *_disks(machine, wiring),
         *(_network() if machine.channel == "ssh" else ()),
         *(_lan(machine.lan) if machine.lan is not None else ()),
+        *(_counter(machine.counter, wiring) if machine.counter is not None else ()),
     ]
+
+
+def counts_file(console: Path) -> Path:
+    """Where the counting plugin of the guest with this console's log writes."""
+    return console.with_suffix(".counts")
 
 
 def _memory(machine: Machine, wiring: Wiring) -> Iterator[str]:
@@ -217,6 +235,12 @@ def _network() -> Iterator[str]:
 def _lan(lan: Lan) -> Iterator[str]:
     yield from ("-netdev", f"stream,id=lan,server=off,addr.type=unix,addr.path={escape(str(lan.socket))}")
     yield from ("-device", f"virtio-net-pci-non-transitional,netdev=lan,mac={lan.mac},romfile=,ioeventfd=off")
+
+
+def _counter(counter: CountingPlugin, wiring: Wiring) -> Iterator[str]:
+    detail = ",detail=on" if counter.is_detailed else ""
+    counts = escape(str(counts_file(Path(wiring.console))))
+    yield from ("-plugin", f"file={escape(str(counter.file))},out={counts}{detail}")
 
 
 def _console(wiring: Wiring) -> str:

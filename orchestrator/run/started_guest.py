@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -88,7 +88,9 @@ class GuestStart:
 
     def _off(self, memory: SharedMemory | None = None) -> Guest:
         terminal = self.terminal if memory is None else None
-        guest = Guest(self.machine, self.directory, self.name, terminal=terminal, memory=memory)
+        # A guest that is saved counts nothing: all that differ in this alone are restored from it.
+        machine = self.machine if memory is None else replace(self.machine, counter=None)
+        guest = Guest(machine, self.directory, self.name, terminal=terminal, memory=memory)
         guest.say = self.context.say
         self.watch(guest)
         return guest

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Marks by which a program tells QEMU's counting plugin (images/plugin) where it reads its clock.
+//
+// A mark is a nop of eight bytes that reads no memory: nopl 0x4b5000NN(%eax,%eax,1). In front of the first rdtsc and
+// behind the second, none of them is timed. Without the plugin they do nothing; it finds them in any program, in user
+// space and in the kernel, at whatever address.
+#ifndef REGION_H
+#define REGION_H
+
+#define REGION_ARM 1	// count from now on; it may take some instructions until it does
+#define REGION_BEGIN 2	// the region begins
+#define REGION_END 3	// the region ends; it counts for nothing until it is kept
+#define REGION_KEEP 4	// the last region was one to keep
+#define REGION_DISARM 5	// count no more
+
+#define REGION_OPCODE 0x00841f0f
+#define REGION_MAGIC 0x4b500000
+
+#define REGION_TEXT_OF(value) #value
+#define REGION_TEXT(value) REGION_TEXT_OF(value)
+#define REGION_MARK(mark) \
+	".long " REGION_TEXT(REGION_OPCODE) ", " REGION_TEXT(REGION_MAGIC) " + " REGION_TEXT(mark) "\n\t"
+
+#endif

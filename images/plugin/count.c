@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// A plugin of QEMU's TCG that counts each executed instruction between two readings of a program's clock.
+//
+//   -plugin file=count.so,out=FILE[,detail=on]
+//
+// The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
+// costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew.
+// An instruction is its virtual address and its bytes, for probes patch code.
+//
+// FILE, written whenever a region is kept, so that it is complete though guests are killed:
+//   region TOTAL ENTRIES
+//   ADDRESS BYTES COUNT LOADS STORES TAKEN     ENTRIES times: numbers are decimal but the address and the bytes; the
+//                                              last three are 0 without detail. TAKEN is how often execution did not
+//                                              go on behind the instruction; the host knows which ones are branches.
+//   error REASON                               nothing follows that could be used
+//
+// Memory and output are bounded. Exceptions that push a frame, and interrupts, are not among the stores.
+#include "host.h"
+#include "qemu_plugin.h"
+#include "region.h"
+
+enum { RECORDS = 1 << 18, SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, VCPUS = 256, LONGEST = 15 };
+enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, MARK_SIZE = 8 };
+
+struct instruction {
+	uint64_t address;
+	uint8_t size, bytes[LONGEST];
+};
+
+struct counts {
+	uint64_t executed, loads, stores, taken;
+};
+
+struct block {
+	uint64_t start, end;
+	uint32_t last;
+};
+
+EXPORTED int qemu_plugin_version = 1;
+
+static struct instruction instructions[RECORDS];
+static uint32_t slots[SLOTS];			// one more than the index of the instruction; 0 is free
+static uint64_t executed[RECORDS];		// version 1
+static qemu_plugin_u64 board;			// version 2
+static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
+static struct block blocks[BLOCKS], *previous[VCPUS];
+static uint32_t used, used_blocks, in_region;
+static bool armed, detailed, copies_data, is_open, has_region, has_failed;
+static int output = -1;
+static size_t written;
+static char buffer[1 << 16];
+static size_t buffered;
+
+static void flush(void)
+{
+	for (size_t done = 0; done < buffered;) {
+		long size = write(output, buffer + done, buffered - done);
+
+		if (size <= 0) {
+			has_failed = true;
+			break;
+		}
+		done += (size_t)size;
+	}
+	buffered = 0;
+}
+
+static void put(const char *line, size_t size)
+{
+	if (buffered + size > sizeof(buffer))
+		flush();
+	memcpy(buffer + buffered, line, size);
+	buffered += size;
+	written += size;
+}
+
+static void report_error(const char *reason)
+{
+	char line[LINE];
+
+	if (has_failed)
+		return;
+	put(line, (size_t)snprintf(line, sizeof(line), "error %s\n", reason));
+	flush();
+	has_failed = true;
+}
+
+static uint32_t index_of(const struct instruction *wanted)
+{
+	uint64_t hash = wanted->address;
+
+	for (int i = 0; i < wanted->size; i++)
+		hash = (hash ^ wanted->bytes[i]) * 0x100000001b3u;
+	for (uint32_t at = (uint32_t)(hash ^ hash >> 32) % SLOTS;; at = (at + 1) % SLOTS) {
+		const struct instruction *found;
+
+		if (slots[at] == 0) {
+			if (used == RECORDS)
+				return RECORDS;
+			instructions[used] = *wanted;
+			slots[at] = ++used;
+			return used - 1;
+		}
+		found = instructions + slots[at] - 1;
+		if (found->address == wanted->address && found->size == wanted->size &&
+		    !memcmp(found->bytes, wanted->bytes, wanted->size))
+			return slots[at] - 1;
+	}
+}
+
+static void read_instruction(const struct qemu_plugin_insn *insn, struct instruction *read)
+{
+	size_t size = qemu_plugin_insn_size(insn);
+
+	read->address = qemu_plugin_insn_vaddr(insn);
+	read->size = size < LONGEST ? (uint8_t)size : LONGEST;
+	if (copies_data)
+		qemu_plugin_insn_data_3(insn, read->bytes, read->size);
+	else
+		memcpy(read->bytes, qemu_plugin_insn_data_1(insn), read->size);
+}
+
+static long mark_in(const struct instruction *read)
+{
+	uint32_t words[2];
+
+	if (read->size != MARK_SIZE)
+		return 0;
+	memcpy(words, read->bytes, sizeof(words));
+	if (words[0] != REGION_OPCODE || (words[1] & ~0xffu) != REGION_MAGIC)
+		return 0;
+	return words[1] & 0xff;
+}
+
+static uint64_t executions(uint32_t index)
+{
+	uint64_t sum = 0;
+
+	if (!board.score)
+		return executed[index];
+	for (int vcpu = 0; vcpu < qemu_plugin_num_vcpus(); vcpu++)
+		sum += ((uint64_t *)qemu_plugin_scoreboard_find(board.score, (unsigned int)vcpu))[index];
+	return sum;
+}
+
+static void begin_region(void)
+{
+	for (uint32_t i = 0; i < used; i++) {
+		before[i] = counted[i];
+		before[i].executed = executions(i);
+	}
+	is_open = true;
+}
+
+static void end_region(void)
+{
+	for (uint32_t i = 0; i < used; i++) {
+		region[i].executed = executions(i) - before[i].executed;
+		region[i].loads = counted[i].loads - before[i].loads;
+		region[i].stores = counted[i].stores - before[i].stores;
+		region[i].taken = counted[i].taken - before[i].taken;
+	}
+	in_region = used;
+	has_region = is_open;
+	is_open = false;
+}
+
+static size_t entry_line(char *line, uint32_t index)
+{
+	const struct instruction *one = instructions + index;
+	const struct counts *counts = region + index;
+	size_t size = (size_t)snprintf(line, LINE, "%lx ", (unsigned long)one->address);
+
+	for (int i = 0; i < one->size; i++)
+		size += (size_t)snprintf(line + size, LINE - size, "%02x", one->bytes[i]);
+	return size + (size_t)snprintf(line + size, LINE - size, " %lu %lu %lu %lu\n", (unsigned long)counts->executed,
+				       (unsigned long)counts->loads, (unsigned long)counts->stores,
+				       (unsigned long)counts->taken);
+}
+
+static void keep_region(void)
+{
+	uint64_t total = 0, entries = 0;
+	char line[LINE];
+
+	if (!has_region)
+		return report_error("a region is to be kept, and none has ended");
+	has_region = false;
+	for (uint32_t i = 0; i < in_region; i++) {
+		total += region[i].executed;
+		entries += region[i].executed != 0;
+	}
+	if (written + (entries + 1) * LINE > OUTPUT_LIMIT)
+		return report_error("more than 64 MiB of counts");
+	put(line, (size_t)snprintf(line, sizeof(line), "region %lu %lu\n", (unsigned long)total, (unsigned long)entries));
+	for (uint32_t i = 0; i < in_region; i++)
+		if (region[i].executed)
+			put(line, entry_line(line, i));
+	flush();
+}
+
+static qemu_plugin_id_t self;
+static void start_again(qemu_plugin_id_t id);
+
+static void pass_mark(unsigned int vcpu, void *mark)
+{
+	(void)vcpu;
+	if (has_failed)
+		return;
+	switch ((long)mark) {
+	case REGION_ARM:
+	case REGION_DISARM:
+		if (armed == ((long)mark == REGION_ARM))
+			break;
+		armed = !armed;
+		is_open = has_region = false;
+		for (int i = 0; i < VCPUS; i++)
+			previous[i] = NULL;
+		qemu_plugin_reset(self, start_again);
+		break;
+	case REGION_BEGIN:
+		begin_region();
+		break;
+	case REGION_END:
+		end_region();
+		break;
+	case REGION_KEEP:
+		keep_region();
+		break;
+	}
+}
+
+static void pass_block(unsigned int vcpu, void *data)
+{
+	struct block *block = data, **last = previous + vcpu % VCPUS;
+
+	if (*last && (*last)->end != block->start)
+		counted[(*last)->last].taken++;
+	*last = block;
+}
+
+// QEMU 7.2 mistakes reads for writes when asked for one of them: ask for both.
+static void access_memory(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
+{
+	struct counts *counts = data;
+
+	(void)vcpu;
+	(void)address;
+	if (qemu_plugin_mem_is_store(info))
+		counts->stores++;
+	else
+		counts->loads++;
+}
+
+static void count_executions(struct qemu_plugin_insn *insn, uint32_t index)
+{
+	qemu_plugin_u64 counter = {board.score, index * sizeof(uint64_t)};
+
+	if (board.score)
+		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64, counter, 1);
+	else
+		qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64, executed + index, 1);
+	if (detailed)
+		qemu_plugin_register_vcpu_mem_cb(insn, access_memory, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+						 counted + index);
+}
+
+static void note_block(struct qemu_plugin_tb *tb, const struct instruction *last, uint32_t index)
+{
+	struct block *block = blocks + used_blocks;
+
+	if (used_blocks == BLOCKS)
+		return report_error("more blocks of code than there is room for");
+	used_blocks++;
+	*block = (struct block){qemu_plugin_tb_vaddr(tb), last->address + last->size, index};
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, pass_block, QEMU_PLUGIN_CB_NO_REGS, block);
+}
+
+static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	struct instruction read = {0};
+	uint32_t index = RECORDS;
+
+	(void)id;
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		long mark;
+
+		if (!armed && qemu_plugin_insn_size(insn) != MARK_SIZE)
+			continue;
+		read_instruction(insn, &read);
+		mark = mark_in(&read);
+		if (mark && (armed || mark == REGION_ARM))
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
+		if (!armed || mark)
+			continue;
+		index = index_of(&read);
+		if (index == RECORDS)
+			return report_error("more instructions than there is room for");
+		count_executions(insn, index);
+	}
+	if (armed && detailed && index != RECORDS)
+		note_block(tb, &read, index);
+}
+
+static void start_again(qemu_plugin_id_t id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, look_at_translation);
+}
+
+// QEMU compares the version when it has loaded the file and before it calls any of it.
+static __attribute__((constructor)) void choose_version(void)
+{
+	if (qemu_plugin_scoreboard_new)
+		qemu_plugin_version = 2;
+}
+
+EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++) {
+		if (!strncmp(argv[i], "out=", 4))
+			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		else if (!strcmp(argv[i], "detail=on"))
+			detailed = true;
+		else
+			return 1;
+	}
+	if (output < 0)
+		return 1;
+	self = id;
+	copies_data = info->version.cur >= 3;
+	if (qemu_plugin_scoreboard_new)
+		board.score = qemu_plugin_scoreboard_new(RECORDS * sizeof(uint64_t));
+	start_again(id);
+	return 0;
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What the plugin uses of the C library that QEMU has loaded: the lab needs none of its headers on a host.
+#ifndef HOST_H
+#define HOST_H
+
+#include <stddef.h>
+
+enum { O_WRONLY = 01, O_CREAT = 0100, O_TRUNC = 01000, O_CLOEXEC = 02000000 };
+
+int open(const char *path, int flags, ...);
+long write(int file, const void *data, size_t size);
+int snprintf(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void *memcpy(void *to, const void *from, size_t size);
+int memcmp(const void *one, const void *other, size_t size);
+int strcmp(const char *one, const char *other);
+int strncmp(const char *one, const char *other, size_t size);
+
+#endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What the plugin uses of QEMU's TCG plugin interface: no package has its header (include/qemu/qemu-plugin.h).
+//
+// Versions of the interface: 1 in QEMU 7.2; 2 (9.0) has counters for each virtual CPU ("scoreboards") in place of
+// inline counters at an address; 3 (9.1) copies an instruction's bytes where 1 and 2 return a pointer to them.
+#ifndef QEMU_PLUGIN_H
+#define QEMU_PLUGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+#define NEWER __attribute__((weak))	// not in all versions: NULL there
+
+typedef uint64_t qemu_plugin_id_t;
+typedef uint32_t qemu_plugin_meminfo_t;
+
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_plugin_scoreboard;
+
+typedef struct {
+	struct qemu_plugin_scoreboard *score;
+	size_t offset;
+} qemu_plugin_u64;
+
+typedef struct {
+	const char *target_name;
+	struct {
+		int min, cur;
+	} version;
+} qemu_info_t;	// its beginning, which is the same in all versions
+
+enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
+enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_MEM_RW };
+enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
+
+typedef void qemu_plugin_simple_cb(qemu_plugin_id_t id);
+typedef void qemu_plugin_tb_cb(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+typedef void qemu_plugin_exec_cb(unsigned int vcpu, void *data);
+typedef void qemu_plugin_mem_cb(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+
+void qemu_plugin_reset(qemu_plugin_id_t id, qemu_plugin_simple_cb *done);
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, qemu_plugin_tb_cb *translated);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, qemu_plugin_exec_cb *executed,
+					  enum qemu_plugin_cb_flags flags, void *data);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qemu_plugin_exec_cb *executed,
+					    enum qemu_plugin_cb_flags flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, qemu_plugin_mem_cb *accessed,
+				      enum qemu_plugin_cb_flags flags, enum qemu_plugin_mem_rw rw, void *data);
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
+
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+// One function of QEMU's, as it is in versions 1 and 2, and since version 3.
+const void *qemu_plugin_insn_data_1(const struct qemu_plugin_insn *insn) __asm__("qemu_plugin_insn_data");
+size_t qemu_plugin_insn_data_3(const struct qemu_plugin_insn *insn, void *to,
+			       size_t size) __asm__("qemu_plugin_insn_data");
+
+// Version 1.
+NEWER void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *insn, enum qemu_plugin_op op,
+						      void *counter, uint64_t number);
+// Version 2 and newer.
+NEWER struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
+NEWER void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, unsigned int vcpu);
+NEWER int qemu_plugin_num_vcpus(void);
+NEWER void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_plugin_insn *insn, enum qemu_plugin_op op,
+							       qemu_plugin_u64 counter, uint64_t number);
+
+#endif
