@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.experiment.machine import DEFAULT_MEMORY, Machine
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock, ReferenceValue
@@ -23,7 +24,8 @@ class Cell(Generic[TaskT]):
     as ``probe``. ``kernel`` and ``image`` are a catalogue's names or absolute paths. ``memory_mib`` is in MiB,
     ``time_limit`` in seconds of the host's time. ``parameters`` further distinguish it from other cells, and are
     recorded; ``published`` is its published figures. ``compared_with`` is the ids of the cells that its overhead
-    follows from: its baseline first, then the baseline's A/A boots.
+    follows from: its baseline first, then the baseline's A/A boots. ``profile`` is what its profile is to have, nothing
+    where none is wanted.
     """
 
     id: str
@@ -45,6 +47,7 @@ class Cell(Generic[TaskT]):
     parameters: Mapping[str, str | int] = field(default_factory=dict, hash=False)
     published: ReferenceValue | None = field(default=None, hash=False)
     compared_with: tuple[str, ...] = ()
+    profile: tuple[ProfilePart, ...] = ()
 
 
 def named_point(cell: Cell[Any]) -> str | None:

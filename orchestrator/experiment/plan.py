@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
@@ -32,6 +33,11 @@ class Boot:
     image: str | None
     channel: ChannelKind
     cells: tuple[Cell[Any], ...]
+
+    @property
+    def profile(self) -> frozenset[ProfilePart]:
+        """What the profiles of its cells are to have."""
+        return frozenset(part for cell in self.cells for part in cell.profile)
 
 
 @dataclass(frozen=True)

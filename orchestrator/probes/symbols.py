@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -84,6 +84,12 @@ class Symbols:
             return f"{address:#x}"
         start, name, _, _ = self._all[place]
         return f"{name}+{address - start:#x}" if address != start else name
+
+    def functions(self) -> Iterator[tuple[int, str, str | None]]:
+        """Address, name and module (None for the kernel itself) of all functions, in the order of their addresses."""
+        for address, name, kind, module in self._all:
+            if kind in _FUNCTION:
+                yield address, name, module.strip("\t []") or None
 
     def data_at(self, address: int) -> str:
         """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: the address itself there."""

@@ -185,6 +185,29 @@ class TextEvidence(_Record):
     """Of a guest that worked unattended: the other places that its boot has patched in the image's text, by kind."""
 
 
+class ProfileEvidence(_Record):
+    """The proof of a cell's profile, which is a file of its own in the run's folder ``profiles``."""
+
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """Of the file."""
+    calls: Annotated[int, Field(ge=1, lt=2**63)]
+    """The calls that were counted."""
+    instructions: Count
+    """All that these calls executed, as QEMU counted them one by one."""
+    int3: Count
+    """Breakpoint instructions among them."""
+
+    def contradiction(self, samples: Sequence[float], evidence: Evidence) -> str | None:
+        """Why the profile is not that of a cell with these samples and this evidence; None where it may be."""
+        if self.instructions / self.calls not in samples:
+            found = f"{self.instructions} instructions in {self.calls} calls"
+            return f"the profile has {found}, and the samples are {', '.join(f'{one:.10g}' for one in samples[:4])}"
+        if evidence.int3 is not None and self.int3 * evidence.calls != evidence.int3 * self.calls:
+            traps = f"{evidence.int3} traps in {evidence.calls} calls"
+            return f"the profile has {self.int3} int3 in {self.calls} calls, and QEMU took {traps}"
+        return None
+
+
 class ReferenceValue(_Record):
     """The published figures for the same cell, in their own unit."""
 
@@ -229,6 +252,8 @@ class CellRecord(_Record):
     """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
     text: TextEvidence | None = None
     """Not there in records of earlier versions."""
+    profile: ProfileEvidence | None = None
+    """Not there where none was made."""
     reference: ReferenceValue | None = None
 
     @model_validator(mode="after")
@@ -279,11 +304,14 @@ class CellRecord(_Record):
             raise ValueError(f"{self.evidence.hits} hits in {self.evidence.calls} calls, expected {expected_hits}")
         if not (baseline or self.evidence.restored):
             raise ValueError("the original bytes did not come back")
+        contradiction = None if self.profile is None else self.profile.contradiction(self.samples, self.evidence)
+        if contradiction is not None:
+            raise ValueError(contradiction)
 
     @model_serializer(mode="wrap")
     def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        for name in ("reason", "work", "text"):
+        for name in ("reason", "work", "text", "profile"):
             if fields.get(name) is None:
                 fields.pop(name, None)
         return fields

@@ -32,6 +32,8 @@ class BootArtifacts:
         keys = {"kernel": self.kernel.key, "initramfs": self.machine.initramfs.parent.name}
         if self.machine.root is not None:
             keys["image"] = self.machine.root.key
+        if self.machine.counter is not None:
+            keys["counting plugin"] = self.machine.counter.file.parent.name
         for cell, prepared in self.cells.items():
             keys |= {f"{cell}: {module.name}": module.key for module in prepared.modules}
             keys |= {f"{cell}: {name}": key for name, key in prepared.keys.items()}

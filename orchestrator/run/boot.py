@@ -19,6 +19,7 @@ from orchestrator.errors import HostError, LabError, UnsupportedError, UsageErro
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
+from orchestrator.results import profile
 from orchestrator.results.contract import CellRecord, Status
 from orchestrator.run.artifacts import BootArtifacts, prepare
 from orchestrator.run.comparison import compared
@@ -29,6 +30,7 @@ from orchestrator.run.record import without_number
 from orchestrator.run.started_guest import unwatched
 
 EVENTS_FOLDER = "events"
+PROFILES_FOLDER = profile.FOLDER
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,12 @@ class Session:
         if not self.task.keep_events:
             return None
         return self.task.directory / EVENTS_FOLDER / f"{cell.id.replace('/', '.')}.csv"
+
+    def profile_file(self, cell: Cell[Any]) -> Path | None:
+        """Where a cell's profile goes, if it is to have one."""
+        if not cell.profile:
+            return None
+        return self.task.directory / PROFILES_FOLDER / profile.file_name(cell.id)
 
     def guest_name(self) -> str:
         """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.counting_plugin import counting_plugin
 from orchestrator.artifacts.guest_disks import NOTHING, GuestDisks, ready_disks
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
@@ -13,7 +14,7 @@ from orchestrator.catalog.cpus import CpuModel, cpu
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.available_cpu import check_cpu
-from orchestrator.guest.machine import Machine, Timing
+from orchestrator.guest.machine import CountingPlugin, Machine, Timing
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,12 @@ def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
     """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
     hardware = Hardware(cpu(boot.cpu), boot.smp, boot.memory_mib, timing_of(boot))
     machine = machine_for(context, kernel, hardware, GuestDisks(boot.image, boot.channel))
-    return replace(machine, keeps_time=boot.clock == "wall")
+    return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, boot))
+
+
+def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
+    """What counts the instructions of the boot's guests; None where no profile is wanted."""
+    return CountingPlugin(counting_plugin(context), "classes" in boot.profile) if boot.profile else None
 
 
 def timing_of(boot: Boot) -> Timing:

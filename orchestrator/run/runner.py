@@ -25,7 +25,7 @@ from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.boot import EVENTS_FOLDER, BootTask, Session, run_boot
+from orchestrator.run.boot import EVENTS_FOLDER, PROFILES_FOLDER, BootTask, Session, run_boot
 from orchestrator.run.coordinator import Coordinator
 from orchestrator.run.events import Event
 from orchestrator.run.journal import RunJournal
@@ -152,18 +152,19 @@ class Runner:
             with step_source(task.directory.name), step(f"boot {task.boot.kernel} on {task.boot.cpu}"):
                 run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
         finally:
-            _collect_events(task.directory, journal.entry.directory)
+            for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
+                _collect(task.directory / folder, journal.entry.directory / folder)
 
 
-def _collect_events(boot: Path, run: Path) -> None:
-    """Move what a boot's recording handlers wrote to the run's own folder."""
-    files = list((boot / EVENTS_FOLDER).glob("*.csv"))
-    with storage_faults(run):
+def _collect(boots: Path, runs: Path) -> None:
+    """Move what a boot left for each cell, events of recording handlers and profiles, to the run's own folder."""
+    files = list(boots.glob("*"))
+    with storage_faults(runs):
         for file in files:
-            (run / EVENTS_FOLDER).mkdir(exist_ok=True)
-            file.replace(run / EVENTS_FOLDER / file.name)
+            runs.mkdir(exist_ok=True)
+            file.replace(runs / file.name)
         if files:
-            (boot / EVENTS_FOLDER).rmdir()
+            boots.rmdir()
 
 
 def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry[BenchmarkKind]) -> None:

@@ -16,11 +16,12 @@ from pathlib import Path
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.outcome import SUCCESS, Expected, Outcome, check_expected, listed, named
 from orchestrator.benchmarks.calls.results_line import parse_results
-from orchestrator.benchmarks.calls.workload import Measurement
+from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.called import Called
+from orchestrator.profile.sample import Timed
 
 INSTRUCTIONS_PER_SECOND = 1_000_000_000
 """Per second of guest time under ``-icount shift=0``, where the guest's TSC counts instructions."""
@@ -33,6 +34,8 @@ _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
 _OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _SOUNDING_CALLS = 50
+_MARKED_SAMPLES = 2
+"""Samples for a profile: they must be the same instructions."""
 _WARM_UP_CALLS = 100
 """Calls of a process before its timed ones, as in ``bench.c``."""
 _MOST_ALONE = 100_000
@@ -63,13 +66,15 @@ Argument = int | str | Buffer
 class Sampling:
     """What one process of the program does: samples, and behind them ``untimed`` calls whose results are all known.
 
-    Where only the samples are used there are none: to find out what each call returns takes as long as a sample.
+    Where only the samples are used there are none: to find out what each call returns takes as long as a sample. With
+    ``is_marked`` QEMU's counting plugin, if there is one, counts what the samples execute.
     """
 
     calls: int
     batch: int
     repeats: int
     untimed: int = 0
+    is_marked: bool = False
 
     @property
     def options(self) -> Sequence[str]:
@@ -77,6 +82,7 @@ class Sampling:
         return (
             *("-n", str(self.calls), "-b", str(self.batch)),
             *("-r", str(self.repeats), "-u", str(self.untimed)),
+            *(("-m", "1") if self.is_marked else ()),
         )
 
 
@@ -148,6 +154,12 @@ class Calls:
         """Two samples in batches as of ``dearer``: as a call now costs no more, they fit between two timer ticks."""
         batches = dearer.batches // max(2, len(dearer.samples))
         return self._sampled(guest, Sampling(self.calls, -(-self.calls // batches), 2), time_limit).samples
+
+    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
+        """Two samples in batches as of ``measured``, which QEMU's counting plugin counts."""
+        wanted = Sampling(self.calls, measured.batch, _MARKED_SAMPLES, is_marked=True)
+        marked = self._sampled(guest, wanted, time_limit)
+        return MarkedSamples(Path(self.argv[0]).name, self.calls, Timed(marked.empty, marked.ticks))
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks."""
@@ -295,6 +307,9 @@ def parse(output: str, wanted: Sampling) -> Measurement:
         calls=calls,
         batches=batches,
         disturbed=sum(s[5] for s in samples),
+        batch=wanted.batch,
+        empty=fixed,
+        ticks=tuple((batches, tsc) for _, _, batches, tsc, _, _ in samples),
         number=int(entry[2]) if entry[2] else None,
         outcome=Outcome(*results) if results else None,
     )

@@ -83,6 +83,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
         ),
         parameters=_parameters(table, call, place.point),
         published=_published(table.reference, kind.column),
+        profile=table.profile or (),
         compared_with=() if probe == BASELINE else (place.id(BASELINE),),
     )
 

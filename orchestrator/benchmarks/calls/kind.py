@@ -65,7 +65,8 @@ class CallsKind(BenchmarkKind):
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
             known.note_switched(session.switched)
-            return measure_call(ready, cell, session.setup(cell), session.events_file(cell), known)
+            files = session.events_file(cell), session.profile_file(cell)
+            return measure_call(ready, cell, session.setup(cell), *files, known)
 
         return attended(session, cells, measured)
 

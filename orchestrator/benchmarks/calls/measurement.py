@@ -24,18 +24,20 @@ from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
-from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.profile.profiled import Counter
+from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, read_taint
 from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
+from orchestrator.steps import step
 
 
 @dataclass(frozen=True)
 class _Work:
-    """A cell that is being measured: its guest, its point and workload, and its deadline."""
+    """A cell that is being measured: its guest, its point and workload, its deadline, and where its profile goes."""
 
     ready: ReadyGuest
     cell: CallCell
@@ -44,6 +46,7 @@ class _Work:
     point: ProbePoint
     deadline: Deadline
     known: Known
+    profile: Path | None = None
 
     @property
     def exact(self) -> bool:
@@ -71,14 +74,15 @@ def measure_call(
     cell: CallCell,
     prepared: Ready[CallSetup],
     events: Path | None = None,
+    profile: Path | None = None,
     known: Known | None = None,
 ) -> CellRecord:
     """Measure a cell and prove it. On the exact clock the comparison with the baseline adds the overhead later.
 
-    The events of a recording handler go to the file ``events``, if one is given. ``known`` is what earlier cells of
-    this guest have found out. Raises EvidenceError when a proof fails, and of these NotEntered where the guest is
-    nevertheless sound; GuestError when the guest fails, UnsupportedError when CPU, kernel or module do not support the
-    cell.
+    The events of a recording handler go to the file ``events``, and where its instructions went to the file
+    ``profile``, if they are given. ``known`` is what earlier cells of this guest have found out. Raises EvidenceError
+    when a proof fails, and of these NotEntered where the guest is nevertheless sound; GuestError when the guest fails,
+    UnsupportedError when CPU, kernel or module do not support the cell.
     """
     setup, mark = prepared.setup, ready.guest.console.length()
     work = _Work(
@@ -89,6 +93,7 @@ def measure_call(
         point=_find_point(ready, cell, setup),
         deadline=Deadline(cell.time_limit),
         known=known or Known(),
+        profile=profile,
     )
     work.known.check_entered(cell, work.kind)
     work.workload.prepare(ready.guest)
@@ -120,12 +125,15 @@ def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoi
 
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
-    timed_in = None
+    timed_in = profile = None
     if work.exact:
-        baseline = work.known.baseline(work.cell)
+        # A profile counts the calls that this cell has timed, so it borrows no other cell's.
+        baseline = work.known.baseline(work.cell) if work.profile is None else None
         if baseline is None:
-            figures = exact_baseline(_timed(work))
+            measured = _timed(work)
+            figures = exact_baseline(measured)
             work.known.keep_baseline(work.cell, figures)
+            profile = _profile(work, measured, None)
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
             check_clocksource(work.ready.guest)
@@ -133,19 +141,31 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
         figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
     seen = observe(work.ready.guest, work.point)
     check_untouched(work.point, seen, "after the timed calls")
-    return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in)
+    return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
 
 
 def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
+        profile = _profile(work, measured, module)
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
-        proof = _proof(work, armed, counted)
+        proof = replace(_proof(work, armed, counted), profile=profile)
         if proof.extras:
             # Last: nothing puts an extra back.
             proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured, counted))
     return exact_figures(measured), proof
+
+
+def _profile(work: _Work, measured: Measurement, module: Module | None) -> ProfileEvidence | None:
+    """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
+    if work.profile is None:
+        return None
+    counter = Counter(work.ready.guest, work.ready.symbols, module, work.cell.id, work.profile)
+    mark = counter.mark()
+    with step("count instructions"):
+        marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+        return counter.profile(mark, marked.timed, calls=marked.calls, program=marked.program)
 
 
 def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement, counted: Counted) -> Mapping[Extra, float]:
@@ -270,6 +290,7 @@ def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...])
             interval=figures.interval,
             verdict=figures.verdict,
             evidence=evidence,
+            profile=proof.profile,
             reference=cell.published,
         )
 

@@ -20,6 +20,7 @@ from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import Observation, check_traps
 from orchestrator.probes.point import ProbePoint
+from orchestrator.results.contract import ProfileEvidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -47,7 +48,8 @@ class Proof:
     hits of other processes are not counted. ``extras`` is what the hits passed besides the handler, ``extra_sizes`` how
     many instructions of a hit that is, None where it was not measured; ``removed`` is what they were rid of.
     ``results`` is what the calls of the counting pass returned, None where that is not known. ``timed_in`` is the cell
-    of the same guest that timed the same calls without a probe, None where this cell did.
+    of the same guest that timed the same calls without a probe, None where this cell did. ``profile`` is the proof of
+    the cell's profile, None where it has none.
     """
 
     point: ProbePoint
@@ -65,6 +67,7 @@ class Proof:
     extra_sizes: Mapping[Extra, float] | None = None
     removed: Sequence[Extra] = ()
     timed_in: str | None = None
+    profile: ProfileEvidence | None = None
 
 
 class _Work(Protocol):

@@ -13,8 +13,9 @@ from orchestrator.benchmarks.calls import fields
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.outcome import Expected
+from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
-from orchestrator.experiment.file.fields import one_of, whole
+from orchestrator.experiment.file.fields import Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
 
@@ -97,9 +98,13 @@ def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBench
 
 
 class CallsTable(ProbedTable):
-    """Machines, kernels, points, probes and handlers, of which every combination is a cell."""
+    """Machines, kernels, points, probes and handlers, of which every combination is a cell.
+
+    With ``profile`` each cell says where its instructions went.
+    """
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: get_args(ProfilePart))]] | None = None
 
     @property
     def repeats(self) -> int:
@@ -113,6 +118,9 @@ class CallsTable(ProbedTable):
             why = f"an interval needs at least {FEWEST_WALL_REPEATS} samples"
             who = "a program" if self.benchmark.is_program else "clock 'wall'"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
+        if self.profile and scatters:
+            what = "a program's runs scatter" if self.benchmark.is_program else "clock 'wall' counts no instructions"
+            yield Problem(("profile",), f"found {', '.join(self.profile)}; {what}, so nothing could prove a profile")
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the kernel functions to probe")
         yield from super().conflicts()

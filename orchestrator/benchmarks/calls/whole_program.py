@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.call_programs import MOST_HITS
-from orchestrator.benchmarks.calls.workload import Measurement
+from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.called import Called
@@ -51,6 +51,10 @@ class WholeProgram:
         raise NotImplementedError
 
     def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
+        """Not supported: see ``exact``."""
+        raise NotImplementedError
+
+    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
         """Not supported: see ``exact``."""
         raise NotImplementedError
 

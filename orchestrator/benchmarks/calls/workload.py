@@ -10,6 +10,7 @@ from typing import Protocol
 from orchestrator.benchmarks.calls.outcome import Outcome
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.called import Called
+from orchestrator.profile.sample import Timed
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,9 @@ class Measurement:
 
     ``samples`` are in units of the guest's TSC, which are instructions on the exact clock; ``nanoseconds`` are the same
     by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated. ``number`` and ``outcome``
-    are of system calls; of a user's function or program only the exit status is known, which is 0.
+    are of system calls; of a user's function or program only the exit status is known, which is 0. ``batch`` is the
+    calls of a batch, at most; ``empty`` the TSC units of an empty one, and ``ticks`` those of each sample behind its
+    number of batches, with nothing subtracted.
     """
 
     samples: tuple[float, ...]
@@ -28,7 +31,19 @@ class Measurement:
     batches: int
     disturbed: int
     number: int | None = None
+    batch: int = 1
+    empty: int = 0
+    ticks: tuple[tuple[int, int], ...] = ()
     outcome: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class MarkedSamples:
+    """What the clock of ``program`` said in the batches that it marked; each sample is of ``calls`` calls."""
+
+    program: str
+    calls: int
+    timed: Timed
 
 
 class Workload(Protocol):
@@ -59,6 +74,9 @@ class Workload(Protocol):
 
     def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
         """Measure two samples where calls cost no more than when ``dearer`` was measured. Only where ``exact``."""
+
+    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
+        """Measure two samples again as of ``measured``, marked for QEMU's counting plugin. Only where ``exact``."""
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, which may scatter."""

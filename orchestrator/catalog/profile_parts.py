@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a profile may have in it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ProfilePart = Literal["symbols", "classes"]
+"""Instructions by symbol; and by class, for which QEMU also counts loads, stores and taken branches."""

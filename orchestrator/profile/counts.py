@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What QEMU's counting plugin has written: each kept region with its instructions (see ``images/plugin/count.c``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.errors import EvidenceError
+
+_LARGEST_FILE = 65 << 20
+"""The plugin stops at 64 MiB."""
+
+_REGION = re.compile(r"region (\d{1,19}) (\d{1,9})")
+_ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
+
+
+class Code(NamedTuple):
+    """An instruction: its virtual address, and its bytes as hex, since probes patch code."""
+
+    address: int
+    code: str
+
+
+class Counts(NamedTuple):
+    """How often an instruction was executed, what it loaded and stored, how often it went on elsewhere."""
+
+    executed: int
+    loads: int = 0
+    stores: int = 0
+    taken: int = 0
+
+
+NONE = Counts(0)
+
+
+@dataclass(frozen=True)
+class Region:
+    """What one region executed: ``total`` instructions, one by one in ``counts``."""
+
+    total: int
+    counts: Mapping[Code, Counts]
+
+    def less(self, other: Region, times: int) -> Region:
+        """Without another region, so many times; what is left of nothing is left out."""
+        left = {}
+        for code in {**self.counts, **other.counts}:
+            mine, theirs = self.counts.get(code, NONE), other.counts.get(code, NONE)
+            left[code] = Counts(*(one - times * its for one, its in zip(mine, theirs, strict=True)))
+        return Region(self.total - times * other.total, {code: one for code, one in left.items() if one != NONE})
+
+
+def together(regions: Sequence[Region]) -> Region:
+    """The sum of regions."""
+    sums: dict[Code, Counts] = {}
+    for region in regions:
+        for code, counts in region.counts.items():
+            sums[code] = Counts(*(one + other for one, other in zip(sums.get(code, NONE), counts, strict=True)))
+    return Region(sum(region.total for region in regions), sums)
+
+
+def read_regions(file: Path, start: int) -> list[Region]:
+    """The regions that the plugin wrote behind the first ``start`` bytes of its file, in order.
+
+    Raises EvidenceError where the plugin could not count all, or the file is not what it writes.
+    """
+    try:
+        with file.open("rb") as opened:
+            opened.seek(start)
+            text = opened.read(_LARGEST_FILE).decode("ascii", errors="replace")
+    except OSError as error:
+        raise EvidenceError(f"QEMU's counts cannot be read: {error.strerror}", where=str(file)) from None
+    lines = iter(text.splitlines())
+    return [_region(line, lines, file) for line in lines]
+
+
+def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
+    if heading.startswith("error "):
+        hint = "make fewer calls, with benchmark.calls"
+        raise EvidenceError(f"QEMU could not count all instructions: {heading[6:200]}", where=str(file), hint=hint)
+    match = _REGION.fullmatch(heading)
+    if match is None:
+        raise _damaged(heading, file)
+    counts: dict[Code, Counts] = {}
+    for line in _next(lines, int(match[2])):
+        entry = _ENTRY.fullmatch(line)
+        if entry is None:
+            raise _damaged(line, file)
+        counts[Code(int(entry[1], 16), entry[2])] = Counts(*map(int, entry.group(3, 4, 5, 6)))
+    region = Region(int(match[1]), counts)
+    if len(counts) != int(match[2]) or sum(one.executed for one in counts.values()) != region.total:
+        raise _damaged(heading, file)
+    return region
+
+
+def _next(lines: Iterable[str], number: int) -> Iterable[str]:
+    return (line for _, line in zip(range(number), lines, strict=False))
+
+
+def _damaged(line: str, file: Path) -> EvidenceError:
+    return EvidenceError("QEMU's counts are not what its plugin writes", where=str(file), detail=[line[:200]])

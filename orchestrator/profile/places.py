@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whose instruction is at an address: a function of the kernel's, one of a module's, a program's, or nobody's."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from orchestrator.profile.counts import Code, Counts
+from orchestrator.results.profile import Instruction, Place, SymbolProfile
+
+_BEHIND_NAMES = "\x7f"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function: its address, its name, and its module's name (None for the kernel itself)."""
+
+    address: int
+    name: str
+    module: str | None = None
+
+
+@dataclass(frozen=True)
+class CodeRange:
+    """Addresses from ``start`` to ``end`` whose instructions belong to the last function before them."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """The code of a guest: functions and the ranges that they cover; below ``kernel_start`` it is of ``program``.
+
+    Code that is in none of the ranges was made while the guest ran: instruction slots of kprobes, detour buffers.
+    """
+
+    functions: Iterable[Function]
+    ranges: Iterable[CodeRange]
+    kernel_start: int
+    program: str
+
+    @cached_property
+    def _sorted(self) -> list[tuple[int, str, str | None]]:
+        return sorted(((one.address, one.name, one.module) for one in self.functions), key=lambda one: one[:2])
+
+    @cached_property
+    def _addresses(self) -> list[tuple[int, str]]:
+        return [(address, name) for address, name, _ in self._sorted]
+
+    def owner(self, address: int) -> tuple[Function, Place]:
+        """Whose code is at an address. The address of a program, and of generated code, is 0."""
+        if address < self.kernel_start:
+            return Function(0, self.program), "user"
+        covering = next((one for one in self.ranges if one.start <= address < one.end), None)
+        at = bisect_right(self._addresses, (address, _BEHIND_NAMES)) - 1
+        if covering is None or at < 0 or self._sorted[at][0] < covering.start:
+            return Function(0, "generated code"), "generated"
+        start, name, module = self._sorted[at]
+        return Function(start, name, module), "kernel" if module is None else "module"
+
+    def symbols(self, counts: Mapping[Code, Counts]) -> tuple[SymbolProfile, ...]:
+        """The instructions by symbol: the largest symbol first, its instructions in the order of their addresses."""
+        found: dict[tuple[Function, Place], list[Instruction]] = defaultdict(list)
+        for (address, code), one in sorted(counts.items()):
+            function, place = self.owner(address)
+            found[function, place].append(Instruction(address - function.address, code, *one))
+        made = [
+            SymbolProfile(
+                name=function.name,
+                place=place,
+                module=function.module,
+                address=function.address,
+                instructions=tuple(instructions),
+            )
+            for (function, place), instructions in found.items()
+        ]
+        return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))

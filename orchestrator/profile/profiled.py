@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A cell's profile from a guest that counts: what any kind of benchmark that has profiles uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.counts import read_regions
+from orchestrator.profile.guest_code import code_of
+from orchestrator.profile.sample import Timed, sample_of
+from orchestrator.results.contract import ProfileEvidence
+from orchestrator.results.profile import CellProfile, write_profile
+
+_INT3 = "cc"
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A guest whose QEMU has the counting plugin, and where the profile of one cell goes.
+
+    ``symbols`` were read when the guest was ready; ``module`` is what was loaded since.
+    """
+
+    guest: Guest
+    symbols: Symbols
+    module: Module | None
+    cell: str
+    file: Path
+
+    def mark(self) -> int:
+        """How much the plugin has written so far. Raises EvidenceError where this guest has none."""
+        try:
+            return self.guest.counts_file.stat().st_size
+        except OSError as error:
+            why = f"QEMU counts no instructions here: {error.strerror}"
+            raise EvidenceError(why, where=str(self.guest.counts_file)) from None
+
+    def profile(self, mark: int, timed: Timed, *, calls: int, program: str) -> ProfileEvidence:
+        """Write the profile of a sample of ``calls`` calls that a program made since the ``mark``, and prove it.
+
+        Raises EvidenceError unless the plugin counted what the clock did.
+        """
+        machine = self.guest.machine
+        assert machine.counter is not None
+        sample = sample_of(read_regions(self.guest.counts_file, mark), timed)
+        places = code_of(self.guest, self.symbols, self.module, program)
+        profile = CellProfile(
+            cell=self.cell,
+            arch=_arch(places.kernel_start),
+            calls=calls,
+            has_details=machine.counter.is_detailed,
+            symbols=places.symbols(sample.counts),
+        )
+        return ProfileEvidence(
+            sha256=write_profile(profile, self.file),
+            calls=calls,
+            instructions=profile.executed,
+            int3=sum(counts.executed for code, counts in sample.counts.items() if code.code == _INT3),
+        )
+
+
+def _arch(kernel_start: int) -> Literal["i386", "x86_64"]:
+    return "x86_64" if kernel_start >= 1 << 63 else "i386"

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The instructions of one sample, and the proof that the plugin counted what the clock did.
+
+The plugin keeps two empty batches and then every batch that counts, in their order. A region is one instruction longer
+than the clock says: it has both readings in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import EvidenceError
+from orchestrator.profile.counts import Region, together
+
+EMPTY_BATCHES = 2
+"""Empty batches that ``bench.c`` keeps before its samples."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What the clock said: of an empty batch, and of each sample with its number of batches. In instructions."""
+
+    empty: int
+    samples: Sequence[tuple[int, int]]
+
+
+def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
+    """What the calls of one sample executed, without what every batch costs.
+
+    Raises EvidenceError unless the plugin counted as many instructions as the clock did, in every batch, and the same
+    ones in every sample.
+    """
+    expected = EMPTY_BATCHES + sum(batches for batches, _ in timed.samples)
+    if len(regions) != expected:
+        raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {expected} were timed")
+    empty, *others = regions[:EMPTY_BATCHES]
+    if any(other != empty for other in others):
+        raise EvidenceError("two empty batches executed different instructions")
+    _check(empty.total - 1, timed.empty, "an empty batch")
+    samples: list[Region] = []
+    at = EMPTY_BATCHES
+    for batches, total in timed.samples:
+        sample = together(regions[at : at + batches])
+        _check(sample.total - batches, total, "a sample")
+        samples.append(sample.less(empty, batches))
+        at += batches
+    if any(sample != samples[0] for sample in samples):
+        raise EvidenceError("two samples of one guest executed different instructions")
+    return samples[0]
+
+
+def _check(counted: int, by_clock: int, what: str) -> None:
+    if counted != by_clock:
+        raise EvidenceError(f"QEMU counted {counted} instructions in {what}, and the clock {by_clock}")

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A cell's profile as it is stored: each instruction that its calls executed, by symbol.
+
+One file for each cell, JSON compressed with gzip, in the run's folder ``profiles``. A cell's record has the file's name
+and digest, and the figures that prove it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from orchestrator.errors import LabError, UsageError
+from orchestrator.results.contract import CellId, CellRecord, Phrase
+from orchestrator.results.faults import storage_faults
+
+FOLDER = "profiles"
+LARGEST_FILE = 16 << 20
+"""Bytes of a profile's file; one of a system call has ten thousand."""
+_LARGEST_TEXT = 256 << 20
+
+Place = Literal["kernel", "module", "user", "generated"]
+Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
+Offset = Annotated[int, Field(ge=0, lt=2**64)]
+Code = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,15}$")]
+
+
+class Instruction(NamedTuple):
+    """An instruction ``offset`` bytes behind its symbol, and how often it was executed in all calls together.
+
+    ``loads``, ``stores`` and ``taken`` (executions that went on elsewhere than behind it) are 0 where they were not
+    counted. What the clock itself executes is subtracted.
+    """
+
+    offset: Offset
+    code: Code
+    executed: Number
+    loads: Number = 0
+    stores: Number = 0
+    taken: Number = 0
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SymbolProfile(_Stored):
+    """A function of the kernel or of ``module``, a program in user space, or code that was made while the guest ran.
+
+    ``address`` is where it begins; 0 for a program and for generated code, whose offsets are addresses.
+    """
+
+    name: Phrase
+    place: Place
+    module: Phrase | None = None
+    address: Offset
+    instructions: tuple[Instruction, ...]
+
+    @cached_property
+    def executed(self) -> int:
+        """Instructions that were executed in it."""
+        return sum(one.executed for one in self.instructions)
+
+    @property
+    def title(self) -> str:
+        """The name as it is printed: ``kprobe_func [lab_kprobe]``."""
+        return self.name if self.module is None else f"{self.name} [{self.module}]"
+
+
+class CellProfile(_Stored):
+    """All that ``calls`` calls of a cell executed, the largest symbol first. ``has_details`` where all was counted."""
+
+    cell: CellId
+    arch: Literal["i386", "x86_64"]
+    calls: Annotated[int, Field(ge=1)]
+    has_details: bool
+    symbols: tuple[SymbolProfile, ...]
+
+    @property
+    def executed(self) -> int:
+        """Instructions of all calls together."""
+        return sum(symbol.executed for symbol in self.symbols)
+
+    @property
+    def instructions(self) -> Iterable[Instruction]:
+        """Those of all symbols."""
+        return (one for symbol in self.symbols for one in symbol.instructions)
+
+    @model_validator(mode="after")
+    def _each_symbol_once(self) -> Self:
+        if len({(one.name, one.module, one.address) for one in self.symbols}) != len(self.symbols):
+            raise ValueError("two symbols have the same name and address")
+        return self
+
+
+def file_name(cell: str) -> str:
+    """The name of a cell's file; an id may have slashes in it, and nothing else special."""
+    return f"{cell.replace('/', '.')}.json.gz"
+
+
+def write_profile(profile: CellProfile, file: Path) -> str:
+    """Write a profile, and return its digest. Raises HostError when the disk is full."""
+    # Without the time of day, equal profiles are equal files.
+    content = gzip.compress(profile.model_dump_json().encode(), mtime=0)
+    with storage_faults(file):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_profile(directory: Path, record: CellRecord) -> CellProfile:
+    """The profile of a cell of the run in ``directory``.
+
+    Raises UsageError where the cell has none, LabError where the file is not the one that the record names.
+    """
+    if record.profile is None:
+        raise UsageError(
+            f"cell {record.id} has no profile", hint="measure with one: orchestrator run --profile symbols"
+        )
+    file = directory / FOLDER / file_name(record.id)
+    with storage_faults(file), file.open("rb") as opened:
+        content = opened.read(LARGEST_FILE + 1)
+    if hashlib.sha256(content).hexdigest() != record.profile.sha256:
+        raise LabError(f"this is not the profile of cell {record.id} that the run has recorded", where=str(file))
+    try:
+        text = zlib.decompressobj(wbits=31).decompress(content, _LARGEST_TEXT)
+        return CellProfile.model_validate_json(text)
+    except (zlib.error, ValidationError) as error:
+        raise LabError("damaged, or written by another version of this program", where=str(file)) from error
