@@ -121,9 +121,8 @@ def load_profile(directory: Path, record: CellRecord) -> CellProfile:
     Raises UsageError where the cell has none, LabError where the file is not the one that the record names.
     """
     if record.profile is None:
-        raise UsageError(
-            f"cell {record.id} has no profile", hint="measure with one: orchestrator run --profile symbols"
-        )
+        hint = "measure with one: orchestrator run CONFIG --profile symbols"
+        raise UsageError(f"cell {record.id} has no profile", hint=hint)
     file = directory / FOLDER / file_name(record.id)
     with storage_faults(file), file.open("rb") as opened:
         content = opened.read(LARGEST_FILE + 1)

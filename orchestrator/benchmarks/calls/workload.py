@@ -31,10 +31,10 @@ class Measurement:
     batches: int
     disturbed: int
     number: int | None = None
+    outcome: Outcome | None = None
     batch: int = 1
     empty: int = 0
     ticks: tuple[tuple[int, int], ...] = ()
-    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True)
