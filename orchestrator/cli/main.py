@@ -6,7 +6,20 @@ from __future__ import annotations
 import typer
 
 from orchestrator import __version__
-from orchestrator.cli import cache, doctor, execute, image, kernel, kmod, listing, report, run, shell
+from orchestrator.cli import (
+    cache,
+    difference,
+    doctor,
+    execute,
+    image,
+    kernel,
+    kmod,
+    listing,
+    profile,
+    report,
+    run,
+    shell,
+)
 from orchestrator.cli.failures import stop_on_signals
 
 app = typer.Typer(
@@ -18,6 +31,8 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("report")(report.report)
+app.command("profile")(profile.profile)
+app.command("diff")(difference.diff)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)
 app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)

@@ -48,6 +48,10 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Boot every guest, also where a saved one of its kind could be restored.")
     ] = False,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help="Also where the instructions of each call go: symbols, classes."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
     ] = False,
@@ -64,6 +68,7 @@ def run(
     from orchestrator.cli.progress import listener
     from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.experiment.plan import plan
+    from orchestrator.experiment.profiled import with_profile
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir, lab_dir
@@ -73,6 +78,7 @@ def run(
 
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
+    experiments = [with_profile(experiment, profile) if profile else experiment for experiment in experiments]
     _check_names(configs, experiments)
     plans = [select(plan(experiment), only or []) for experiment in experiments]
     at_hand = BuildContext(Cache(cache_dir()), offline=True)

@@ -33,6 +33,15 @@ class CodeRange:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """Whose code it is. The address of a program, and of generated code, is 0; ``start`` is that of a module's text."""
+
+    function: Function
+    place: Place
+    start: int = 0
+
+
+@dataclass(frozen=True)
 class Places:
     """The code of a guest: functions and the ranges that they cover; below ``kernel_start`` it is of ``program``.
 
@@ -52,31 +61,31 @@ class Places:
     def _addresses(self) -> list[tuple[int, str]]:
         return [(address, name) for address, name, _ in self._sorted]
 
-    def owner(self, address: int) -> tuple[Function, Place]:
-        """Whose code is at an address. The address of a program, and of generated code, is 0."""
+    def owner(self, address: int) -> Owner:
+        """Whose code is at an address."""
         if address < self.kernel_start:
-            return Function(0, self.program), "user"
+            return Owner(Function(0, self.program), "user")
         covering = next((one for one in self.ranges if one.start <= address < one.end), None)
         at = bisect_right(self._addresses, (address, _BEHIND_NAMES)) - 1
         if covering is None or at < 0 or self._sorted[at][0] < covering.start:
-            return Function(0, "generated code"), "generated"
-        start, name, module = self._sorted[at]
-        return Function(start, name, module), "kernel" if module is None else "module"
+            return Owner(Function(0, "generated code"), "generated")
+        function = Function(*self._sorted[at])
+        return Owner(function, "kernel") if function.module is None else Owner(function, "module", covering.start)
 
     def symbols(self, counts: Mapping[Code, Counts]) -> tuple[SymbolProfile, ...]:
         """The instructions by symbol: the largest symbol first, its instructions in the order of their addresses."""
-        found: dict[tuple[Function, Place], list[Instruction]] = defaultdict(list)
+        found: dict[Owner, list[Instruction]] = defaultdict(list)
         for (address, code), one in sorted(counts.items()):
-            function, place = self.owner(address)
-            found[function, place].append(Instruction(address - function.address, code, *one))
+            owner = self.owner(address)
+            found[owner].append(Instruction(address - owner.function.address, code, *one))
         made = [
             SymbolProfile(
-                name=function.name,
-                place=place,
-                module=function.module,
-                address=function.address,
+                name=owner.function.name,
+                place=owner.place,
+                module=owner.function.module,
+                address=owner.function.address - owner.start,
                 instructions=tuple(instructions),
             )
-            for (function, place), instructions in found.items()
+            for owner, instructions in found.items()
         ]
         return tuple(sorted(made, key=lambda one: (-one.executed, one.title, one.address)))

@@ -34,6 +34,11 @@ def render_markdown(run: RunRecord, registry: ReportRegistry) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def render_sheets(title: str, sheets: Sequence[Sheet]) -> str:
+    """Return sheets that are of no run's tables, in the same way."""
+    return "\n\n".join([f"# {escaped(title)}", *(part for sheet in sheets for part in _sheet(sheet))]) + "\n"
+
+
 def escaped(text: str) -> str:
     """Return ``text`` as one line of Markdown that shows exactly it, within a paragraph, heading or table."""
     line = " ".join(text.splitlines())

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -29,9 +29,24 @@ def print_table(run: RunRecord, console: Console, registry: ReportRegistry) -> N
 
     They are plain text where the console has no colours, and plain ASCII where its encoding is not a Unicode one.
     """
-    ascii_only = console.options.ascii_only
-    for line in _lines(run, registry, console.width, "-" if ascii_only else "─"):
-        if ascii_only:
+    _print(_lines(run, registry, console.width, _rule(console)), console)
+
+
+def print_sheets(sheets: Sequence[Sheet], console: Console) -> None:
+    """Print sheets that are of no run's tables, in the same way."""
+    for index, sheet in enumerate(sheets):
+        if index:
+            console.print()
+        _print(_sheet(sheet, console.width, _rule(console)), console)
+
+
+def _rule(console: Console) -> str:
+    return "-" if console.options.ascii_only else "─"
+
+
+def _print(lines: Iterable[Text], console: Console) -> None:
+    for line in lines:
+        if console.options.ascii_only:
             line.plain = line.plain.encode("ascii", "replace").decode("ascii")
         # The terminal wraps a line that is too long: cutting it would lose figures.
         console.print(line, soft_wrap=True)

@@ -54,7 +54,8 @@ class _Stored(BaseModel):
 class SymbolProfile(_Stored):
     """A function of the kernel or of ``module``, a program in user space, or code that was made while the guest ran.
 
-    ``address`` is where it begins; 0 for a program and for generated code, whose offsets are addresses.
+    ``address`` is where it begins, from the module's text on for a module's; 0 for a program and for generated code,
+    whose offsets are addresses.
     """
 
     name: Phrase
@@ -72,6 +73,11 @@ class SymbolProfile(_Stored):
     def title(self) -> str:
         """The name as it is printed: ``kprobe_func [lab_kprobe]``."""
         return self.name if self.module is None else f"{self.name} [{self.module}]"
+
+    @property
+    def placed_title(self) -> str:
+        """The same with where it is in its module: ``kprobe_func [lab_kprobe+0x40]``."""
+        return self.title if self.module is None else f"{self.name} [{self.module}+{self.address:#x}]"
 
 
 class CellProfile(_Stored):

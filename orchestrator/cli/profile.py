@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator profile``: where the instructions of a run's cells went."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli import completion
+from orchestrator.cli.failures import expected_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator.results.profile import CellProfile
+
+
+class Form(StrEnum):
+    """Forms of a profile, and of a difference between two."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+@expected_failures
+def profile(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=completion.runs),
+    ] = "latest",
+    cell: Annotated[
+        str | None, typer.Argument(metavar="CELL", help="A cell's id, or parts of it, such as kprobe; default: all.")
+    ] = None,
+    form: Annotated[
+        Form, typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs.")
+    ] = Form.TABLE,
+) -> None:
+    """Print where the instructions of each call went: by symbol, and by class of instruction."""
+    _print(_profiles(run, cell), form)
+
+
+def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.chosen_cell import cells_named
+    from orchestrator.results.profile import load_profile
+    from orchestrator.results.runs import find_run
+
+    found = find_run(run, lab_dir())
+    cells = found.record.cells if cell is None else cells_named(found.record, cell)
+    wanted = [one for one in cells if one.profile is not None] or cells[:1]
+    return [load_profile(found.directory, one) for one in wanted]
+
+
+def _print(profiles: Sequence[CellProfile], form: Form) -> None:
+    from orchestrator.profile.classes import per_call
+    from orchestrator.report import profile_json, profile_sheets
+
+    classes = [per_call(one) for one in profiles]
+    if form is Form.JSON:
+        content = [profile_json.profile_json(*both) for both in zip(profiles, classes, strict=True)]
+        typer.echo(profile_json.text(content), nl=False)
+        return
+    sheets = [profile_sheets.profile_sheet(*both) for both in zip(profiles, classes, strict=True)]
+    if form is Form.MARKDOWN:
+        from orchestrator.report.markdown import render_sheets
+
+        typer.echo(render_sheets("Profiles", sheets), nl=False)
+    else:
+        from rich.console import Console
+
+        from orchestrator.report.table import print_sheets
+
+        print_sheets(sheets, Console())
