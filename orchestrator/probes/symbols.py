@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -85,11 +85,15 @@ class Symbols:
         start, name, _, _ = self._all[place]
         return f"{name}+{address - start:#x}" if address != start else name
 
-    def functions(self) -> Iterator[tuple[int, str, str | None]]:
-        """Address, name and module (None for the kernel itself) of all functions, in the order of their addresses."""
-        for address, name, kind, module in self._all:
+    def function_at(self, address: int) -> tuple[int, str, str | None] | None:
+        """The last function that begins at an address or before it: where, its name, its module (None: the kernel)."""
+        place = bisect_right(self._all, (address, _BEHIND_NAMES)) - 1
+        while place >= 0:
+            start, name, kind, module = self._all[place]
             if kind in _FUNCTION:
-                yield address, name, module.strip("\t []") or None
+                return start, name, module.strip("\t []") or None
+            place -= 1
+        return None
 
     def data_at(self, address: int) -> str:
         """The same for data, which kernels without CONFIG_KALLSYMS_ALL do not list: the address itself there."""

@@ -36,7 +36,7 @@ class TextLayout:
         kernel = cls.of_kernel(symbols)
         text, data = [*kernel.text], [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in LoadedModule.all_of(guest).items()]
-        sections = module_sections(guest, [module.name for module in modules])
+        sections = _sections(guest, modules)
         for module in modules:
             first = _first_data(module, sections[module.name])
             text.append(Span(module.name, module.start, first))
@@ -65,11 +65,11 @@ def _possible(spans: Sequence[Span]) -> Sequence[Span]:
     return [span for span in spans if span.size]
 
 
-def module_sections(guest: Guest, modules: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
-    """The addresses of the sections of loaded modules, by their names."""
-    sections: dict[str, dict[str, int]] = {name: {} for name in modules}
+def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str, int]]:
+    """The addresses of each module's sections, by their names."""
+    sections: dict[str, dict[str, int]] = {module.name: {} for module in modules}
     if modules:
-        folders = [f"/sys/module/{name}/sections" for name in modules]
+        folders = [f"/sys/module/{module.name}/sections" for module in modules]
         for owner, name, address in _SECTION.findall(guest.succeed(["grep", "-r", "0x", *folders]).text):
             sections[owner][name] = int(address, 16)
     return sections

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.module_symbols import module_functions
-from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.text_layout import TextLayout
+from orchestrator.probes.symbols import LoadedModule, Symbols
 from orchestrator.profile.places import CodeRange, Function, Places
 
-_TEXT = "_stext"
+_BEHIND_NAMES = "\x7f"
 _HALF = 1 << 63
 _SPLITS = 0xF0000000
 """Where a 32-bit kernel may begin (CONFIG_VMSPLIT_*): at a multiple of 256 MiB, its text 16 MiB behind."""
@@ -24,20 +23,24 @@ def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str)
 
     Raises EvidenceError where the guest's lists make no sense.
     """
-    start = symbols.anywhere(_TEXT)
-    if start is None:
-        raise EvidenceError(f"the guest's kernel does not list where its text is ({_TEXT})")
+    start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
+    if start is None or end is None:
+        raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
+    own = {} if module is None else module_functions(guest, module.name, module.file)
+    known = sorted((address, name) for name, address in own.items())
+    modules = LoadedModule.all_of(guest)
+    loaded = None if module is None else modules.get(module.name)
+
+    def function_at(address: int) -> Function | None:
+        if module is not None and loaded is not None and loaded.start <= address < loaded.end:
+            at = bisect_right(known, (address, _BEHIND_NAMES)) - 1
+            return Function(*known[at], module.name) if at >= 0 else None
+        found = symbols.function_at(address)
+        return None if found is None else Function(*found)
+
     return Places(
-        functions=tuple(_functions(guest, symbols, module)),
-        ranges=tuple(CodeRange(span.start, span.end) for span in TextLayout.of(guest, symbols).text),
+        function_at=function_at,
+        ranges=[CodeRange(start, end), *(CodeRange(one.start, one.end) for one in modules.values())],
         kernel_start=_HALF if start >= _HALF else start & _SPLITS,
         program=program,
     )
-
-
-def _functions(guest: Guest, symbols: Symbols, module: Module | None) -> Iterator[Function]:
-    for address, name, owner in symbols.functions():
-        yield Function(address, name, owner)
-    if module is not None:
-        for name, address in module_functions(guest, module.name, module.file).items():
-            yield Function(address, name, module.name)

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from orchestrator.profile.counts import Code, Counts
 from orchestrator.results.profile import Instruction, Place, SymbolProfile
-
-_BEHIND_NAMES = "\x7f"
 
 
 @dataclass(frozen=True)
@@ -43,33 +39,25 @@ class Owner:
 
 @dataclass(frozen=True)
 class Places:
-    """The code of a guest: functions and the ranges that they cover; below ``kernel_start`` it is of ``program``.
+    """The code of a guest: ``function_at`` finds the last function that begins at an address or before it.
 
-    Code that is in none of the ranges was made while the guest ran: instruction slots of kprobes, detour buffers.
+    Below ``kernel_start`` code is of ``program``. What is in none of the ``ranges`` was made while the guest ran:
+    instruction slots of kprobes, detour buffers.
     """
 
-    functions: Iterable[Function]
-    ranges: Iterable[CodeRange]
+    function_at: Callable[[int], Function | None]
+    ranges: Sequence[CodeRange]
     kernel_start: int
     program: str
-
-    @cached_property
-    def _sorted(self) -> list[tuple[int, str, str | None]]:
-        return sorted(((one.address, one.name, one.module) for one in self.functions), key=lambda one: one[:2])
-
-    @cached_property
-    def _addresses(self) -> list[tuple[int, str]]:
-        return [(address, name) for address, name, _ in self._sorted]
 
     def owner(self, address: int) -> Owner:
         """Whose code is at an address."""
         if address < self.kernel_start:
             return Owner(Function(0, self.program), "user")
         covering = next((one for one in self.ranges if one.start <= address < one.end), None)
-        at = bisect_right(self._addresses, (address, _BEHIND_NAMES)) - 1
-        if covering is None or at < 0 or self._sorted[at][0] < covering.start:
+        function = None if covering is None else self.function_at(address)
+        if covering is None or function is None or function.address < covering.start:
             return Owner(Function(0, "generated code"), "generated")
-        function = Function(*self._sorted[at])
         return Owner(function, "kernel") if function.module is None else Owner(function, "module", covering.start)
 
     def symbols(self, counts: Mapping[Code, Counts]) -> tuple[SymbolProfile, ...]:

@@ -34,6 +34,7 @@ _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
 _OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _SOUNDING_CALLS = 50
+_MARKED_CALLS = 500
 _MARKED_SAMPLES = 2
 """Samples for a profile: they must be the same instructions."""
 _WARM_UP_CALLS = 100
@@ -147,7 +148,10 @@ class Calls:
                     f"and {halved.samples[0]:.10g} in batches of {batch // 2}"
                 )
         return dataclasses.replace(
-            measured, samples=measured.samples[:repeats], nanoseconds=measured.nanoseconds[:repeats]
+            measured,
+            samples=measured.samples[:repeats],
+            nanoseconds=measured.nanoseconds[:repeats],
+            is_uniform=sounding.samples[0] == measured.samples[0],
         )
 
     def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
@@ -156,10 +160,14 @@ class Calls:
         return self._sampled(guest, Sampling(self.calls, -(-self.calls // batches), 2), time_limit).samples
 
     def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
-        """Two samples in batches as of ``measured``, which QEMU's counting plugin counts."""
-        wanted = Sampling(self.calls, measured.batch, _MARKED_SAMPLES, is_marked=True)
+        """Two samples in batches as of ``measured``, which QEMU's counting plugin counts.
+
+        Of calls that are all alike, fewer.
+        """
+        calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
+        wanted = Sampling(calls, min(calls, measured.batch), _MARKED_SAMPLES, is_marked=True)
         marked = self._sampled(guest, wanted, time_limit)
-        return MarkedSamples(Path(self.argv[0]).name, self.calls, Timed(marked.empty, marked.ticks))
+        return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks."""

@@ -21,7 +21,7 @@ class Measurement:
     by the guest's clock. ``disturbed`` counts the batches that were discarded and repeated. ``number`` and ``outcome``
     are of system calls; of a user's function or program only the exit status is known, which is 0. ``batch`` is the
     calls of a batch, at most; ``empty`` the TSC units of an empty one, and ``ticks`` those of each sample behind its
-    number of batches, with nothing subtracted.
+    number of batches, with nothing subtracted. ``is_uniform`` where one call costs what one of many does.
     """
 
     samples: tuple[float, ...]
@@ -35,6 +35,7 @@ class Measurement:
     batch: int = 1
     empty: int = 0
     ticks: tuple[tuple[int, int], ...] = ()
+    is_uniform: bool = False
 
 
 @dataclass(frozen=True)
