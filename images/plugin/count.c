@@ -4,7 +4,8 @@
 //   -plugin file=count.so,out=FILE[,detail=on]
 //
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
-// costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew.
+// costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew; with
+// detail, a guest goes on counting once it has been armed.
 // An instruction is its virtual address and its bytes, for probes patch code.
 //
 // FILE, written whenever a region is kept, so that it is complete though guests are killed:
@@ -210,10 +211,14 @@ static void pass_mark(unsigned int vcpu, void *mark)
 	switch ((long)mark) {
 	case REGION_ARM:
 	case REGION_DISARM:
-		if (armed == ((long)mark == REGION_ARM))
+		is_open = has_region = false;
+		// QEMU 7.2 keeps a pointer to the memory callbacks of an instruction whose helper does not return, and dies
+		// when it has freed them ("qemu_plugin_vcpu_mem_cb: code should not be reached"): once there are some, they stay.
+		if (armed && (detailed || (long)mark == REGION_ARM))
+			break;
+		if (!armed && (long)mark == REGION_DISARM)
 			break;
 		armed = !armed;
-		is_open = has_region = false;
 		for (int i = 0; i < VCPUS; i++)
 			previous[i] = NULL;
 		qemu_plugin_reset(self, start_again);

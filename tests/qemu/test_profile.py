@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does QEMU count each instruction of a call, and change none?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import QUICKSTART, CommandLine
+from experiment_boot import boot_of_calls
+from gettimeofday import gettimeofday
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.instructions import decoded
+from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.experiment.plan import Boot
+from orchestrator.guest.machine import CountingPlugin
+from orchestrator.paths import cache_dir
+from orchestrator.profile.counts import read_regions
+from orchestrator.profile.sample import sample_of
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.profile import CellProfile, load_profile
+from orchestrator.run.artifacts import prepare
+from orchestrator.run.boot import BootTask, Session, run_boot
+from orchestrator.run.events import Event, GuestBooted, Outcome
+from orchestrator.run.ready_guest import ready_guest
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+PROBES = ["none", "kprobe", "jprobe", "djprobe"]
+COUNTED = ("symbols", "classes")
+
+
+@pytest.fixture
+def context() -> BuildContext:
+    """The user's cache."""
+    return BuildContext(Cache(cache_dir()))
+
+
+def boot(kernel: str = "lab-i386-up", *profile: str, cpu: str = "pentium4", **table: object) -> Boot:
+    """The probes of the quickstart on a kernel."""
+    keys: dict[str, object] = {
+        "kernels": [kernel],
+        "machines": [{"cpu": cpu}],
+        "benchmark": {"name": "gtodbench", "repeats": 2},
+        "probes": PROBES,
+    }
+    return boot_of_calls(**{**keys, **({"profile": list(profile)} if profile else {}), **table})
+
+
+class Done:
+    """A boot that was done: its events, its records by probe, and their profiles."""
+
+    def __init__(self, context: BuildContext, wanted: Boot, directory: Path, *, fresh: bool = False) -> None:
+        from orchestrator.benchmarks.registry import kinds
+
+        self.directory = directory
+        self.events: list[Event] = []
+        artifacts = prepare(context, kinds().named(wanted.kind), wanted)
+        task = BootTask(kinds().named(wanted.kind), wanted, wanted.cells, artifacts.keys, directory, fresh=fresh)
+        run_boot(Session(task, artifacts, context, self.events.append))
+
+    @property
+    def records(self) -> dict[str, CellRecord]:
+        return {event.record.probe: event.record for event in self.events if isinstance(event, Outcome)}
+
+    @property
+    def values(self) -> dict[str, float | str | None]:
+        return {probe: record.value or record.reason for probe, record in self.records.items()}
+
+    @property
+    def profiles(self) -> dict[str, CellProfile]:
+        return {probe: load_profile(self.directory, record) for probe, record in self.records.items()}
+
+    @property
+    def restored_from(self) -> list[str | None]:
+        return [event.restored_from for event in self.events if isinstance(event, GuestBooted)]
+
+
+def by_symbol(profile: CellProfile) -> dict[str, float]:
+    return {symbol.title: symbol.executed / profile.calls for symbol in profile.symbols}
+
+
+def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(context: BuildContext, tmp_path: Path) -> None:
+    """Both guests were restored from one saved guest: what counts in QEMU is no part of what is saved."""
+    plain = Done(context, boot(), tmp_path / "plain")
+    counted = Done(context, boot("lab-i386-up", *COUNTED), tmp_path / "counted")
+    assert counted.values == plain.values == {"none": 360, "kprobe": 889, "jprobe": 1661, "djprobe": 399}
+    assert counted.restored_from == plain.restored_from != [None]
+    assert [record.profile for record in plain.records.values()] == [None] * 4
+    for probe, profile in counted.profiles.items():
+        record = counted.records[probe]
+        assert profile.executed == profile.calls * (record.value or 0)
+        assert record.profile is not None
+        assert record.evidence is not None
+        assert record.profile.int3 / profile.calls == (record.evidence.int3 or 0) / record.evidence.calls
+    int3 = {probe: one.profile.int3 // one.profile.calls for probe, one in counted.records.items() if one.profile}
+    assert int3 == {"none": 0, "kprobe": 2, "jprobe": 3, "djprobe": 0}
+
+
+def test_each_instruction_is_where_it_belongs(context: BuildContext, tmp_path: Path) -> None:
+    profiles = Done(context, boot("lab-i386-up", *COUNTED), tmp_path).profiles
+    symbols = {probe: by_symbol(profile) for probe, profile in profiles.items()}
+    assert not [name for name in symbols["none"] if "[" in name or "int3" in name or "generated" in name]
+    assert symbols["kprobe"]["kprobe_int3_handler"] == 109
+    assert symbols["kprobe"]["kprobe_func [lab_kprobe]"] == 2
+    # The probed instruction, executed where kprobes keeps a copy of it; and the jump back.
+    assert symbols["kprobe"]["generated code"] == 2
+    assert symbols["djprobe"]["djprobe_func [lab_djprobe]"] == 1
+    assert symbols["djprobe"]["djprobe_detours [lab_djprobe]"] > 0
+    assert {symbols[probe]["callbench"] for probe in PROBES} == {13}
+    places = {(one.name, one.place) for one in profiles["kprobe"].symbols}
+    assert {("callbench", "user"), ("get_kprobe", "kernel"), ("kprobe_func", "module")} <= places
+
+
+def test_loads_stores_and_taken_branches_are_those_of_the_instructions(context: BuildContext, tmp_path: Path) -> None:
+    """QEMU 7.2 mistakes loads for stores where a plugin asks for one of them."""
+    profile = Done(context, boot("lab-i386-up", *COUNTED, probes=["none"]), tmp_path).profiles["none"]
+    expected = {"push": (0, 1), "pop": (1, 0), "ret": (1, 0)}
+    seen = set()
+    for one in profile.instructions:
+        decoding = next(decoded(bytes.fromhex(one.code), 0, 4), None)
+        if decoding is not None and decoding.name in expected:
+            seen.add(decoding.name)
+            loads, stores = expected[decoding.name]
+            assert (one.loads, one.stores) == (loads * one.executed, stores * one.executed), one
+        if decoding is not None and decoding.name in ("ret", "jmp", "call"):
+            assert one.taken == one.executed, one
+        if decoding is not None and decoding.name in ("push", "mov", "add"):
+            assert one.taken == 0, one
+    assert seen == set(expected)
+
+
+def test_two_boots_execute_the_same_instructions(context: BuildContext, tmp_path: Path) -> None:
+    """One was restored and the other booted, one with details and the other without."""
+    restored = Done(context, boot("lab-i386-up", "symbols"), tmp_path / "restored")
+    booted = Done(context, boot("lab-i386-up", *COUNTED), tmp_path / "booted", fresh=True)
+    assert restored.restored_from != [None] == booted.restored_from
+    for probe in PROBES:
+        first, second = restored.profiles[probe], booted.profiles[probe]
+        assert [one.title for one in first.symbols] == [one.title for one in second.symbols]
+        assert [(one.offset, one.code, one.executed) for one in first.instructions] == [
+            (one.offset, one.code, one.executed) for one in second.instructions
+        ]
+        assert not first.has_details
+        assert second.has_details
+
+
+@pytest.mark.kernels("lab-x86_64-smp")
+def test_a_64_bit_kernel(context: BuildContext, tmp_path: Path) -> None:
+    wanted = boot("lab-x86_64-smp", *COUNTED, cpu="xeon-e5410", probes=["none", "kprobe"])
+    done = Done(context, wanted, tmp_path)
+    for probe, profile in done.profiles.items():
+        assert profile.arch == "x86_64"
+        assert profile.executed == profile.calls * (done.records[probe].value or 0)
+        assert "entry_SYSCALL_64" in by_symbol(profile)
+    assert "kprobe_func [lab_kprobe]" in by_symbol(done.profiles["kprobe"])
+
+
+def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
+    file = tmp_path / "getpid.c"
+    file.write_text('#include "workload.h"\nvoid workload(void)\n{\n\tsys0(SYS_getpid);\n}\n')
+    wanted = boot(
+        "lab-i386-up",
+        "symbols",
+        points=["__ia32_sys_getpid"],
+        probes=["none"],
+        benchmark={"name": "workload", "file": str(file), "repeats": 2},
+    )
+    done = Done(context, wanted, tmp_path / "run")
+    assert done.values == {"none": done.records["none"].value}, done.values
+    assert "workload" in by_symbol(done.profiles["none"])
+
+
+def test_a_sample_that_the_plugin_did_not_count_whole_is_refused(context: BuildContext, tmp_path: Path) -> None:
+    """As where it began too late: then a region is missing, or one has other instructions."""
+    from orchestrator.benchmarks.registry import kinds
+
+    wanted = boot("lab-i386-up", "symbols", probes=["none"])
+    artifacts = prepare(context, kinds().named(wanted.kind), wanted)
+    with ready_guest(context, artifacts, tmp_path, "guest") as ready:
+        workload = gettimeofday("i386", "auto", 500)
+        measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=250, time_limit=60)
+        marked = workload.measure_marked(ready.guest, measured, time_limit=60)
+        regions = read_regions(ready.guest.counts_file, 0)
+    assert sample_of(regions, marked.timed).total == 500 * 360
+    with pytest.raises(EvidenceError, match="QEMU counted in 3 batches, and 4 were timed"):
+        sample_of(regions[1:], marked.timed)
+    wrong = replace(marked.timed, empty=marked.timed.empty - 1)
+    with pytest.raises(EvidenceError, match="in an empty batch, and the clock"):
+        sample_of(regions, wrong)
+    changed = [*regions[:-1], regions[-2].less(regions[0], 1)]
+    with pytest.raises(EvidenceError, match=r"QEMU counted \d+ instructions in a sample, and the clock"):
+        sample_of(changed, marked.timed)
+
+
+def test_a_plugin_that_qemu_cannot_load_ends_the_guest(context: BuildContext, tmp_path: Path) -> None:
+    from orchestrator.benchmarks.registry import kinds
+
+    wanted = boot("lab-i386-up", "symbols", probes=["none"])
+    artifacts = prepare(context, kinds().named(wanted.kind), wanted)
+    broken = tmp_path / "broken, really.so"
+    broken.write_text("no shared object")
+    machine = replace(artifacts.machine, counter=CountingPlugin(broken))
+    with (
+        pytest.raises(GuestError, match="QEMU ended"),
+        ready_guest(context, replace(artifacts, machine=machine), tmp_path, "guest", fresh=True),
+    ):
+        pytest.fail("QEMU has loaded what is no plugin")
+
+
+def test_from_the_experiment_to_the_difference(tmp_path: Path) -> None:
+    """On the command line, with Debian's kernel: the figures of the quickstart, and where they come from."""
+    command = CommandLine(tmp_path)
+    finished = command.run("run", QUICKSTART, "--profile", "symbols", "--only", "none", "--only", "kprobe")
+    assert finished.returncode == 0, finished.stderr
+    assert {probe: cell.value for probe, cell in command.cells().items()} == {"none": 422, "kprobe": 1048}
+    profile = command.run("profile", "latest", "kprobe")
+    assert profile.returncode == 0, profile.stderr
+    assert "kprobe_int3_handler" in profile.stdout
+    assert "callbench (user space)" in profile.stdout
+    (difference,) = json.loads(command.run("diff", "latest:none", "latest:kprobe", "--format", "json").stdout)
+    assert difference["change"] == 626
+    largest = [(one["symbol"], one["change"]) for one in difference["symbols"][:4]]
+    assert largest == [
+        ("kprobe_int3_handler", 115),
+        ("handle_exception", 94),
+        ("handle_exception_return", 70),
+        ("exc_int3", 54),
+    ]
+    assert sum(one["change"] for one in difference["symbols"]) == 626
