@@ -45,6 +45,13 @@ def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
         yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands)
 
 
+def disassembled(code: bytes, address: int, word: int) -> str:
+    """One instruction as text, in Intel's syntax; its bytes where they are none."""
+    for one in _decoder(word).disasm(code, address):
+        return f"{one.mnemonic} {one.op_str}".rstrip()
+    return f".byte {code.hex(' ')}"
+
+
 @lru_cache(maxsize=2)
 def _decoder(word: int) -> Any:
     import capstone  # takes a tenth of a second, and a command that decodes nothing does not wait for it

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,9 +38,36 @@ def profile(
     form: Annotated[
         Form, typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs.")
     ] = Form.TABLE,
+    annotate: Annotated[
+        str | None, typer.Option(metavar="FUNCTION", help="The function's instructions, each with its count per call.")
+    ] = None,
+    callgrind: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the profile of one cell for KCachegrind.")
+    ] = None,
 ) -> None:
     """Print where the instructions of each call went: by symbol, and by class of instruction."""
-    _print(_profiles(run, cell), form)
+    profiles = _profiles(run, cell)
+    if callgrind is not None:
+        _write_callgrind(profiles, callgrind)
+    elif annotate is not None:
+        from orchestrator.profile.annotation import annotated
+
+        for one in profiles:
+            typer.echo(f"{one.cell}\n{annotated(one, annotate)}")
+    else:
+        _print(profiles, form)
+
+
+def _write_callgrind(profiles: Sequence[CellProfile], file: Path) -> None:
+    from orchestrator.errors import UsageError
+    from orchestrator.report.callgrind import callgrind_text
+    from orchestrator.results.faults import storage_faults
+
+    if len(profiles) != 1:
+        cells = [one.cell for one in profiles[:20]]
+        raise UsageError(f"{len(profiles)} cells do not go into one file", detail=cells, hint="name one of them: CELL")
+    with storage_faults(file):
+        file.write_text(callgrind_text(profiles[0]))
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:

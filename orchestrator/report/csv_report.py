@@ -9,8 +9,8 @@ import io
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 
 _NESTED = ("evidence", "work", "reference", "parameters")
-_LISTS = ("text",)
-"""Fields with lists, which a row has no columns for; the JSON report has them."""
+_LISTS = ("text", "profile")
+"""Fields with lists, or with a file of their own, which a row has no columns for; the JSON report has them."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 _Scalar = str | int | float | bool | None

@@ -18,7 +18,7 @@ from orchestrator.artifacts.saved_guests import KIND, discard, key_inputs, saved
 from orchestrator.artifacts.usage import release
 from orchestrator.catalog.cpus import cpu
 from orchestrator.errors import HostError
-from orchestrator.guest.machine import DataDisk, Machine, RootImage
+from orchestrator.guest.machine import CountingPlugin, DataDisk, Machine, RootImage
 from orchestrator.guest.saved import SavedGuest
 
 MIB = 1 << 20
@@ -208,3 +208,8 @@ def test_a_save_that_fails_leaves_nothing(context: BuildContext, machine: Machin
     with pytest.raises((HostError, OSError)):
         saved_guest(context, machine, fail)
     assert list(context.cache.contents(KIND)) == []
+
+
+def test_what_counts_a_guests_instructions_is_no_part_of_it(machine: Machine) -> None:
+    """Real guests show that it changes nothing: tests/qemu/test_profile.py."""
+    assert key_inputs(replace(machine, counter=CountingPlugin(Path("count.so")))) == key_inputs(machine)

@@ -27,6 +27,8 @@ COMMANDS = [
     "",
     "run",
     "report",
+    "profile",
+    "diff",
     "doctor",
     "list",
     "exec",
@@ -91,6 +93,8 @@ def test_the_version() -> None:
         ("cache", "prune", "everything"),
         ("list", "kpcaches"),
         ("report", "--format", "html"),
+        ("profile", "--format", "csv"),
+        ("diff", "latest"),
         ("report", "--format", "junit"),
         ("exec", "--accel", "magic", "--", "true"),
         ("exec", "--smp", "0", "--", "true"),
@@ -116,6 +120,8 @@ def test_what_is_not_there_is_refused(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_report_of_no_run(run: str, form: str) -> None:
     assert refusal("report", run, "--format", form).startswith("error: ")
+    assert refusal("profile", run, "--format", form).startswith("error: ")
+    assert refusal("diff", run, f"{run}:kprobe", "--format", form).startswith("error: ")
 
 
 def test_the_cache_is_shown(tmp_path: Path) -> None:

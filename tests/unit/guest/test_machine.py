@@ -14,6 +14,7 @@ from orchestrator.catalog.cpus import cpu, cpus
 from orchestrator.guest.machine import (
     AGENT_PORT,
     QEMU,
+    CountingPlugin,
     Machine,
     Timing,
     Wiring,
@@ -167,3 +168,12 @@ def test_a_terminal_has_the_console_beside_its_log() -> None:
     assert values(qemu_command(MACHINE, wired), "-chardev")[0].startswith(
         "serial,id=console,path=/dev/pts/7,,x,logfile="
     )
+
+
+def test_what_counts_instructions_is_named_by_the_consoles_log() -> None:
+    counter = CountingPlugin(Path("/cache/a, b/count.so"))
+    assert "-plugin" not in qemu_command(MACHINE, WIRING)
+    plain = value(qemu_command(replace(MACHINE, counter=counter), WIRING), "-plugin")
+    assert fields(plain) == ["file=/cache/a, b/count.so", "out=/run/a, b/guest.counts"]
+    detailed = qemu_command(replace(MACHINE, counter=replace(counter, is_detailed=True)), WIRING)
+    assert fields(value(detailed, "-plugin"))[2:] == ["detail=on"]

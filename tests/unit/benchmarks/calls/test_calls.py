@@ -52,7 +52,17 @@ def succeeded(calls: int) -> CallResults:
 def test_samples_are_instructions_a_call() -> None:
     outcome = Outcome(succeeded(5), succeeded(5000))
     assert parse(GOOD, asked(5000, 2)) == Measurement(
-        (409.0, 409.0), (409.0, 409.0), "sysenter", 5000, 4, 1, 78, outcome
+        samples=(409.0, 409.0),
+        nanoseconds=(409.0, 409.0),
+        entry="sysenter",
+        calls=5000,
+        batches=4,
+        disturbed=1,
+        number=78,
+        outcome=outcome,
+        batch=5000,
+        empty=17,
+        ticks=((2, 2045034), (2, 2045034)),
     )
 
 

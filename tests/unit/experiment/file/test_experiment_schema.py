@@ -73,6 +73,7 @@ def test_defaults_are_written_out(load: Loader) -> None:
         "kernel_for": {},
         "handlers": ["noop"],
         "points": None,
+        "profile": None,
         "benchmark": {
             "name": "gtodbench",
             "calls": 5000,

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which tables can have profiles, and what is said of the others?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.plan import plan
+from orchestrator.experiment.profiled import with_profile
+
+TABLE = "kernels: [debian-686]\nmachines: [{cpu: pentium4}]\n"
+CALLS = "benchmark: {name: gtodbench}\nprobes: [none]\n"
+MARKERS = "benchmark: {name: markers}\nprobes: [none]\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "experiment.yaml"
+
+
+def loaded(file: Path, text: str) -> Experiment:
+    file.write_text("name: profiled\n" + text)
+    return load_experiment(file, kinds())
+
+
+def tables(**texts: str) -> str:
+    found = "tables:\n"
+    for name, text in texts.items():
+        found += f"  {name}:\n" + "".join(f"    {line}\n" for line in (TABLE + text).splitlines())
+    return found
+
+
+def test_each_cell_of_a_profiled_table_wants_a_profile(file: Path) -> None:
+    experiment = loaded(file, TABLE + CALLS + "profile: [symbols, classes]\n")
+    planned = plan(experiment)
+    assert [cell.profile for cell in planned.cells] == [("symbols", "classes")]
+    assert planned.boots[0].profile == {"symbols", "classes"}
+    file.write_text(experiment.resolved_yaml())
+    assert load_experiment(file, kinds()) == experiment
+
+
+def test_without_the_key_no_cell_wants_one(file: Path) -> None:
+    planned = plan(loaded(file, TABLE + CALLS))
+    assert [cell.profile for cell in planned.cells] == [()]
+    assert not planned.boots[0].profile
+
+
+def test_the_option_is_the_key_of_every_table_that_may_have_it(file: Path) -> None:
+    experiment = loaded(file, tables(exact=CALLS, wall=CALLS + "clock: wall\n"))
+    wanted = plan(with_profile(experiment, ["symbols", "symbols"]))
+    assert {cell.table: cell.profile for cell in wanted.cells} == {"exact": ("symbols",), "wall": ()}
+    assert with_profile(loaded(file, TABLE + CALLS), ["symbols"]) == loaded(
+        file, TABLE + CALLS + "profile: [symbols]\n"
+    )
+
+
+def test_an_experiment_without_any_such_table_is_refused(file: Path) -> None:
+    with pytest.raises(UsageError, match="no table of experiment 'profiled' can have a profile"):
+        with_profile(loaded(file, TABLE + CALLS + "clock: wall\n"), ["symbols"])
+
+
+def test_an_unknown_part_is_refused_with_the_nearest(file: Path) -> None:
+    with pytest.raises(UsageError, match="found 'symbol'"):
+        with_profile(loaded(file, TABLE + CALLS), ["symbol"])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (CALLS + "profile: [symbol]\n", "did you mean 'symbols'"),
+        (CALLS + "profile: [symbols]\nclock: wall\n", "clock 'wall' counts no instructions"),
+        (MARKERS + "profile: [symbols]\n", "profile"),
+    ],
+)
+def test_a_table_that_cannot_be_profiled_says_why(file: Path, text: str, why: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        loaded(file, TABLE + text)
+    assert why in str(error.value)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are a function's instructions shown with their counts?"""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import UsageError
+from orchestrator.profile.annotation import annotated
+from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
+
+PROFILE = CellProfile(
+    cell="a/b",
+    arch="i386",
+    calls=10,
+    has_details=False,
+    symbols=(
+        SymbolProfile(
+            name="kprobe_func",
+            place="module",
+            module="lab_kprobe",
+            address=0x40,
+            instructions=(Instruction(0, "55", 10), Instruction(1, "89e5", 5), Instruction(0x12, "ff", 20)),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ["kprobe_func", "kprobe_func [lab_kprobe]"])
+def test_each_instruction_has_its_count_per_call(name: str) -> None:
+    assert annotated(PROFILE, name).splitlines() == [
+        "kprobe_func [lab_kprobe+0x40]",
+        "  1  +0x0   55    push ebp",
+        "0.5  +0x1   89e5  mov ebp, esp",
+        "  2  +0x12  ff    .byte ff",
+    ]
+
+
+def test_a_function_that_was_not_executed_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="do not execute 'kprobe_fun'") as error:
+        annotated(PROFILE, "kprobe_fun")
+    assert error.value.hint == "did you mean kprobe_func?"

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is each instruction counted for the function that it is in?"""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.counts import Code, Counts
+from orchestrator.profile.places import CodeRange, Function, Places
+
+LISTING = b"""c1000000 T _stext
+c1000000 T startup
+c1000100 D some_data
+c1000200 t inner
+c1000400 T _etext
+d0000010 t module_function\t[other]
+"""
+
+
+def places() -> Places:
+    symbols = Symbols(LISTING)
+
+    def function_at(address: int) -> Function | None:
+        found = symbols.function_at(address)
+        return None if found is None else Function(*found)
+
+    return Places(
+        function_at, [CodeRange(0xC1000000, 0xC1000400), CodeRange(0xD0000000, 0xD0001000)], 0xC0000000, "callbench"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "place"),
+    [
+        (0x8049594, "callbench", "user"),
+        (0xBFFFFFFF, "callbench", "user"),
+        (0xC1000000, "startup", "kernel"),
+        (0xC1000150, "startup", "kernel"),  # data is no function
+        (0xC1000200, "inner", "kernel"),
+        (0xC10003FF, "inner", "kernel"),
+        (0xC1000400, "generated code", "generated"),
+        (0xD0000008, "generated code", "generated"),  # in front of the module's first function
+        (0xD0000020, "module_function", "module"),
+        (0xD0001000, "generated code", "generated"),
+    ],
+)
+def test_the_owner_of_an_instruction(address: int, name: str, place: str) -> None:
+    owner = places().owner(address)
+    assert (owner.function.name, owner.place) == (name, place)
+
+
+def test_symbols_have_their_instructions_in_order_and_the_largest_comes_first() -> None:
+    counts = {
+        Code(0xC1000201, "c3"): Counts(1),
+        Code(0xC1000200, "55"): Counts(1),
+        Code(0xD0000014, "90"): Counts(9),
+        Code(0x8049594, "40"): Counts(3),
+    }
+    module, program, inner = places().symbols(counts)
+    assert (module.placed_title, module.executed) == ("module_function [other+0x10]", 9)
+    assert [one.offset for one in module.instructions] == [4]
+    assert (program.title, program.instructions[0].offset) == ("callbench", 0x8049594)
+    assert [(one.offset, one.code) for one in inner.instructions] == [(0, "55"), (1, "c3")]

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a printed profile have every symbol, and a printed difference every change?"""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+
+from rich.console import Console
+
+from orchestrator.report.callgrind import callgrind_text
+from orchestrator.report.markdown import render_sheets
+from orchestrator.report.profile_json import difference_json, profile_json
+from orchestrator.report.profile_sheets import difference_sheet, profile_sheet
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.table import print_sheets
+from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
+from orchestrator.results.profile_difference import difference
+
+
+def profile(probe: str, **executed: int) -> CellProfile:
+    """One with these symbols of the kernel in 500 calls, and twelve instructions a call of the program."""
+    kernel = [
+        SymbolProfile(name=name, place="kernel", address=0, instructions=(Instruction(0, "55", number),))
+        for name, number in executed.items()
+    ]
+    program = SymbolProfile(
+        name="callbench", place="user", address=0, instructions=(Instruction(0x8049000, "90", 6000),)
+    )
+    handler = SymbolProfile(
+        name="kprobe_func", place="module", module="lab_kprobe", address=0x40, instructions=(Instruction(0, "c3", 500),)
+    )
+    return CellProfile(
+        cell=f"pentium4/debian-686/{probe}/noop",
+        arch="i386",
+        calls=500,
+        has_details=False,
+        symbols=(*kernel, program, *([handler] if probe == "kprobe" else [])),
+    )
+
+
+BEFORE, AFTER = profile("none", read_tsc=1500), profile("kprobe", get_kprobe=8500, read_tsc=1501)
+
+
+def printed(sheet: Sheet) -> str:
+    out = io.StringIO()
+    print_sheets([sheet], Console(file=out, width=100, color_system=None))
+    return out.getvalue()
+
+
+def test_a_profile_lists_symbols_their_sum_and_classes() -> None:
+    lines = [line.split() for line in printed(profile_sheet(AFTER, {"traps": Fraction(2)})).splitlines()]
+    assert ["get_kprobe", "17", "51.5", "%"] in lines
+    assert ["kprobe_func", "[lab_kprobe+0x40]", "1", "3.0", "%"] in lines
+    assert ["callbench", "(user", "space)", "12", "36.4", "%"] in lines
+    assert ["read_tsc", "3.002", "9.1", "%"] in lines
+    assert ["all", "33.002", "100.0", "%"] in lines
+    assert ["traps", "2"] in lines
+
+
+def test_a_difference_lists_what_differs_and_counts_the_rest() -> None:
+    text = printed(difference_sheet(difference(BEFORE, AFTER)))
+    lines = [line.split() for line in text.splitlines()]
+    assert lines.index(["get_kprobe", "-", "17", "+17", "new"]) < lines.index(["read_tsc", "3", "3.002", "+0.002"])
+    assert ["all", "15", "33.002", "+18.002"] in lines
+    assert "callbench" not in text
+    assert "1 symbol is equal in both." in text
+    back = printed(difference_sheet(difference(AFTER, BEFORE)))
+    assert ["get_kprobe", "17", "-", "-17", "gone"] in [line.split() for line in back.splitlines()]
+
+
+def test_equal_profiles_have_no_rows_but_the_sum() -> None:
+    text = printed(difference_sheet(difference(BEFORE, BEFORE)))
+    assert ["all", "15", "15", "0"] in [line.split() for line in text.splitlines()]
+    assert "2 symbols are equal in both." in text
+
+
+def test_markdown_has_the_same_rows() -> None:
+    text = render_sheets("Differences", [difference_sheet(difference(BEFORE, AFTER))])
+    assert "| get\\_kprobe | - | 17 | +17 | new |" in text
+    assert "| **all** | 15 | 33.002 | +18.002 |  |" in text
+
+
+def test_json_has_numbers_per_call() -> None:
+    plain = profile_json(AFTER, {"traps": Fraction(2)})
+    assert plain["instructions"] == 33.002
+    assert plain["symbols"][0] == {
+        "name": "get_kprobe",
+        "place": "kernel",
+        "module": None,
+        "address": "0x0",
+        "instructions": 17.0,
+    }
+    found = difference_json(difference(BEFORE, AFTER))
+    assert (found["change"], found["equal"]) == (18.002, 1)
+    assert found["symbols"][0] == {"symbol": "get_kprobe", "before": None, "after": 17.0, "change": 17.0}
+
+
+def test_callgrind_has_each_instruction_and_the_sum() -> None:
+    text = callgrind_text(AFTER)
+    assert text.startswith("# callgrind format\nversion: 1\n")
+    assert "positions: instr\nevents: Ir\nsummary: 16501\n" in text
+    assert "\nob=lab_kprobe\nfl=???\nfn=kprobe_func\n0x40 500\n" in text
+    assert "\nob=user\nfl=???\nfn=callbench\n0x8049000 6000\n" in text
+    counts = [int(line.split()[1]) for line in text.splitlines() if line.startswith("0x")]
+    assert sum(counts) == 16501
+
+
+def test_callgrind_has_what_else_was_counted() -> None:
+    counted = AFTER.model_copy(update={"has_details": True})
+    assert "events: Ir Loads Stores Taken\nsummary: 16501 0 0 0\n" in callgrind_text(counted)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a stored profile the one that was proved, and is the difference between two the whole difference?"""
+
+from __future__ import annotations
+
+import gzip
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from record_builders import cell, run
+
+from orchestrator.errors import LabError, UsageError
+from orchestrator.results.chosen_cell import cells_named
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.profile import (
+    FOLDER,
+    CellProfile,
+    Instruction,
+    SymbolProfile,
+    file_name,
+    load_profile,
+    write_profile,
+)
+from orchestrator.results.profile_difference import SymbolDifference, difference
+
+SHA = "0" * 64
+
+
+def symbol(name: str, executed: int, *, module: str | None = None, address: int = 0) -> SymbolProfile:
+    place: Any = "kernel" if module is None else "module"
+    return SymbolProfile(
+        name=name, place=place, module=module, address=address, instructions=(Instruction(0, "55", executed),)
+    )
+
+
+def profile(*symbols: SymbolProfile, calls: int = 10, of: str = "kprobe") -> CellProfile:
+    return CellProfile(
+        cell=f"pentium4/debian-686/{of}/noop", arch="i386", calls=calls, has_details=False, symbols=symbols
+    )
+
+
+def profiled(probe: str, **changes: Any) -> CellRecord:
+    """A record of the quickstart with a profile: 1036 instructions a call and two int3 for a kprobe."""
+    proof = {"sha256": SHA, "calls": 10, "instructions": 10360, "int3": 20, **changes}
+    return cell(probe, profile=proof)
+
+
+def test_a_profile_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = profile(symbol("get_kprobe", 10350), symbol("kprobe_func", 10, module="lab_kprobe"))
+    file = tmp_path / FOLDER / file_name(written.cell)
+    digest = write_profile(written, file)
+    assert file.name == "pentium4.debian-686.kprobe.noop.json.gz"
+    assert load_profile(tmp_path, profiled("kprobe", sha256=digest)) == written
+    assert write_profile(written, tmp_path / "again") == digest
+
+
+def test_another_file_than_the_recorded_one_is_refused(tmp_path: Path) -> None:
+    write_profile(profile(symbol("f", 1)), tmp_path / FOLDER / file_name("pentium4/debian-686/kprobe/noop"))
+    with pytest.raises(LabError, match="that the run has recorded"):
+        load_profile(tmp_path, profiled("kprobe"))
+
+
+def test_a_cell_without_a_profile_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no profile") as error:
+        load_profile(tmp_path, cell("kprobe"))
+    assert "--profile symbols" in error.value.hint
+
+
+def test_what_unpacks_to_something_else_is_damaged(tmp_path: Path) -> None:
+    import hashlib
+
+    content = gzip.compress(b'{"cell": 1}')
+    file = tmp_path / FOLDER / file_name("pentium4/debian-686/kprobe/noop")
+    file.parent.mkdir()
+    file.write_bytes(content)
+    with pytest.raises(LabError, match="damaged"):
+        load_profile(tmp_path, profiled("kprobe", sha256=hashlib.sha256(content).hexdigest()))
+
+
+def test_a_record_keeps_the_proof_of_its_profile() -> None:
+    record = profiled("kprobe")
+    assert CellRecord.model_validate_json(record.model_dump_json()) == record
+    assert "profile" not in cell("kprobe").model_dump()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"instructions": 10361}, "the profile has 10361 instructions in 10 calls, and the samples are 1036"),
+        ({"int3": 19}, "the profile has 19 int3 in 10 calls, and QEMU took 10000 traps in 5000 calls"),
+    ],
+)
+def test_a_profile_that_is_not_the_cells_fails_it(changes: dict[str, int], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        profiled("kprobe", **changes)
+
+
+def test_a_difference_has_the_largest_change_first_and_counts_equal_ones() -> None:
+    before = profile(symbol("same", 50), symbol("less", 90), symbol("gone", 20), of="none")
+    after = profile(
+        symbol("same", 100, address=0x40), symbol("less", 100), symbol("new", 700, module="lab_kprobe"), calls=20
+    )
+    found = difference(before, after)
+    assert list(found.symbols) == [
+        SymbolDifference("new [lab_kprobe]", None, Fraction(35)),
+        SymbolDifference("less", Fraction(9), Fraction(5)),
+        SymbolDifference("gone", Fraction(2), None),
+    ]
+    assert [float(one.change) for one in found.symbols] == [35, -4, -2]
+    assert found.equal == 1
+    assert found.totals == (Fraction(16), Fraction(45))
+    assert sum(one.change for one in found.symbols) == found.totals[1] - found.totals[0]
+
+
+def test_functions_of_one_name_are_taken_together() -> None:
+    two = profile(symbol("f", 5, address=1), symbol("f", 10, address=2))
+    (only,) = difference(two, profile(symbol("f", 20))).symbols
+    assert (only.before, only.after) == (Fraction(3, 2), Fraction(2))
+
+
+def test_cells_are_named_by_their_ids_or_by_parts_of_them() -> None:
+    record = run(cell("none"), cell("kprobe"), cell("jprobe"))
+    assert [one.probe for one in cells_named(record, "pentium4/debian-686/kprobe/noop")] == ["kprobe"]
+    assert [one.probe for one in cells_named(record, "kprobe")] == ["kprobe"]
+    assert [one.probe for one in cells_named(record, "noop/jprobe")] == ["jprobe"]
+    assert len(cells_named(record, "pentium4")) == 3
+    with pytest.raises(UsageError, match="has no cell 'kprob'") as error:
+        cells_named(record, "kprob")
+    assert error.value.hint == "did you mean 'kprobe'?"
