@@ -12,7 +12,7 @@ from orchestrator.results.profile import CellProfile, Instruction
 
 
 def callgrind_text(profile: CellProfile) -> str:
-    """All calls together. An object is the kernel, a module or the program; modules' addresses begin with their text."""
+    """All calls together. An object is the kernel, a module or the program; a module begins at its text."""
     return "".join(f"{line}\n" for line in _lines(profile))
 
 
