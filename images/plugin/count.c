@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A plugin of QEMU's TCG that counts each executed instruction between two readings of a program's clock.
 //
-//   -plugin file=count.so,out=FILE[,detail=on]
+//   -plugin file=count.so,out=FILE[,detail=on][,stacks=on]
 //
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
 // costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew; with
@@ -13,12 +13,15 @@
 //   ADDRESS BYTES COUNT LOADS STORES TAKEN     ENTRIES times: numbers are decimal but the address and the bytes; the
 //                                              last three are 0 without detail. TAKEN is how often execution did not
 //                                              go on behind the instruction; the host knows which ones are branches.
+//   stack COUNT ADDRESS FRAME ...              with stacks, behind a region's entries: instructions of the block at the
+//                                              address, and where each function that led to it was entered, in hex
 //   error REASON                               nothing follows that could be used
 //
 // Memory and output are bounded. Exceptions that push a frame, and interrupts, are not among the stores.
 #include "host.h"
 #include "qemu_plugin.h"
 #include "region.h"
+#include "stacks.h"
 
 enum { RECORDS = 1 << 18, SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, VCPUS = 256, LONGEST = 15 };
 enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, MARK_SIZE = 8 };
@@ -34,7 +37,8 @@ struct counts {
 
 struct block {
 	uint64_t start, end;
-	uint32_t last;
+	uint32_t last, size;
+	enum ending ending;
 };
 
 EXPORTED int qemu_plugin_version = 1;
@@ -46,7 +50,7 @@ static qemu_plugin_u64 board;			// version 2
 static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
 static struct block blocks[BLOCKS], *previous[VCPUS];
 static uint32_t used, used_blocks, in_region;
-static bool armed, detailed, copies_data, is_open, has_region, has_failed;
+static bool armed, detailed, stacked, copies_data, is_open, has_region, has_failed;
 static int output = -1;
 static size_t written;
 static char buffer[1 << 16];
@@ -150,6 +154,10 @@ static void begin_region(void)
 		before[i] = counted[i];
 		before[i].executed = executions(i);
 	}
+	// The block that has the mark is not counted on a stack, and with it the first reading of the clock.
+	for (int i = 0; i < VCPUS; i++)
+		previous[i] = NULL;
+	begin_stacks();
 	is_open = true;
 }
 
@@ -161,6 +169,7 @@ static void end_region(void)
 		region[i].stores = counted[i].stores - before[i].stores;
 		region[i].taken = counted[i].taken - before[i].taken;
 	}
+	end_stacks();
 	in_region = used;
 	has_region = is_open;
 	is_open = false;
@@ -177,6 +186,16 @@ static size_t entry_line(char *line, uint32_t index)
 	return size + (size_t)snprintf(line + size, LINE - size, " %lu %lu %lu %lu\n", (unsigned long)counts->executed,
 				       (unsigned long)counts->loads, (unsigned long)counts->stores,
 				       (unsigned long)counts->taken);
+}
+
+static void put_stack(uint64_t count, uint64_t address, const uint64_t *frames, size_t depth)
+{
+	char line[LINE];
+
+	put(line, (size_t)snprintf(line, sizeof(line), "stack %lu %lx", (unsigned long)count, (unsigned long)address));
+	for (size_t i = 0; i < depth; i++)
+		put(line, (size_t)snprintf(line, sizeof(line), " %lx", (unsigned long)frames[i]));
+	put("\n", 1);
 }
 
 static void keep_region(void)
@@ -197,6 +216,10 @@ static void keep_region(void)
 	for (uint32_t i = 0; i < in_region; i++)
 		if (region[i].executed)
 			put(line, entry_line(line, i));
+	if (stacks_are_full())
+		return report_error("more stacks than there is room for");
+	if (stacked)
+		list_stacks(put_stack);
 	flush();
 }
 
@@ -241,6 +264,10 @@ static void pass_block(unsigned int vcpu, void *data)
 
 	if (*last && (*last)->end != block->start)
 		counted[(*last)->last].taken++;
+	if (*last && stacked && is_open) {
+		count_on_stack((*last)->start, (*last)->size);
+		follow((*last)->ending, (*last)->end, block->start);
+	}
 	*last = block;
 }
 
@@ -270,21 +297,22 @@ static void count_executions(struct qemu_plugin_insn *insn, uint32_t index)
 						 counted + index);
 }
 
-static void note_block(struct qemu_plugin_tb *tb, const struct instruction *last, uint32_t index)
+static void note_block(struct qemu_plugin_tb *tb, const struct instruction *last, uint32_t index, uint32_t size)
 {
 	struct block *block = blocks + used_blocks;
 
 	if (used_blocks == BLOCKS)
 		return report_error("more blocks of code than there is room for");
 	used_blocks++;
-	*block = (struct block){qemu_plugin_tb_vaddr(tb), last->address + last->size, index};
+	*block = (struct block){qemu_plugin_tb_vaddr(tb), last->address + last->size, index, size,
+				ending_of(last->bytes, last->size)};
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, pass_block, QEMU_PLUGIN_CB_NO_REGS, block);
 }
 
 static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	struct instruction read = {0};
-	uint32_t index = RECORDS;
+	uint32_t index = RECORDS, size = 0;
 
 	(void)id;
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
@@ -303,9 +331,10 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (index == RECORDS)
 			return report_error("more instructions than there is room for");
 		count_executions(insn, index);
+		size++;
 	}
-	if (armed && detailed && index != RECORDS)
-		note_block(tb, &read, index);
+	if (armed && (detailed || stacked) && index != RECORDS)
+		note_block(tb, &read, index, size);
 }
 
 static void start_again(qemu_plugin_id_t id)
@@ -327,6 +356,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 			output = open(argv[i] + 4, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 		else if (!strcmp(argv[i], "detail=on"))
 			detailed = true;
+		else if (!strcmp(argv[i], "stacks=on"))
+			stacked = true;
 		else
 			return 1;
 	}

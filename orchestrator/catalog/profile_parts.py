@@ -5,5 +5,5 @@ from __future__ import annotations
 
 from typing import Literal
 
-ProfilePart = Literal["symbols", "classes"]
-"""Instructions by symbol; and by class, for which QEMU also counts loads, stores and taken branches."""
+ProfilePart = Literal["symbols", "classes", "stacks"]
+"""Instructions by symbol; by class, for which QEMU also counts loads, stores and taken branches; by call stack."""

@@ -44,11 +44,18 @@ def profile(
     callgrind: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the profile of one cell for KCachegrind.")
     ] = None,
+    folded: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the folded stacks of one cell.")] = None,
+    flame_graph: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, as SVG.")
+    ] = None,
 ) -> None:
     """Print where the instructions of each call went: by symbol, and by class of instruction."""
     profiles = _profiles(run, cell)
-    if callgrind is not None:
-        _write_callgrind(profiles, callgrind)
+    files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
+    if any(files.values()):
+        for kind, file in files.items():
+            if file is not None:
+                _write(profiles, kind, file)
     elif annotate is not None:
         from orchestrator.profile.annotation import annotated
 
@@ -58,16 +65,21 @@ def profile(
         _print(profiles, form)
 
 
-def _write_callgrind(profiles: Sequence[CellProfile], file: Path) -> None:
+def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
+    """Write the profile of the only cell in one of the formats for other programs."""
     from orchestrator.errors import UsageError
     from orchestrator.report.callgrind import callgrind_text
+    from orchestrator.report.flame_graph import flame_graph
+    from orchestrator.report.folded_stacks import folded_text
     from orchestrator.results.faults import storage_faults
 
     if len(profiles) != 1:
         cells = [one.cell for one in profiles[:20]]
         raise UsageError(f"{len(profiles)} cells do not go into one file", detail=cells, hint="name one of them: CELL")
+    formats = {"callgrind": callgrind_text, "folded": folded_text, "flame_graph": flame_graph}
+    text = formats[kind](profiles[0])
     with storage_faults(file):
-        file.write_text(callgrind_text(profiles[0]))
+        file.write_text(text)
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:

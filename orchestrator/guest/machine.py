@@ -84,13 +84,15 @@ class Lan:
 
 @dataclass(frozen=True)
 class CountingPlugin:
-    """A plugin of QEMU's that counts what a program marks (``images/plugin``); with details, which cost more.
+    """A plugin of QEMU's that counts what a program marks (``images/plugin``).
 
-    It writes into the guest's file ``NAME.counts``. It changes nothing that the guest could notice.
+    Details are loads, stores and taken branches; they cost more, as stacks do. It writes into the guest's file
+    ``NAME.counts``, and changes nothing that the guest could notice.
     """
 
     file: Path
     is_detailed: bool = False
+    has_stacks: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,9 +240,9 @@ def _lan(lan: Lan) -> Iterator[str]:
 
 
 def _counter(counter: CountingPlugin, wiring: Wiring) -> Iterator[str]:
-    detail = ",detail=on" if counter.is_detailed else ""
+    more = (",detail=on" if counter.is_detailed else "") + (",stacks=on" if counter.has_stacks else "")
     counts = escape(str(counts_file(Path(wiring.console))))
-    yield from ("-plugin", f"file={escape(str(counter.file))},out={counts}{detail}")
+    yield from ("-plugin", f"file={escape(str(counter.file))},out={counts}{more}")
 
 
 def _console(wiring: Wiring) -> str:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ _LARGEST_FILE = 65 << 20
 
 _REGION = re.compile(r"region (\d{1,19}) (\d{1,9})")
 _ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
+
+
+_STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,128})")
 
 
 class Code(NamedTuple):
@@ -36,13 +40,21 @@ class Counts(NamedTuple):
 
 NONE = Counts(0)
 
+Stack = tuple[int, ...]
+"""Addresses: where each function was entered, the outermost first, and at the end the block of code itself."""
+
 
 @dataclass(frozen=True)
 class Region:
-    """What one region executed: ``total`` instructions, one by one in ``counts``."""
+    """What one region executed: ``total`` instructions, one by one in ``counts``.
+
+    ``stacks`` has the same by block of code and what led to it, where that was followed; it lacks the region's first
+    instruction, which is the clock's.
+    """
 
     total: int
     counts: Mapping[Code, Counts]
+    stacks: Mapping[Stack, int] = field(default_factory=dict)
 
     def less(self, other: Region, times: int) -> Region:
         """Without another region, so many times; what is left of nothing is left out."""
@@ -50,7 +62,14 @@ class Region:
         for code in {**self.counts, **other.counts}:
             mine, theirs = self.counts.get(code, NONE), other.counts.get(code, NONE)
             left[code] = Counts(*(one - times * its for one, its in zip(mine, theirs, strict=True)))
-        return Region(self.total - times * other.total, {code: one for code, one in left.items() if one != NONE})
+        stacks = dict(self.stacks)
+        for stack, count in other.stacks.items():
+            stacks[stack] = stacks.get(stack, 0) - times * count
+        return Region(
+            self.total - times * other.total,
+            {code: one for code, one in left.items() if one != NONE},
+            {stack: count for stack, count in stacks.items() if count},
+        )
 
 
 def together(regions: Sequence[Region]) -> Region:
@@ -59,7 +78,10 @@ def together(regions: Sequence[Region]) -> Region:
     for region in regions:
         for code, counts in region.counts.items():
             sums[code] = Counts(*(one + other for one, other in zip(sums.get(code, NONE), counts, strict=True)))
-    return Region(sum(region.total for region in regions), sums)
+    stacks: Counter[Stack] = Counter()
+    for region in regions:
+        stacks.update(region.stacks)
+    return Region(sum(region.total for region in regions), sums, dict(stacks))
 
 
 def read_regions(file: Path, start: int) -> list[Region]:
@@ -73,8 +95,18 @@ def read_regions(file: Path, start: int) -> list[Region]:
             text = opened.read(_LARGEST_FILE).decode("ascii", errors="replace")
     except OSError as error:
         raise EvidenceError(f"QEMU's counts cannot be read: {error.strerror}", where=str(file)) from None
+    regions: list[Region] = []
+    stacks: list[dict[Stack, int]] = []
     lines = iter(text.splitlines())
-    return [_region(line, lines, file) for line in lines]
+    for line in lines:
+        stack = _STACK.fullmatch(line)
+        if stack is None or not regions:
+            regions.append(_region(line, lines, file))
+            stacks.append({})
+        else:
+            block, *frames = (int(word, 16) for word in stack[2].split())
+            stacks[-1][(*frames, block)] = int(stack[1])
+    return [Region(one.total, one.counts, found) for one, found in zip(regions, stacks, strict=True)]
 
 
 def _region(heading: str, lines: Iterable[str], file: Path) -> Region:

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.profile.counts import Code, Counts
+from orchestrator.profile.counts import Code, Counts, Stack
 from orchestrator.results.profile import Instruction, Place, SymbolProfile
+
+_RETPOLINE = "__x86_indirect_thunk"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,23 @@ class Places:
         if covering is None or function is None or function.address < covering.start:
             return Owner(Function(0, "generated code"), "generated")
         return Owner(function, "kernel") if function.module is None else Owner(function, "module", covering.start)
+
+    def stacks(self, counts: Mapping[Stack, int]) -> tuple[tuple[str, int], ...]:
+        """Folded stacks: names from the program on, with semicolons between, and the instructions of the last one."""
+        found: dict[str, int] = defaultdict(int)
+        for stack, count in counts.items():
+            names = [self.program, *(self._title(address) for address in stack if address >= self.kernel_start)]
+            # A retpoline is called and does not return: the function that it jumps to does.
+            names = [*(name for name in names[:-1] if not name.startswith(_RETPOLINE)), names[-1]]
+            # The block is in the function that was entered last, or in one that it jumped to.
+            if names[-1:] == names[-2:-1]:
+                names.pop()
+            found[";".join(names)] += count
+        return tuple(sorted((folded, count) for folded, count in found.items() if count))
+
+    def _title(self, address: int) -> str:
+        function = self.owner(address).function
+        return function.name if function.module is None else f"{function.name} [{function.module}]"
 
     def symbols(self, counts: Mapping[Code, Counts]) -> tuple[SymbolProfile, ...]:
         """The instructions by symbol: the largest symbol first, its instructions in the order of their addresses."""

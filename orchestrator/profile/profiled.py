@@ -56,6 +56,7 @@ class Counter:
             calls=calls,
             has_details=machine.counter.is_detailed,
             symbols=places.symbols(sample.counts),
+            stacks=places.stacks(sample.stacks),
         )
         return ProfileEvidence(
             sha256=write_profile(profile, self.file),

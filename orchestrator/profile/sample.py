@@ -43,6 +43,8 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
     for batches, total in timed.samples:
         sample = together(regions[at : at + batches])
         _check(sample.total - batches, total, "a sample")
+        if sample.stacks:
+            _check(sum(sample.stacks.values()), total, "the stacks of a sample")
         samples.append(sample.less(empty, batches))
         at += batches
     if any(sample != samples[0] for sample in samples):

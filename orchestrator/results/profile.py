@@ -88,6 +88,8 @@ class CellProfile(_Stored):
     calls: Annotated[int, Field(ge=1)]
     has_details: bool
     symbols: tuple[SymbolProfile, ...]
+    stacks: tuple[tuple[str, Number], ...] = ()
+    """Folded: names with semicolons between, the program first, and the instructions of the last one in all calls."""
 
     @property
     def executed(self) -> int:
@@ -101,6 +103,8 @@ class CellProfile(_Stored):
 
     @model_validator(mode="after")
     def _each_symbol_once(self) -> Self:
+        if self.stacks and sum(count for _, count in self.stacks) != self.executed:
+            raise ValueError("the stacks and the symbols have different sums")
         if len({(one.name, one.module, one.address) for one in self.symbols}) != len(self.symbols):
             raise ValueError("two symbols have the same name and address")
         return self

@@ -36,7 +36,9 @@ def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
 
 def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
     """What counts the instructions of the boot's guests; None where no profile is wanted."""
-    return CountingPlugin(counting_plugin(context), "classes" in boot.profile) if boot.profile else None
+    if not boot.profile:
+        return None
+    return CountingPlugin(counting_plugin(context), "classes" in boot.profile, "stacks" in boot.profile)
 
 
 def timing_of(boot: Boot) -> Timing:
