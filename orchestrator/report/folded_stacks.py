@@ -8,7 +8,10 @@ from orchestrator.results.profile import CellProfile
 
 
 def folded_text(profile: CellProfile) -> str:
-    """Names with semicolons between, and the instructions of the last one in all calls. Raises UsageError without any."""
+    """Names with semicolons between, and the instructions of the last one in all calls.
+
+    Raises UsageError where there are none.
+    """
     if not profile.stacks:
         hint = "measure with them: orchestrator run CONFIG --profile stacks"
         raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)

@@ -149,6 +149,24 @@ def test_two_boots_execute_the_same_instructions(context: BuildContext, tmp_path
         assert second.has_details
 
 
+def test_stacks_lead_to_each_instruction(context: BuildContext, tmp_path: Path) -> None:
+    """Through system calls, traps, retpolines, string instructions, and a handler that is left for another function."""
+    done = Done(context, boot("lab-i386-up", "stacks"), tmp_path)
+    assert done.values == {"none": 360, "kprobe": 889, "jprobe": 1661, "djprobe": 399}
+    for probe, profile in done.profiles.items():
+        folded = dict(profile.stacks)
+        assert sum(folded.values()) == profile.executed
+        called = "callbench;entry_SYSENTER_32;do_SYSENTER_32;do_fast_syscall_32;__do_fast_syscall_32;ia32_sys_call"
+        assert folded["callbench"] == 13 * profile.calls
+        entered = [stack for stack in folded if stack.startswith(f"{called};__ia32_sys_gettimeofday")]
+        traps = [stack for stack in entered if "asm_exc_int3;" in stack]
+        assert bool(traps) == (probe in ("kprobe", "jprobe"))
+        lookups = [stack for stack in folded if stack.endswith(";kprobe_int3_handler;get_kprobe")]
+        assert bool(lookups) == bool(traps)
+        # Each call ends where it began: nothing is left on the stack for the next one.
+        assert max(stack.count(";") for stack in folded) < 16
+
+
 @pytest.mark.kernels("lab-x86_64-smp")
 def test_a_64_bit_kernel(context: BuildContext, tmp_path: Path) -> None:
     wanted = boot("lab-x86_64-smp", *COUNTED, cpu="xeon-e5410", probes=["none", "kprobe"])

@@ -90,3 +90,26 @@ def test_the_sum_of_regions_has_all_their_instructions() -> None:
 def test_a_sample_that_the_clock_has_not_seen_is_refused(regions: list[Region], timed: Timed, why: str) -> None:
     with pytest.raises(EvidenceError, match=why):
         sample_of(regions, timed)
+
+
+def test_stacks_follow_the_entries_of_their_region(file: Path) -> None:
+    file.write_text(WRITTEN + "stack 4 c1000000 8049000 c1000100\nstack 2 8049000\n")
+    empty, batch = read_regions(file, 0)
+    assert not empty.stacks
+    assert batch.stacks == {(0x8049000, 0xC1000100, 0xC1000000): 4, (0x8049000,): 2}
+
+
+def test_a_stack_without_a_region_is_refused(file: Path) -> None:
+    file.write_text("stack 4 c1000000\n")
+    with pytest.raises(EvidenceError, match="not what its plugin writes"):
+        read_regions(file, 0)
+
+
+def test_stacks_that_lack_instructions_are_refused() -> None:
+    """A region's stacks lack its first instruction, which is the clock's first reading."""
+    empty, batch = replace(EMPTY, stacks={(1,): 1}), replace(BATCH, stacks={(1,): 1, (1, 2): 5})
+    regions = [empty, empty, batch, batch, batch, batch]
+    assert sample_of(regions, TIMED).stacks == {(1, 2): 10}
+    lacking = [replace(one, stacks={(1,): 1, (1, 2): 4}) if one is batch else one for one in regions]
+    with pytest.raises(EvidenceError, match="10 instructions in the stacks of a sample, and the clock 12"):
+        sample_of(lacking, TIMED)

@@ -62,3 +62,23 @@ def test_symbols_have_their_instructions_in_order_and_the_largest_comes_first() 
     assert [one.offset for one in module.instructions] == [4]
     assert (program.title, program.instructions[0].offset) == ("callbench", 0x8049594)
     assert [(one.offset, one.code) for one in inner.instructions] == [(0, "55"), (1, "c3")]
+
+
+def test_stacks_are_folded_by_function() -> None:
+    folded = places().stacks(
+        {
+            (0x8049000, 0x8049100): 3,  # all of the program is one
+            (0x8049000, 0xC1000000, 0xC1000010): 5,  # a block of the function that was called
+            (0x8049000, 0xC1000000, 0xC1000201): 7,  # of one that it jumped to
+            (0x8049000, 0xC1000000, 0xC1000200, 0xC1000000, 0xC1000010): 2,  # that called the first again
+            (0xD0000010, 0xD0000011): 1,
+            (0x8049000, 0xC1000020): 0,
+        }
+    )
+    assert dict(folded) == {
+        "callbench": 3,
+        "callbench;startup": 5,
+        "callbench;startup;inner": 7,
+        "callbench;startup;inner;startup": 2,
+        "callbench;module_function [other]": 1,
+    }

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import io
 from fractions import Fraction
+from xml.etree import ElementTree
 
+import pytest
+from pydantic import ValidationError
 from rich.console import Console
 
+from orchestrator.errors import UsageError
 from orchestrator.report.callgrind import callgrind_text
+from orchestrator.report.flame_graph import flame_graph
+from orchestrator.report.folded_stacks import folded_text
 from orchestrator.report.markdown import render_sheets
 from orchestrator.report.profile_json import difference_json, profile_json
 from orchestrator.report.profile_sheets import difference_sheet, profile_sheet
@@ -109,3 +115,47 @@ def test_callgrind_has_each_instruction_and_the_sum() -> None:
 def test_callgrind_has_what_else_was_counted() -> None:
     counted = AFTER.model_copy(update={"has_details": True})
     assert "events: Ir Loads Stores Taken\nsummary: 16501 0 0 0\n" in callgrind_text(counted)
+
+
+def stacked() -> CellProfile:
+    """The instructions of ``AFTER``, by what led to them."""
+    stacks = (
+        ("callbench", 6000),
+        ("callbench;read_tsc", 1501),
+        ("callbench;read_tsc;get_kprobe", 8500),
+        ("callbench;read_tsc;get_kprobe;kprobe_func [lab_kprobe]", 500),
+    )
+    return CellProfile.model_validate({**AFTER.model_dump(), "stacks": stacks})
+
+
+def test_stacks_have_all_instructions() -> None:
+    with pytest.raises(ValidationError, match="the stacks and the symbols have different sums"):
+        CellProfile.model_validate({**AFTER.model_dump(), "stacks": (("callbench", 6000),)})
+
+
+def test_folded_stacks_are_lines_for_other_programs() -> None:
+    lines = folded_text(stacked()).splitlines()
+    assert lines[2] == "callbench;read_tsc;get_kprobe 8500"
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == AFTER.executed
+    with pytest.raises(UsageError, match="has no stacks"):
+        folded_text(AFTER)
+
+
+def test_a_flame_graph_has_a_box_for_each_call_as_wide_as_what_it_executes() -> None:
+    picture = ElementTree.fromstring(flame_graph(stacked()))
+    boxes = {}
+    for group in picture.iter("{http://www.w3.org/2000/svg}g"):
+        title, rectangle = group[0].text or "", group[1]
+        boxes[title.partition(":")[0]] = (title, float(rectangle.get("width", "0")), float(rectangle.get("y", "0")))
+    assert boxes["callbench"][0] == "callbench: 33.002 instructions per call, 12 of its own"
+    assert boxes["callbench"][1] == 1200
+    assert boxes["get_kprobe"][1] == pytest.approx(1200 * 9000 / 16501, abs=0.01)
+    heights = [boxes[name][2] for name in ("callbench", "read_tsc", "get_kprobe", "kprobe_func [lab_kprobe]")]
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_a_name_from_a_guest_is_no_markup() -> None:
+    stacks = (("<script>&", AFTER.executed),)
+    text = flame_graph(CellProfile.model_validate({**AFTER.model_dump(), "stacks": stacks}))
+    assert "<script>" not in text
+    assert ElementTree.fromstring(text) is not None
