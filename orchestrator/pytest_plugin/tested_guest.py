@@ -22,6 +22,7 @@ from orchestrator.guest.end_of_log import END_OF_LOG
 from orchestrator.guest.guest import COMMAND_LIMIT, Guest, State
 from orchestrator.guest.kernel_reports import Trouble
 from orchestrator.guest.machine import Machine
+from orchestrator.guest.taint import taint_mask
 from orchestrator.probes import loading
 from orchestrator.pytest_plugin import expectations, taint
 from orchestrator.pytest_plugin.interaction import converse
@@ -223,7 +224,7 @@ class TestedGuest(Guest):
     def _taint(self) -> int:
         if self.state is not State.READY or self.pid is None:
             return self._test.taint
-        return taint.read_taint(self)
+        return taint_mask(self)
 
     # --- a person ---------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.postconditions import check_clocksource, read_taint
+from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
@@ -105,7 +105,7 @@ def measure_call(
         raise UnsupportedError(error.reason) from None  # a capability may be verified by this refusal
     except NotEntered as error:
         ready.guest.check_console(mark)
-        read_taint(ready.guest)
+        permitted_taint(ready.guest)
         work.known.keep_not_entered(cell, error)
         raise
     ready.guest.check_console(mark)
@@ -237,7 +237,7 @@ def _timed(work: _Work) -> Measurement:
 
 def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
     cell, point = work.cell, proof.point
-    taint = read_taint(work.ready.guest)
+    taint = permitted_taint(work.ready.guest)
     with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),
