@@ -37,7 +37,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.boot_watch import watch_boot
 from orchestrator.guest.channel import Channel, CommandResult, Listener
-from orchestrator.guest.console import Console, plain_lines
+from orchestrator.guest.console import REPORTS_MAX, Console, plain_lines
 from orchestrator.guest.diagnosis import cause_of, trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.framed import FramedChannel
@@ -76,9 +76,6 @@ COMMAND_LIMIT = 60.0
 
 _POLL_PAUSE = ("sleep", "0.1")
 """Runs in the guest between two polls: on the exact clock, guest time stands still while the guest is idle."""
-
-_REPORTS_MAX = 100
-"""Reports that are looked at: a kernel that is broken can repeat one for ever."""
 
 _LAST_ATTEMPT_LIMIT = 1.0
 """Host seconds that the last poll of a condition gets at least."""
@@ -337,7 +334,7 @@ class Guest:
     def check_console(self, mark: int = 0) -> None:
         """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""
         unexpected = (r for r in self.console.reports(mark) if not r.is_expected(self.expected_reports))
-        reports = list(itertools.islice(unexpected, _REPORTS_MAX))
+        reports = list(itertools.islice(unexpected, REPORTS_MAX))
         if reports:
             raise trouble_of(reports)
 
