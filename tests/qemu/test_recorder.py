@@ -306,11 +306,8 @@ def test_a_hit_whose_handler_is_left_out_fails_a_cell(trial: Trial, modules: Mod
 
 
 @pytest.mark.kernels(PREEMPTIBLE)
-@pytest.mark.parametrize(
-    "trial",
-    [pytest.param(mechanism, marks=on(PREEMPTIBLE)) for mechanism in MECHANISMS if mechanism != "kprobe-boosted"],
-    indirect=True,
-)
+@pytest.mark.guest(kernel=PREEMPTIBLE, cpu="pentium4", timing="instructions")  # see CYCLES_FOR_ONE: no time passes
+@pytest.mark.parametrize("trial", [one for one in MECHANISMS if one != "kprobe-boosted"], indirect=True)
 def test_a_preemptible_kernel_has_all_but_the_booster(trial: Trial, guest_kernel: Kernel) -> None:
     assert (
         unsupported_reason(guest_kernel, "kprobe-boosted")
