@@ -169,13 +169,22 @@ def test_a_restored_guest_does_not_write_to_the_saved_one(own: BuildContext, mac
     assert digests.differing(place, {}) is None
 
 
+def check_date(guest: Guest) -> None:
+    """The guest's date lies between the host's before and after it was read, however long that takes.
+
+    A hardware clock has whole seconds: a guest that took its time from it is late by less than one.
+    """
+    before = int(time.time())
+    date = int(guest.succeed(["date", "+%s"]).text)
+    assert before - 1 <= date <= time.time()
+
+
 def test_on_another_clock_the_time_is_right_and_the_pool_another(own: BuildContext, tmp_path: Path) -> None:
     drawn = set()
     for _ in range(2):
         with started(own, machine_of(own, "tcg"), tmp_path) as guest:
             assert guest.restored_from is not None
-            begun = int(time.time())
-            assert begun - 2 <= int(guest.succeed(["date", "+%s"]).text) <= time.time() + 2
+            check_date(guest)
             drawn.add(guest.get("/proc/sys/kernel/random/uuid"))
             assert guest.run(["test", "-e", "/root/seed"]).status == 1
     assert len(drawn) == 2
@@ -191,7 +200,7 @@ def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path:
         for guest, name in ((one, "one"), (other, "other")):
             assert guest.succeed(["hostname"]).text == f"{name}\n"
             assert guest.get("/etc/hostname").decode() == f"{name}\n"
-            assert abs(int(guest.succeed(["date", "+%s"]).text) - time.time()) < 10
+            check_date(guest)
             guest.put(name.encode() * 1000, "/root/mine")
             guest.succeed(["sync"])
         for file in ("/etc/machine-id", "/proc/sys/kernel/random/uuid", "/root/mine"):
@@ -400,7 +409,7 @@ def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
         assert saver.poll() is None
     saver.send_signal(signal.SIGKILL)
     saver.communicate()
-    assert command.qemus_after(10) == []
+    assert command.qemus_after() == []
     assert [place.suffix for place in saved_in(own)] == [".building"]
     again = command.run(*EXEC)
     assert (again.returncode, again.stdout) == (0, "i686\n")
