@@ -36,7 +36,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.guest.boot_watch import watch_boot
-from orchestrator.guest.channel import Channel, CommandResult, Listener
+from orchestrator.guest.channel import OUTPUT_MAX, Channel, CommandResult, Listener
 from orchestrator.guest.console import REPORTS_MAX, Console, plain_lines
 from orchestrator.guest.diagnosis import cause_of, trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
@@ -307,10 +307,10 @@ class Guest:
         with step("put", target), self._explained(f"writing {target}"):
             self._commands.put(content, target, mode=mode, time_limit=time_limit)
 
-    def get(self, source: str, *, time_limit: float = COMMAND_LIMIT) -> bytes:
-        """Read a file of the guest."""
+    def get(self, source: str, *, time_limit: float = COMMAND_LIMIT, largest: int = OUTPUT_MAX) -> bytes:
+        """Read a file of the guest. Raises GuestError for one of more than ``largest`` bytes, or without an end."""
         with step("get", source), self._explained(f"reading {source}"):
-            return self._commands.get(source, time_limit=time_limit)
+            return self._commands.get(source, time_limit=time_limit, largest=largest)
 
     def ktap(self, *suites: str) -> TestRun:
         """The results of KUnit's suites, of all that have run by default. Raises UnsupportedError, UsageError."""
