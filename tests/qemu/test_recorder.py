@@ -49,7 +49,7 @@ GETEGID = {"i386": 202, "x86_64": 108}
 CALLS = 1000
 COPIED = 3000
 """Reads and writes of one byte."""
-CYCLES_FOR_ONE = 20
+CYCLES_FOR_ONE = 10
 """Each of 64 djprobes waits for every task to have slept: a cycle of them takes a busy guest a quarter of a minute."""
 INTERRUPT_LINE = re.compile(r"^ *\d+: +((?:\d+ +)+)", re.MULTILINE)
 BUSY = "while :; do cat /proc/self/maps; dd if=/dev/zero of=/dev/null bs=64 count=50; done >/dev/null 2>&1"
