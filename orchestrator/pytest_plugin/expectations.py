@@ -11,8 +11,9 @@ from itertools import islice
 
 from orchestrator.errors import GuestError, GuestExit, GuestHang, UsageError
 from orchestrator.guest.console import REPORTS_MAX, plain_lines
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import Trouble, report_patterns
+from orchestrator.guest.life import State
 
 _PAUSE = 0.02
 _MOST_BYTES = 64 << 20

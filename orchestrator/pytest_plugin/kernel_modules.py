@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from orchestrator.artifacts.module_source import Value
-from orchestrator.guest.guest import State
+from orchestrator.guest.life import State
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.loaded_module import LoadedModule
 from orchestrator.pytest_plugin.tested_guest import TestedGuest

@@ -18,11 +18,13 @@ from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestOops
+from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.console import REPORTS_MAX
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import END_OF_LOG
-from orchestrator.guest.guest import COMMAND_LIMIT, Guest, State
+from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import Trouble
+from orchestrator.guest.life import State
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.taint import taint_mask
 from orchestrator.probes import loading

@@ -29,8 +29,7 @@ from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
-from orchestrator.guest import guest as guest_module
-from orchestrator.guest import saved
+from orchestrator.guest import saved, saving
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.paths import cache_dir, data_dir
@@ -224,7 +223,7 @@ def test_a_guest_that_is_saved_leaves_no_disk_behind_either(
         there.update(file.suffix for file in tmp_path.iterdir() if file.is_file())
         saved.keep_files(*arguments)
 
-    monkeypatch.setattr(guest_module, "keep_files", keep_files)
+    monkeypatch.setattr(saving, "keep_files", keep_files)
     kernel = ready_kernel(own, kernels()["lab-i386-up"])
     wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386"))
     with started(own, wanted, tmp_path) as guest:
@@ -377,7 +376,7 @@ def test_on_a_full_disk_guests_are_booted(
     def fail(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(guest_module, "keep_files", fail)
+    monkeypatch.setattr(saving, "keep_files", fail)
     for _ in range(2):
         with started(own, machine, tmp_path) as guest:
             assert guest.restored_from is None

@@ -15,8 +15,8 @@ from orchestrator.errors import (
     UnsupportedError,
     UsageError,
 )
-from orchestrator.guest.guest import State
 from orchestrator.guest.kernel_reports import Trouble
+from orchestrator.guest.life import State
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
