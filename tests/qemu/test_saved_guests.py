@@ -231,15 +231,16 @@ def test_a_guest_that_is_saved_leaves_no_disk_behind_either(
     assert there == {".console", ".qemu", ".log"}
 
 
-def test_systemd_is_restored_with_its_sshd(own: BuildContext, tmp_path: Path) -> None:
+def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Path) -> None:
+    """From the user's cache: it is saved the first time only, since it takes twenty seconds to boot."""
     recipe = image("debian-i386-systemd")
-    if cached_image(own, recipe) is None:
+    if cached_image(workshop, recipe) is None:
         pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab image build {recipe.name}")
-    kernel = ready_kernel(own, kernels()["debian-686"])
-    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
+    kernel = ready_kernel(workshop, kernels()["debian-686"])
+    wanted = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
     own_facts = set()
     for name in ("one", "other"):
-        with started(own, wanted, tmp_path, name) as guest:
+        with started(workshop, wanted, tmp_path, name) as guest:
             assert guest.restored_from is not None
             assert guest.succeed(["systemctl", "is-system-running"]).text == "running\n"
             assert guest.succeed(["hostname"]).text == f"{name}\n"
