@@ -17,7 +17,7 @@ from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.workload import Measurement, Workload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
@@ -46,9 +46,10 @@ class _Work:
     known: Known
 
     @property
-    def exact(self) -> bool:
-        """Whether all samples must be equal."""
-        return self.cell.clock == "instructions" and self.workload.exact
+    def exact(self) -> ExactWorkload | None:
+        """The workload where all its samples must be equal."""
+        workload = self.workload
+        return workload if self.cell.clock == "instructions" and isinstance(workload, ExactWorkload) else None
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ def measure_call(
     try:
         if setup.module is None:
             figures, proof = _baseline(work)
-        elif work.exact:
-            figures, proof = _exact(work, setup.module, events)
+        elif work.exact is not None:
+            figures, proof = _exact(work, work.exact, setup.module, events)
         else:
             figures, proof = _paired(work, setup.module, events)
     except RefusedError as error:
@@ -121,7 +122,7 @@ def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoi
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in = None
-    if work.exact:
+    if work.exact is not None:
         baseline = work.known.baseline(work.cell)
         if baseline is None:
             figures = exact_baseline(_timed(work))
@@ -136,7 +137,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in)
 
 
-def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
+def _exact(work: _Work, workload: ExactWorkload, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
         counted = count_hits(work, armed.attachment, events)
@@ -144,17 +145,19 @@ def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, P
         proof = _proof(work, armed, counted)
         if proof.extras:
             # Last: nothing puts an extra back.
-            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured, counted))
+            proof = replace(proof, extra_sizes=_extra_sizes(work, workload, armed, measured, counted))
     return exact_figures(measured), proof
 
 
-def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement, counted: Counted) -> Mapping[Extra, float]:
+def _extra_sizes(
+    work: _Work, workload: ExactWorkload, armed: _Armed, measured: Measurement, counted: Counted
+) -> Mapping[Extra, float]:
     """Time the calls again without each extra, and prove that what is left has the same mechanism."""
 
     def rest() -> Sequence[float]:
-        return work.workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
+        return workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
 
-    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, work.workload.hits)
+    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, workload.hits)
     count_hits(work, armed.attachment, before=counted)
     armed.check_same("while what a hit passes was measured")
     return sizes
@@ -225,8 +228,8 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
 def _timed(work: _Work) -> Measurement:
     cell, guest, workload = work.cell, work.ready.guest, work.workload
     ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
-    if work.exact:
-        measured = workload.measure_exact(
+    if work.exact is not None:
+        measured = work.exact.measure_exact(
             guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.deadline.left()
         )
     else:
