@@ -17,7 +17,7 @@ from orchestrator.process import Finished, kill_group, spawn
 SILENCE = 3 * 3600.0
 """Seconds without any output after which a program counts as hung.
 
-The tests print nothing while they build a kernel: five minutes on two idle cores, twenty beside thirteen busy processes.
+The tests print nothing while they build a kernel: five minutes on two idle cores, twenty beside 13 busy processes.
 """
 
 _QUOTED = 30
