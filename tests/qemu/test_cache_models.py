@@ -25,7 +25,7 @@ from orchestrator.run.ready_guest import ready_guest
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
 PATTERNS = Path(__file__).parent / "workloads" / "patterns.c"
-CALLS = 6
+CALLS = 12
 
 LOADS = "8b50{:02x}"
 """``mov edx, [eax + PLACE]``"""

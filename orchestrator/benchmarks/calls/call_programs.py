@@ -171,10 +171,9 @@ class Calls:
         Of calls that are all alike, fewer.
         """
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
-        # They need room between two timer ticks as well. Only where three calls fill half of it there are fewer.
-        warming = min(_WARMING_CALLS, measured.batch // 2)
-        batch = min(calls, measured.batch - warming)
-        wanted = Sampling(calls, batch, _MARKED_SAMPLES, is_marked=True, warming=warming)
+        # They add at most a quarter to a batch, which fills six tenths of the time between two timer ticks.
+        warming = min(_WARMING_CALLS, measured.batch // 4)
+        wanted = Sampling(calls, min(calls, measured.batch), _MARKED_SAMPLES, is_marked=True, warming=warming)
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
