@@ -57,6 +57,7 @@ class Counter:
             has_details=machine.counter.is_detailed,
             symbols=places.symbols(sample.counts),
             stacks=places.stacks(sample.stacks),
+            names=places.names(sample.counts),
         )
         return ProfileEvidence(
             sha256=write_profile(profile, self.file),

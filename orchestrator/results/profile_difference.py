@@ -57,7 +57,8 @@ class FunctionDifference:
 class ProfileDifference:
     """Two profiles compared: the symbols that differ, the largest change first; ``equal`` is how many do not.
 
-    ``other_code`` has those of the equal ones that execute as many instructions, but not the same.
+    ``other_code`` has those that execute as many instructions, but not the same ones; they are not among the ``equal``.
+    ``notes`` are sentences on what was compared.
     """
 
     before: CellProfile
@@ -65,6 +66,7 @@ class ProfileDifference:
     symbols: Sequence[SymbolDifference]
     equal: int
     other_code: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def totals(self) -> tuple[Fraction, Fraction]:

@@ -105,6 +105,15 @@ OF_ARCH: dict[Arch, dict[str, Maker]] = {
     },
 }
 
+FURTHER: dict[str, Maker] = {
+    "other constant": plain("b8f1ffffff"),
+    "over two": plain("7402"),
+    "over five": plain("7405"),
+    "near": plain("8b0500200000"),
+    "before it": plain("8b05f8ffffff"),
+}
+"""Not for any function: what they jump to may be behind its end."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -119,7 +128,7 @@ def profile(kernel: Kernel, steps: Sequence[Step], *, calls: int = 10, name: str
     found: list[Instruction] = []
     address = kernel.function(0) + start
     for step in steps:
-        code = OF_ARCH[kernel.arch][step.name](kernel, address)
+        code = {**OF_ARCH[kernel.arch], **FURTHER}[step.name](kernel, address)
         found.append(Instruction(address - kernel.function(0) - start, code.hex(), step.executed * calls))
         address += len(code)
     symbols = [SymbolProfile(name=name, place="kernel", address=kernel.function(0) + start, instructions=tuple(found))]
@@ -127,7 +136,20 @@ def profile(kernel: Kernel, steps: Sequence[Step], *, calls: int = 10, name: str
         body = tuple(Instruction(offset, "90", calls) for offset in range(8))
         called = SymbolProfile(name=f"called{index}", place="kernel", address=kernel.function(index), instructions=body)
         symbols.append(called)
-    return CellProfile(cell="a/b", arch=kernel.arch, calls=calls, has_details=False, symbols=tuple(symbols))
+    return CellProfile(
+        cell="a/b", arch=kernel.arch, calls=calls, has_details=False, symbols=tuple(symbols), names=names(symbols)
+    )
+
+
+def names(symbols: Sequence[SymbolProfile]) -> dict[str, dict[int, str]]:
+    """What a kernel calls any place in these functions: all of them, far more than instructions refer to."""
+    return {
+        "": {
+            one.address + behind: f"{one.name}+{behind:#x}" if behind else one.name
+            for one in symbols
+            for behind in range(1024)
+        }
+    }
 
 
 ARCHES: st.SearchStrategy[Arch] = st.sampled_from(["i386", "x86_64"])
@@ -196,6 +218,7 @@ def test_an_instruction_that_is_executed_more_often_is_found(data: st.DataObject
     assert (only.before, only.after) == (Fraction(code[place].executed), Fraction(code[place].executed + 1))
 
 
+EMPTY = CellProfile(cell="a/b", arch="i386", calls=10, has_details=False, symbols=())
 HERE, MOVED = Kernel("i386", 0, 0), Kernel("i386", 0x1230, 0x40)
 
 
@@ -203,6 +226,21 @@ def test_the_names_of_what_is_called_are_shown() -> None:
     code = [Step("push"), Step("call"), Step("call into the middle"), Step("tail call")]
     found = ComparedCode(profile(HERE, []), profile(HERE, code)).function("f")
     assert [one.text for one in found.instructions] == ["push ebp", "call called1", "call called1+0x5", "jmp called2"]
+
+
+def test_a_jump_over_what_is_new_is_equal() -> None:
+    before = profile(HERE, [Step("over two"), Step("push"), Step("push"), Step("nop")])
+    after = profile(MOVED, [Step("over five"), Step("push"), Step("push"), Step("field"), Step("nop")])
+    found = ComparedCode(before, after).function("f")
+    assert [(one.text, one.before) for one in found.instructions] == [("mov eax, dword ptr [ebx + 8]", None)]
+    assert ComparedCode(profile(HERE, []), after).function("f").instructions[0].text == "je +0x7"
+
+
+@pytest.mark.parametrize(("name", "address"), [("near", 0xFFFFFFFF81002006), ("before it", 0xFFFFFFFF80FFFFFE)])
+def test_data_that_is_near_is_an_address_all_the_same(name: str, address: int) -> None:
+    kernel = Kernel("x86_64", 0, 0)
+    found = ComparedCode(profile(kernel, []), profile(kernel, [Step(name)])).function("f")
+    assert [one.text for one in found.instructions] == [f"mov eax, dword ptr [{address:#x}]"]
 
 
 def test_another_function_that_is_called_is_a_change() -> None:
@@ -215,11 +253,7 @@ def test_another_function_that_is_called_is_a_change() -> None:
 
 
 def test_another_constant_is_a_change_and_another_address_is_none() -> None:
-    OF_ARCH["i386"]["other constant"] = plain("b8f1ffffff")
-    try:
-        found = ComparedCode(profile(HERE, [Step("constant")]), profile(HERE, [Step("other constant")])).function("f")
-    finally:
-        del OF_ARCH["i386"]["other constant"]
+    found = ComparedCode(profile(HERE, [Step("constant")]), profile(HERE, [Step("other constant")])).function("f")
     assert [one.change for one in found.instructions] == [-1, 1]
     assert not ComparedCode(profile(HERE, [Step("load")]), profile(MOVED, [Step("load")])).function("f").instructions
 
@@ -252,6 +286,12 @@ def test_functions_of_one_name_may_change_places() -> None:
     assert with_code(difference(before, after)).equal == 1
 
 
+def test_a_jump_that_is_not_taken_is_the_same_where_its_target_is_executed_by_one_side_only() -> None:
+    before, after = profile(HERE, [Step("conditional")]), profile(MOVED, [Step("conditional")])
+    without = before.model_copy(update={"symbols": before.symbols[:1]})
+    assert not ComparedCode(without, after).function("f").instructions
+
+
 def test_a_module_s_code_may_refer_to_anything_outside() -> None:
     def module(base: int) -> CellProfile:
         load = b"\xa1" + (base + 0x2000).to_bytes(4, "little")
@@ -259,10 +299,19 @@ def test_a_module_s_code_may_refer_to_anything_outside() -> None:
         code = (Instruction(0, load.hex(), 10), Instruction(5, call.hex(), 10))
         handler = SymbolProfile(name="handler", place="module", module="lab", address=0, instructions=code)
         kernel = SymbolProfile(name="k", place="kernel", address=0xC1000000, instructions=(Instruction(0, "c3", 10),))
-        return CellProfile(cell="a/b", arch="i386", calls=10, has_details=False, symbols=(handler, kernel))
+        return CellProfile(
+            cell="a/b",
+            arch="i386",
+            calls=10,
+            has_details=False,
+            symbols=(handler, kernel),
+            names={"lab": {(0xC1000000 - base) % (1 << 32): "k"}},
+        )
 
     compared = ComparedCode(module(0xD0846000), module(0xCF001000))
     assert not compared.function("handler").instructions
+    (_, call) = ComparedCode(EMPTY, module(0xCF001000)).function("handler").instructions
+    assert call.text == "call k"
     assert compared.function("handler [lab]").equal == 2
 
 
