@@ -32,15 +32,19 @@ class Measured:
 
 @dataclass(frozen=True)
 class TwoKernels:
-    """An experiment on two kernels: names of the catalogue, or paths of a user's. ``only`` selects cells."""
+    """An experiment on two kernels: names of the catalogue, or paths of a user's.
+
+    ``overrides`` replace its values, ``only`` selects its cells.
+    """
 
     config: Path
     kernels: tuple[str, str]
+    overrides: Sequence[str]
     only: Sequence[str]
 
     def measured(self, parts: Sequence[str], measuring: Measuring) -> Measured:
         """Measure each cell on both kernels, with these parts of a profile."""
-        experiment = load_experiment(self.config, kinds(), (), qemu_cpu_names)
+        experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
         profiled = only_profiled(with_profile(experiment, parts))
         wanted = on_kernels(profiled, self.kernels)
         planned = select(plan(wanted), self.only)

@@ -45,8 +45,12 @@ def diff(
         Path | None,
         typer.Option(metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."),
     ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does."),
+    ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as of run.")
+        list[str] | None, typer.Option(metavar="FILTER", help="With --config: only these cells, as run does.")
     ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -61,10 +65,9 @@ def diff(
 
     if tree and symbol is not None:
         raise UsageError("--symbol prints instructions of a function, and --tree calls", hint="name one of them")
-    if config is None and only:
-        raise UsageError(
-            "--only selects cells to measure", hint="with --config CONFIG; of stored ones RUN:CELL names one"
-        )
+    if config is None and (only or overrides):
+        what = "--only and --set are for what --config measures"
+        raise UsageError(what, hint="of stored cells RUN:CELL names one")
     measured = None
     if config is None:
         pairs = stored_pairs(before, after)
@@ -73,7 +76,7 @@ def diff(
         from orchestrator.cli.measured import Measuring
 
         parts = ["stacks"] if tree or flame_graph is not None else ["symbols"]
-        wanted = TwoKernels(config, (before, after), only or [])
+        wanted = TwoKernels(config, (before, after), overrides or [], only or [])
         measured = wanted.measured(parts, Measuring(offline=offline, verbose=verbose))
         pairs = measured.pairs
     differences = [difference_of(*pair) for pair in pairs]

@@ -16,7 +16,7 @@ from orchestrator.report.profile_figures import per_call, signed
 from orchestrator.results.call_tree import ZERO, CallChange, call_tree, compared_trees
 from orchestrator.results.profile import CellProfile
 
-_SAME = (236, 236, 236)
+_SAME = (226, 226, 226)
 _MORE, _LESS = (232, 86, 64), (88, 148, 222)
 _PALEST = Fraction(1, 5)
 """Of the colour for the smallest change, so that it is seen."""
