@@ -61,7 +61,6 @@ def diff(
     """
     from orchestrator.cli.compared_cells import difference_of, stored_pairs
     from orchestrator.errors import UsageError
-    from orchestrator.report.call_sheets import Cut
 
     if tree and symbol is not None:
         raise UsageError("--symbol prints instructions of a function, and --tree calls", hint="name one of them")
@@ -83,6 +82,8 @@ def diff(
     if flame_graph is not None:
         _draw(differences, flame_graph)
     elif tree:
+        from orchestrator.report.call_sheets import Cut
+
         _print_trees(differences, Cut(depth, share), form)
     elif symbol is not None:
         _print_function(differences, symbol, form)

@@ -107,6 +107,7 @@ OF_ARCH: dict[Arch, dict[str, Maker]] = {
 
 FURTHER: dict[str, Maker] = {
     "other constant": plain("b8f1ffffff"),
+    "call further in": branch("e8", 1, 6),
     "over two": plain("7402"),
     "over five": plain("7405"),
     "near": plain("8b0500200000"),
@@ -241,6 +242,13 @@ def test_data_that_is_near_is_an_address_all_the_same(name: str, address: int) -
     kernel = Kernel("x86_64", 0, 0)
     found = ComparedCode(profile(kernel, []), profile(kernel, [Step(name)])).function("f")
     assert [one.text for one in found.instructions] == [f"mov eax, dword ptr [{address:#x}]"]
+
+
+def test_a_jump_into_another_function_is_the_same_wherever_in_it() -> None:
+    """As code before its target may have changed; what it leads to is compared there."""
+    before, after = profile(HERE, [Step("call into the middle")]), profile(MOVED, [Step("call further in")])
+    assert not ComparedCode(before, after).function("f").instructions
+    assert ComparedCode(before, profile(MOVED, [Step("call")])).function("f").instructions
 
 
 def test_another_function_that_is_called_is_a_change() -> None:
