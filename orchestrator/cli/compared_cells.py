@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ def difference_of(before: Side, after: Side) -> ProfileDifference:
     """What differs between two cells, with what is to be said of comparing them. Raises as ``Side.profile`` does."""
     one, other = before.profile(), after.profile()
     said = list(notes((before.cell, one), (after.cell, other)))
-    if before.cell.id == after.cell.id:
+    if before.cell.id == after.cell.id and before.run.record.run != after.run.record.run:
         said.insert(0, f"runs {before.run.record.run} -> {after.run.record.run}")
     return replace(difference(one, other), notes=said)
 
@@ -46,7 +47,7 @@ def difference_of(before: Side, after: Side) -> ProfileDifference:
 def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
     """Two cells that ``RUN:CELL`` names; or, of two runs, the cells of one id that both have a profile of.
 
-    Raises UsageError where there are none.
+    The other cells of two runs are named on stderr. Raises UsageError where there are none to compare.
     """
     one, other = (_named(name) for name in (before, after))
     if one.cells is not None and other.cells is not None:
@@ -60,6 +61,11 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
     pairs = [(Side(one.run, first[cell]), Side(other.run, second[cell])) for cell in first if cell in second]
     if not pairs:
         raise _nothing_in_common((before, after), (list(first), list(second)))
+    every_cell = dict.fromkeys(cell.id for side in (one, other) for cell in side.run.record.cells)
+    left_out = [cell for cell in every_cell if not (cell in first and cell in second)]
+    if left_out:
+        shown = [*left_out[:_SHOWN], *(["..."] if len(left_out) > _SHOWN else [])]
+        print(f"not compared, without a profile in both runs: {', '.join(shown)}", file=sys.stderr)
     return pairs
 
 

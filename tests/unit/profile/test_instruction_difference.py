@@ -330,3 +330,12 @@ def test_names_that_mean_nothing_or_too_much_are_refused() -> None:
     assert error.value.hint.startswith("did you mean called")
     with pytest.raises(UsageError, match="instructions of i386 and of x86_64 cannot be compared"):
         ComparedCode(profile(HERE, [Step("push")]), profile(Kernel("x86_64", 0, 0), [Step("push")])).function("f")
+
+
+def test_what_is_equal_in_a_long_function_is_found_however_frequent_it_is() -> None:
+    """SequenceMatcher begins at no frequent element of a long sequence, unless it is told to."""
+    frequent = [Step(name) for name in ("push", "nop", "field", "locked") for _ in range(60)]
+    before = profile(HERE, [Step("constant"), *frequent, Step("call")])
+    after = profile(MOVED, [Step("other constant"), *frequent, Step("tail call")])
+    found = ComparedCode(before, after).function("f")
+    assert (len(found.instructions), found.equal) == (4, len(frequent))
