@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,16 +68,14 @@ def run(
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.benchmarks.registry import kinds
-    from orchestrator.cli.progress import listener
+    from orchestrator.cli.measured import Measuring
     from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.experiment.plan import plan
     from orchestrator.experiment.profiled import with_profile
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
-    from orchestrator.paths import cache_dir, lab_dir
+    from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
-    from orchestrator.results.store import Store
-    from orchestrator.run.runner import Runner
 
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
@@ -91,18 +90,12 @@ def run(
             for name in kernels or ():
                 typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
         return
+    measuring = Measuring(jobs, events, fresh, offline, verbose)
     valid = True
     for experiment, planned in zip(experiments, plans, strict=True):
         directory = out / experiment.name if out is not None and len(experiments) > 1 else out
-        with (
-            listener(sys.stderr) as watching,
-            options.printed_steps(verbose=verbose),
-            Store.open(lab_dir()) as store,
-        ):
-            context = BuildContext(Cache(cache_dir()), offline, watching.say, watching.warn)
-            runner = Runner(context, store, watching, kinds(), jobs, events, fresh)
-            entry = _run_one(runner, experiment, planned, directory, resume=resume)
-            record = store.load_run(entry.id)
+        work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
+        entry, record = measuring.done(work)
         _show(record, entry)
         if experiment.charts:
             _draw(record, entry)

@@ -34,6 +34,11 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     return replace(experiment, tables=tables)
 
 
+def only_profiled(experiment: Experiment) -> Experiment:
+    """The experiment without the tables whose cells have no profiles."""
+    return replace(experiment, tables=[one for one in experiment.tables if getattr(one.table, KEY, None)])
+
+
 def _changed(one: NamedTable, parts: tuple[str, ...]) -> NamedTable:
     if KEY not in type(one.table).model_fields:
         return one

@@ -62,6 +62,7 @@ class Counter:
             symbols=places.symbols(sample.counts, missed.by_code),
             stacks=places.stacks(sample.stacks),
             caches=missed.caches,
+            names=places.names(sample.counts),
         )
         return ProfileEvidence(
             sha256=write_profile(profile, self.file),

@@ -10,7 +10,7 @@ from orchestrator.report.claims import Assessment, assess
 from orchestrator.report.claims_layout import Statement, statements
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
-from orchestrator.report.grid import Grid
+from orchestrator.report.grid import Grid, Row
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sheets import sheets
@@ -71,9 +71,14 @@ def _grid(grid: Grid) -> str:
             rows.append(["", *blank])
         for row in block:
             bold = "**" if row.style == "bold" and row.label else ""
-            rows.append([f"{bold}{escaped(row.label)}{bold}", *(escaped(cell) for cell in row.cells)])
+            rows.append([f"{bold}{_label(row)}{bold}", *(escaped(cell) for cell in row.cells)])
     rows[0] = [escaped(text) for text in rows[0]]
     return "\n".join(map(_table_row, rows))
+
+
+def _label(row: Row) -> str:
+    """A row's label; Markdown drops spaces at the beginning of one."""
+    return "&nbsp;" * row.depth + escaped(row.label)
 
 
 def _table_row(cells: Sequence[str]) -> str:

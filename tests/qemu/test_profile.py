@@ -268,7 +268,7 @@ def test_from_the_experiment_to_the_difference(tmp_path: Path) -> None:
     finished = command.run("run", QUICKSTART, "--profile", "symbols", "--only", "none", "--only", "kprobe")
     assert finished.returncode == 0, finished.stderr
     assert {probe: cell.value for probe, cell in command.cells().items()} == {"none": 422, "kprobe": 1048}
-    profile = command.run("profile", "latest", "kprobe")
+    profile = command.run("profile", "latest", "kprobe", "--limit", "0")
     assert profile.returncode == 0, profile.stderr
     assert "kprobe_int3_handler" in profile.stdout
     assert "callbench (user space)" in profile.stdout
