@@ -105,7 +105,7 @@ def _unknown_cells(table: CostTable) -> Sequence[Problem]:
     if table.declared is None:
         return []
     declared = table.declared
-    places = [
+    places: list[tuple[KeyPath, str, Sequence[str]]] = [
         *((("declared", "calibration", name), name, columns) for name, columns in declared.calibration.items()),
         *((("declared", "validation", name), name, columns) for name, columns in declared.validation.items()),
         *((("declared", "exclusions", at), one.table, one.columns) for at, one in enumerate(declared.exclusions)),

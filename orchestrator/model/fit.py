@@ -11,8 +11,10 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.model.price import nanoseconds
 
 _DIGITS = 9
-"""Significant digits that are kept: linear algebra differs between processors in the last of sixteen."""
-_WORST_CONDITION = 1e6
+"""Significant digits that are kept, within ``_DECIMALS``: linear algebra differs between processors in the last of sixteen."""
+_DECIMALS = 12
+_INDEPENDENT = 1e-3
+"""The least singular value of columns of length 1 that are no multiples of each other."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fit
     published = np.array([one.published for one in targets])
     # Divided by what was published: an error of a tenth counts the same in a long call as in a short one.
     relative = np.array([[one.counts.get(name, 0.0) / one.published for name in names] for one in targets])
-    if len(targets) < len(names) or np.linalg.cond(relative) > _WORST_CONDITION * np.linalg.norm(relative):
+    # Divided by their lengths: a call has a thousand instructions and three traps.
+    if np.linalg.matrix_rank(relative / np.linalg.norm(relative, axis=0), tol=_INDEPENDENT) < len(names):
         raise LabError(f"{len(targets)} calibration cells do not determine the costs of {', '.join(names)}")
     weights = np.linalg.pinv(relative) / published
     costs = {
@@ -75,4 +78,4 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fit
 
 
 def _kept(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+    return float(f"{round(value, _DECIMALS):.{_DIGITS}g}")
