@@ -12,7 +12,6 @@ from pydantic import Field, TypeAdapter
 
 from orchestrator.catalog.data import Fact, read
 
-
 ClaimClock = Literal["instructions", "wall", "modelled"]
 """The clocks that claims are judged on. Only ratios are judged on the modelled one."""
 

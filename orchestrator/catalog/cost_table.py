@@ -76,9 +76,11 @@ class Declaration(Fact):
         """What a published cell is for."""
         if column in self.calibration.get(table, ()):
             return "calibration"
-        if any(one.table == table and column in one.columns for one in self.exclusions):
-            return "excluded"
-        return "predicted"
+        return "predicted" if self.reason(table, column) is None else "excluded"
+
+    def reason(self, table: str, column: str) -> str | None:
+        """Why a published cell is excluded; None for any other."""
+        return next((one.reason for one in self.exclusions if one.table == table and column in one.columns), None)
 
     @property
     def cells(self) -> Iterator[tuple[str, str]]:

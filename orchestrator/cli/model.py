@@ -19,7 +19,9 @@ def fit(
     costs: Annotated[str, typer.Argument(metavar="CPU", help="A CPU, or the path of a cost table of your own.")],
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Runs with profiles of its calibration cells.", autocompletion=completion.runs),
+        typer.Argument(
+            metavar="RUN...", help="Runs with profiles of its calibration cells.", autocompletion=completion.runs
+        ),
     ],
 ) -> None:
     """Fit the costs of a CPU to the published figures that its cost table declares, and write them into it."""

@@ -50,7 +50,7 @@ def report(
     ] = Format.TABLE,
     clock: Annotated[
         ReportClock,
-        typer.Option(help="measured: as the run did; modelled: what the CPUs would take for what its profiles counted."),
+        typer.Option(help="measured: as the run did; modelled: what CPUs would take for what its profiles counted."),
     ] = ReportClock.MEASURED,
     costs: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="A cost table of your own, for modelled times.")

@@ -29,7 +29,7 @@ _FITTED = "\nfitted:"
 
 @dataclass(frozen=True)
 class CostFile:
-    """A cost table and its file. ``digest`` is the SHA-256 of all of it, ``declaration`` of what is above ``fitted``."""
+    """A cost table and its file. ``digest`` is the SHA-256 of all of it, ``declaration`` of all above ``fitted``."""
 
     path: Path
     table: CostTable

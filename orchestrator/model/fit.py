@@ -11,7 +11,7 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.model.price import nanoseconds
 
 _DIGITS = 9
-"""Significant digits that are kept, within ``_DECIMALS``: linear algebra differs between processors in the last of sixteen."""
+"""Significant digits that are kept: linear algebra differs between processors in the last of sixteen."""
 _DECIMALS = 12
 _INDEPENDENT = 1e-3
 """The least singular value of columns of length 1 that are no multiples of each other."""
@@ -30,7 +30,8 @@ class Target:
 def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fitted:
     """The costs that ``table`` declares to fit. ``declaration`` is its digest.
 
-    Raises LabError where the cells do not determine the costs, or give one that is not positive; HostError without numpy.
+    Raises LabError where the cells do not determine the costs, or give one that is not positive, and HostError without
+    numpy.
     """
     try:
         import numpy as np
@@ -46,7 +47,8 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fit
     # Divided by what was published: an error of a tenth counts the same in a long call as in a short one.
     relative = np.array([[one.counts.get(name, 0.0) / one.published for name in names] for one in targets])
     # Divided by their lengths: a call has a thousand instructions and three traps.
-    if np.linalg.matrix_rank(relative / np.linalg.norm(relative, axis=0), tol=_INDEPENDENT) < len(names):
+    lengths = np.linalg.norm(relative, axis=0)
+    if not lengths.all() or np.linalg.matrix_rank(relative / lengths, tol=_INDEPENDENT) < len(names):
         raise LabError(f"{len(targets)} calibration cells do not determine the costs of {', '.join(names)}")
     weights = np.linalg.pinv(relative) / published
     costs = {

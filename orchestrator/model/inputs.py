@@ -21,8 +21,6 @@ _CLASSES: Mapping[Input, str] = {
     "rdtsc": "rdtsc",
     "locked": LOCKED,
 }
-_LINE = 64
-"""Bytes of a recorded event (``struct ring_event`` of ``kmods/lib/ring.h``), and of a line of all these CPUs' caches."""
 
 
 def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) -> Counts:
@@ -35,7 +33,7 @@ def inputs(profile: CellProfile, record: CellRecord, priced: Collection[Input]) 
     plain = Fraction(profile.executed, profile.calls) - special
     evidence = record.evidence
     if "recorded line" in priced and evidence is not None and evidence.recorded:
-        # One event a line: the counting pass has read back as many as there were hits.
+        # An event (struct ring_event of kmods/lib/ring.h) has 64 bytes, as a line of all these CPUs' caches has.
         found["recorded line"] = Fraction(evidence.recorded, evidence.calls)
     return {"instruction": plain, **found}
 

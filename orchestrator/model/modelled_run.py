@@ -11,7 +11,7 @@ from orchestrator.model.cost_file import CostFile, cost_file, cost_files
 from orchestrator.model.overheads import Overhead, column_of, is_probed, overhead_of
 from orchestrator.model.price import NANOSECONDS, price
 from orchestrator.results.contract import CellRecord, ReferenceValue
-from orchestrator.results.modelled import ModelEvidence, ModelledCell, ModelledRun, Role
+from orchestrator.results.modelled import ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.runs import Run
 
 
@@ -45,22 +45,27 @@ def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCel
     overhead = overhead_of(cell, run, costs.table.priced)
     if overhead is None:
         return _without(cell, "the cell, or the one without a probe, has no profile")
-    return _priced(overhead, costs)
+    return modelled_cell(overhead, costs)
 
 
-def _priced(overhead: Overhead, costs: CostFile) -> ModelledCell:
+def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
+    """The time of a cell by a cost table that is usable."""
     cell, baseline = overhead.cell, overhead.baseline
     assert cell.profile is not None
     assert baseline.profile is not None
     counts = {name: float(number) for name, number in overhead.counts.items()}
     time = price(costs.table, counts)
+    assert costs.table.declared is not None
     published = _published(cell.reference)
+    column = column_of(cell) if published is not None and cell.reference is not None else None
+    table = cell.reference.table if cell.reference is not None else ""
     return ModelledCell(
         **_identity(cell),
         overhead=time.value,
         interval=(time.low, time.high),
         cycles=time.value * costs.table.mhz.value / 1000,
-        role=_role(cell, costs),
+        role=None if column is None else costs.table.declared.role(table, column),
+        exclusion=None if column is None else costs.table.declared.reason(table, column),
         reference=cell.reference,
         published=published,
         evidence=ModelEvidence(
@@ -89,11 +94,3 @@ def _published(reference: ReferenceValue | None) -> float | None:
     if reference is None or reference.table not in reference_tables():
         return None
     return reference.overhead * NANOSECONDS[reference.unit]
-
-
-def _role(cell: CellRecord, costs: CostFile) -> Role | None:
-    column = column_of(cell)
-    if _published(cell.reference) is None or cell.reference is None or column is None:
-        return None
-    assert costs.table.declared is not None
-    return costs.table.declared.role(cell.reference.table, column)

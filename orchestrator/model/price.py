@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The time that a cost table gives for what was counted, with its band.
 
-All is linear. A fitted cost is a weighted sum of what the constants leave of the calibration cells, so a time is a sum of
-published figures, each times a number, and of constants, each times a number. The band has every constant anywhere within
-its range and every calibration cell off by its uncertainty, all at once and in the worst combination: interval
-arithmetic, no probabilities. It has nothing of what the model leaves out.
+All is linear. A fitted cost is a weighted sum of what the constants leave of the calibration cells, so a time is a sum
+of published figures and of constants, each times a number. The band has every constant anywhere within its range and
+every calibration cell off by its uncertainty, all at once and in the worst combination: interval arithmetic, no
+probabilities. It has nothing of what the model leaves out.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
     """The time for ``counts``. The table is fitted, and has a cost for each of them."""
     assert table.fitted is not None
     by_cell = _by_cell(table.fitted, counts)
-    value = sum(
-        number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number
-    )
+    value = sum(number * cycles_of(table, name) * 1000 / table.mhz.value for name, number in counts.items() if number)
     low = high = value
     for name, constant in table.constants.items():
         number = counts.get(name, 0.0) - sum(

@@ -24,7 +24,7 @@ _Fact = TypeVar("_Fact")
 class Facts:
     """By kind of probe: overhead, breakpoint traps a hit, size to that of a plain probe, bytes more than it, mechanism.
 
-    ``undecided`` are the probes whose overhead the host's drift hides. ``bands`` are there where overheads were modelled.
+    ``undecided`` are the probes whose overhead the host's drift hides, ``bands`` those of modelled overheads.
     """
 
     overheads: Mapping[str, float]

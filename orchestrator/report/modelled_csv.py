@@ -12,7 +12,7 @@ _IDENTITY = ("id", "table", "cpu", "kernel", "probe", "handler", "benchmark", "c
 
 
 def render_modelled_csv(modelled: ModelledRun) -> str:
-    """Return the run's modelled times as RFC 4180 text with a header line. ``error`` is a part of the published figure."""
+    """Return the run's modelled times as RFC 4180 text with a header line; ``error`` is relative."""
     file = io.StringIO(newline="")
     evidence = ("cost_table", "cost_table_sha256", "profile_sha256", "baseline", "baseline_profile_sha256")
     figures = ("published", "overhead", "low", "high", "error", "cycles", "role", "reason")

@@ -24,11 +24,12 @@ _MEANING = (
     "within its range and every published cell within its uncertainty, all at once; it has nothing of what the model "
     "leaves out."
 )
-_ROLES = "calibration: the costs were fitted to this figure; excluded: declared before fitting, with the reason."
+_ROLES = "calibration: the costs were fitted to this figure; excluded: not fitted to, as declared before fitting."
 _PAIRS = (
     "Order and ratios are of all pairs of one table's cells that are not excluded; a ratio is in the band where both "
     "bands allow it."
 )
+_HEADINGS = ["predicted", "median error", "worst error", "in order", "ratios in band"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def modelled_sheets(modelled: ModelledRun) -> list[Sheet]:
         _Table(list(cells), _published([cell for cell in modelled.cells if _key(cell) == key]))
         for key, cells in groupby([cell for cell in modelled.cells if cell.reason is None], _key)
     ]
-    return [*map(_times, tables), _summary(tables, list(_reasons(modelled.cells)))]
+    return [*map(_times, tables), _summary(tables, modelled.cells)]
 
 
 def _key(cell: ModelledCell) -> tuple[str | None, str, str]:
@@ -88,7 +89,7 @@ def _row(cell: ModelledCell) -> Row:
     return Row(kind.title if kind else cell.probe, [*figures, _percent(cell.error), cycles, cell.role or NOTHING])
 
 
-def _summary(tables: Sequence[_Table], reasons: Sequence[str]) -> Sheet:
+def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
     blocks = []
     for name in dict.fromkeys(table.cells[0].cpu for table in tables):
         of_cpu = [table for table in tables if table.cells[0].cpu == name]
@@ -97,12 +98,14 @@ def _summary(tables: Sequence[_Table], reasons: Sequence[str]) -> Sheet:
             rows = [_agreement_row(table.name, [one]) for table, one in judged]
             total = _agreement_row(name, [one for _, one in judged])
             blocks.append([*rows, Row(total.label, total.cells, "bold")])
-    sentences = [_MEANING, _ROLES, _PAIRS, *(sentence for table in tables for sentence in _large_errors(table)), *_orders(tables)]
+    if not blocks:
+        blocks = [[Row(name, [NOTHING] * len(_HEADINGS)) for name in dict.fromkeys(cell.cpu for cell in cells)]]
+    errors = [sentence for table in tables for sentence in _large_errors(table)]
     return Sheet(
         title="Modelled and published times",
         facts=["errors of the overheads that were not fitted to"],
-        grid=Grid(["predicted", "median error", "worst error", "in order", "ratios in band"], blocks or [[]]),
-        sentences=[*sentences, *reasons],
+        grid=Grid(_HEADINGS, blocks),
+        sentences=[_MEANING, _ROLES, _PAIRS, *errors, *_orders(tables), *_exclusions(cells), *_reasons(cells)],
         footnotes=[],
         proofs=[],
     )
@@ -140,6 +143,12 @@ def _large_errors(table: _Table) -> Iterator[str]:
     for cell in large:
         if column_of(cell) not in explained:
             yield f"{table.name}, {cell.probe} {_percent(cell.error)}: the reason is not known."
+
+
+def _exclusions(cells: Sequence[ModelledCell]) -> Iterator[str]:
+    for cell in cells:
+        if cell.exclusion is not None:
+            yield f"{cell.table or cell.id}, {cell.probe} is excluded: {cell.exclusion}"
 
 
 def _reasons(cells: Sequence[ModelledCell]) -> Iterator[str]:

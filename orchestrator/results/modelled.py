@@ -38,7 +38,7 @@ class ModelEvidence(_Record):
 
 
 class ModelledCell(_Record):
-    """The modelled overhead of a probe, in nanoseconds, with the band that it is in; or the reason why there is none."""
+    """The modelled overhead of a probe in nanoseconds, with the band that it is in; or the reason why there is none."""
 
     id: CellId
     table: Name | None
@@ -55,6 +55,8 @@ class ModelledCell(_Record):
     reason: Reason | None = None
     role: Role | None = None
     """What the published figure is for; None where nothing is published."""
+    exclusion: Reason | None = None
+    """Why the published figure is excluded, as declared before fitting."""
     reference: ReferenceValue | None = None
     published: Number | None = None
     """The published overhead in nanoseconds."""
@@ -80,6 +82,8 @@ class ModelledCell(_Record):
             raise ValueError("a modelled time is in its band")
         if (self.role is None) != (self.published is None):
             raise ValueError("a published figure has a role")
+        if (self.role == "excluded") != (self.exclusion is not None):
+            raise ValueError("a published figure is excluded for a reason")
         return self
 
 
