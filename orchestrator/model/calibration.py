@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.catalog.cost_table import Fitted
-from orchestrator.catalog.reference import reference_table
 from orchestrator.errors import LabError, UsageError
 from orchestrator.model.cost_file import CostFile
 from orchestrator.model.fit import Target, fitted
 from orchestrator.model.overheads import published_overheads
-from orchestrator.model.price import NANOSECONDS
+from orchestrator.model.price import published_nanoseconds
 from orchestrator.results.runs import Run
 
 
@@ -26,9 +25,8 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
     found: dict[tuple[str, str], Target] = {}
     for run in runs:
         for name, column, overhead in published_overheads(run, table.cpu, table.priced):
-            published = reference_table(name)
             counts = {one: float(number) for one, number in overhead.counts.items()}
-            target = Target(name, column, counts, published.overhead(column) * NANOSECONDS[published.unit])
+            target = Target(name, column, counts, published_nanoseconds(name, column))
             if found.setdefault((name, column), target) != target:
                 raise UsageError(f"the runs have {name} {column} twice, with different counts: name one of them")
     missing = [f"{name} {column}" for name, column in table.declared.cells if (name, column) not in found]

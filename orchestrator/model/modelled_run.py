@@ -9,8 +9,8 @@ from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files
 from orchestrator.model.overheads import Overhead, column_of, is_probed, overhead_of
-from orchestrator.model.price import NANOSECONDS, price
-from orchestrator.results.contract import CellRecord, ReferenceValue
+from orchestrator.model.price import price, published_nanoseconds
+from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.runs import Run
 
@@ -55,19 +55,18 @@ def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
     assert baseline.profile is not None
     counts = {name: float(number) for name, number in overhead.counts.items()}
     time = price(costs.table, counts)
-    assert costs.table.declared is not None
-    published = _published(cell.reference)
-    column = column_of(cell) if published is not None and cell.reference is not None else None
-    table = cell.reference.table if cell.reference is not None else ""
+    declared = costs.table.declared
+    assert declared is not None
+    place = _place(cell)
     return ModelledCell(
         **_identity(cell),
         overhead=time.value,
         interval=(time.low, time.high),
         cycles=time.value * costs.table.mhz.value / 1000,
-        role=None if column is None else costs.table.declared.role(table, column),
-        exclusion=None if column is None else costs.table.declared.reason(table, column),
+        role=None if place is None else declared.role(*place),
+        exclusion=None if place is None else declared.reason(*place),
         reference=cell.reference,
-        published=published,
+        published=None if place is None else published_nanoseconds(*place),
         evidence=ModelEvidence(
             cost_table=costs.table.cpu,
             cost_table_sha256=costs.digest,
@@ -89,8 +88,10 @@ def _identity(cell: CellRecord) -> dict[str, str | None]:
     return {name: getattr(cell, name) for name in names}
 
 
-def _published(reference: ReferenceValue | None) -> float | None:
-    """Nanoseconds; None also for a table that this version does not know."""
-    if reference is None or reference.table not in reference_tables():
+def _place(cell: CellRecord) -> tuple[str, str] | None:
+    """The published table and column that the cell is compared with; None also for a table of another version."""
+    column = column_of(cell)
+    if cell.reference is None or column is None:
         return None
-    return reference.overhead * NANOSECONDS[reference.unit]
+    table = reference_tables().get(cell.reference.table)
+    return (table.id, column) if table is not None and column in table.columns else None

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.catalog.cost_table import CalibrationCell, Constant, CostTable, Fitted, Input
-from orchestrator.catalog.reference import reference_tables
+from orchestrator.catalog.reference import reference_table
 
 _RESOLUTION = {"ns": 0.5, "us": 5.0}
 """Half of the last digit of what the documents print, in nanoseconds: whole ns, and us to two decimals."""
-NANOSECONDS = {"ns": 1.0, "us": 1000.0}
-"""Nanoseconds of a published table's unit."""
+_NANOSECONDS = {"ns": 1.0, "us": 1000.0}
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,12 @@ def price(table: CostTable, counts: Mapping[Input, float]) -> Time:
     return Time(value, low, high)
 
 
+def published_nanoseconds(table: str, column: str) -> float:
+    """A published overhead in nanoseconds. Raises ConfigError for an unknown table or column."""
+    published = reference_table(table)
+    return published.overhead(column) * _NANOSECONDS[published.unit]
+
+
 def cycles_of(table: CostTable, name: Input) -> float:
     """The cost of one."""
     if name in table.constants:
@@ -66,8 +71,7 @@ def nanoseconds(constant: Constant, mhz: Constant) -> tuple[float, float, float]
 def uncertainties(cells: list[CalibrationCell]) -> list[float]:
     """Nanoseconds that each calibration cell may be off: the worst residual of all, or what the document rounds off."""
     worst = max(abs(cell.residual) for cell in cells)
-    tables = reference_tables()
-    return [max(worst * abs(cell.published), _RESOLUTION[tables[cell.table].unit]) for cell in cells]
+    return [max(worst * abs(cell.published), _RESOLUTION[reference_table(cell.table).unit]) for cell in cells]
 
 
 def _by_cell(fitted: Fitted, counts: Mapping[Input, float]) -> list[float]:
