@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -106,6 +107,23 @@ def test_a_ratio_is_decided_where_the_whole_band_is_on_one_side(
 
 def test_a_table_of_modelled_times() -> None:
     assert printed("list5", "list6", "list7", "list12", "x86-32") == (GOLDEN / "modelled.txt").read_text("utf-8")
+
+
+def test_the_documentation_has_these_figures() -> None:
+    _, modelled = modelled_tables(*TABLES)
+    page = (Path(__file__).parents[3] / "docs" / "modelled-time.md").read_text()
+    rows = [line for line in page.splitlines() if line.endswith((" predicted |", " calibration |", " excluded |"))]
+    cells = [cell for cell in modelled.cells if cell.published is not None]
+    assert rows == [_documented(cell) for cell in cells]
+
+
+def _documented(cell: ModelledCell) -> str:
+    assert cell.interval is not None
+    assert cell.error is not None
+    low, high = cell.interval
+    error = "0.0 %" if abs(cell.error) < 5e-4 else f"{100 * cell.error:+.1f} %"
+    figures = f"{cell.published:g} | {cell.overhead:.1f} | {low:.1f} to {high:.1f} | {error} | {cell.role}"
+    return f"| {cell.table} | {cell.probe} | {figures} |"
 
 
 def test_markdown_has_the_same_words() -> None:
