@@ -60,10 +60,13 @@ def report(
     ] = False,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
+    from orchestrator.errors import UsageError
     from orchestrator.paths import lab_dir
     from orchestrator.results.contract import all_ok
     from orchestrator.results.runs import find_run
 
+    if costs and clock is not ReportClock.MODELLED:
+        raise UsageError("measured times have no costs", where="--costs", hint="add --clock modelled")
     found = find_run(run, lab_dir())
     if clock is ReportClock.MODELLED:
         _print_modelled(found, form, costs or [])

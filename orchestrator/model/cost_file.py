@@ -15,12 +15,11 @@ from pydantic import ValidationError
 from orchestrator.catalog.cost_table import CostTable, Fitted
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.spelling import choices_sentence
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem, config_error, problems_of
 from orchestrator.experiment.file.source import KeyPath, read_source
 from orchestrator.paths import user_path
-from orchestrator.results.faults import storage_faults
 
 _FOLDER = "costs"
 _SUFFIX = ".yaml"
@@ -49,14 +48,17 @@ class CostFile:
 
     def write(self, fitted: Fitted) -> None:
         """Replace what was fitted, and nothing else. Raises HostError where the file cannot be written."""
-        with storage_faults(self.path):
+        found = {"fitted": fitted.model_dump(mode="json")}
+        part = yaml.safe_dump(found, sort_keys=False, width=120, default_flow_style=None)
+        unfinished = self.path.with_name(f".{self.path.name}.new")
+        try:
             declared = self.path.read_text(encoding="utf-8").partition(_FITTED)[0].rstrip("\n")
-            part = yaml.safe_dump(
-                {"fitted": fitted.model_dump(mode="json")}, sort_keys=False, width=120, default_flow_style=None
-            )
-            unfinished = self.path.with_name(f".{self.path.name}.new")
             unfinished.write_text(f"{declared}\n{part}", encoding="utf-8")
             unfinished.replace(self.path)
+        except OSError as error:
+            hint = "copy the cost table to a folder of yours, and name it by its path"
+            why = f"the cost table cannot be written: {error.strerror}"
+            raise HostError(why, where=str(self.path), hint=hint) from None
 
 
 def cost_files() -> Sequence[Path]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orchestrator.catalog.reference import reference_tables
-from orchestrator.errors import UsageError
+from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files
 from orchestrator.model.overheads import Overhead, column_of, is_probed, overhead_of
 from orchestrator.model.price import price, published_nanoseconds
@@ -42,7 +42,10 @@ def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCel
         return _without(cell, f"CPU {cell.cpu} has no cost table")
     if costs.unusable is not None:
         return _without(cell, costs.unusable)
-    overhead = overhead_of(cell, run, costs.table.priced)
+    try:
+        overhead = overhead_of(cell, run, costs.table.priced)
+    except EvidenceError as error:
+        return _without(cell, error.what)
     if overhead is None:
         return _without(cell, "the cell, or the one without a probe, has no profile")
     return modelled_cell(overhead, costs)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.catalog.cpus import cpus
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file
 from orchestrator.model.fit import Target, fitted
 
@@ -74,6 +74,15 @@ def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> No
     again.write(found)
     assert file.path.read_text() == once
     assert list(tmp_path.iterdir()) == [file.path]
+
+
+def test_a_table_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    file = own(tmp_path, OWN)
+    found = fitted(file.table, file.declaration, [Target("djprobe-2005/list5", "djprobe", {"instruction": 37}, 30)])
+    (tmp_path / ".own.yaml.new").mkdir()
+    with pytest.raises(HostError, match=r"cannot be written(.|\n)*name it by its path"):
+        file.write(found)
+    assert file.path.read_text() == OWN
 
 
 def test_a_declaration_that_changed_after_the_fit_gives_no_times(tmp_path: Path) -> None:
