@@ -104,7 +104,7 @@ class CalibrationCell(Fact):
     table: TableId
     column: Column
     counts: dict[Input, Figure]
-    published: Figure
+    published: Annotated[Figure, Field(gt=0)]
     modelled: Figure
 
     @property

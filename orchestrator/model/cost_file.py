@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from math import isclose
 from pathlib import Path
 
 import yaml
@@ -19,6 +20,7 @@ from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem, config_error, problems_of
 from orchestrator.experiment.file.source import KeyPath, read_source
+from orchestrator.model.price import published_nanoseconds
 from orchestrator.paths import user_path
 
 _FOLDER = "costs"
@@ -44,6 +46,8 @@ class CostFile:
             return f"the cost table of {self.table.cpu} was not fitted yet"
         if self.table.fitted.declaration != self.declaration:
             return f"the cost table of {self.table.cpu} has changed since it was fitted"
+        if not _is_fitted_to_what_was_published(self.table):
+            return f"the cost table of {self.table.cpu} was fitted to other figures than those that were published"
         return None
 
     def write(self, fitted: Fitted) -> None:
@@ -59,6 +63,15 @@ class CostFile:
             hint = "copy the cost table to a folder of yours, and name it by its path"
             why = f"the cost table cannot be written: {error.strerror}"
             raise HostError(why, where=str(self.path), hint=hint) from None
+
+
+def _is_fitted_to_what_was_published(table: CostTable) -> bool:
+    assert table.fitted is not None
+    assert table.declared is not None
+    cells = table.fitted.cells
+    if [(one.table, one.column) for one in cells] != list(table.declared.cells):
+        return False
+    return all(isclose(one.published, published_nanoseconds(one.table, one.column), rel_tol=1e-8) for one in cells)
 
 
 def cost_files() -> Sequence[Path]:

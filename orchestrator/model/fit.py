@@ -40,6 +40,10 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fit
         raise HostError("cost tables are fitted with numpy, which is not installed", hint=hint) from None
 
     assert table.declared is not None
+    negative = next((one for one in targets if one.published <= 0), None)
+    if negative is not None:
+        where = f"{negative.table} {negative.column}"
+        raise LabError(f"no cost fits {where}, which was published as {negative.published:g} ns")
     names = table.declared.fit
     times = {name: nanoseconds(constant, table.mhz)[1] for name, constant in table.constants.items()}
     fixed = [sum(times[name] * number for name, number in one.counts.items() if name in times) for one in targets]

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from orchestrator.catalog.probes import published_column
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files
-from orchestrator.model.overheads import Overhead, column_of, is_probed, overhead_of
+from orchestrator.model.overheads import Overhead, is_probed, overhead_of
 from orchestrator.model.price import price, published_nanoseconds
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import ModelEvidence, ModelledCell, ModelledRun
@@ -93,7 +94,7 @@ def _identity(cell: CellRecord) -> dict[str, str | None]:
 
 def _place(cell: CellRecord) -> tuple[str, str] | None:
     """The published table and column that the cell is compared with; None also for a table of another version."""
-    column = column_of(cell)
+    column = published_column(cell.probe)
     if cell.reference is None or column is None:
         return None
     table = reference_tables().get(cell.reference.table)

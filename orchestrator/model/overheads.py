@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from orchestrator.catalog.cost_table import Input
-from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.probes import BASELINE, published_column
 from orchestrator.errors import EvidenceError
 from orchestrator.model.inputs import Counts, difference, inputs
 from orchestrator.results.contract import CellRecord
@@ -33,12 +33,6 @@ class Overhead:
 def is_probed(cell: CellRecord) -> bool:
     """Whether a cell has an exact overhead."""
     return cell.status == "ok" and cell.clock == "instructions" and cell.probe != BASELINE and cell.overhead is not None
-
-
-def column_of(cell: CellRecord) -> str | None:
-    """The cell's column in the published tables."""
-    kind = probes().get(cell.probe)
-    return None if kind is None else kind.column
 
 
 def baseline_of(cell: CellRecord, run: Run) -> CellRecord | None:
@@ -75,7 +69,7 @@ def overhead_of(cell: CellRecord, run: Run, priced: Collection[Input]) -> Overhe
 def published_overheads(run: Run, cpu: str, priced: Collection[Input]) -> Iterator[tuple[str, str, Overhead]]:
     """The profiled cells of a run on a CPU that have a published figure: its table, its column."""
     for cell in run.record.cells:
-        column = column_of(cell)
+        column = published_column(cell.probe)
         if cell.cpu != cpu or not is_probed(cell) or cell.reference is None or column is None:
             continue
         overhead = overhead_of(cell, run, priced)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.results.modelled import ModelledCell
 
@@ -33,12 +33,6 @@ class Agreement:
         return self.kept + len(self.disputed) + len(self.lost)
 
 
-def column_of(cell: ModelledCell) -> str | None:
-    """The cell's column in the published tables."""
-    kind = probes().get(cell.probe)
-    return None if kind is None else kind.column
-
-
 def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement:
     """The agreement of ``cells``, which have times and published figures of ``table``."""
     kept = in_band = 0
@@ -50,7 +44,7 @@ def agreement(table: ReferenceTable, cells: Sequence[ModelledCell]) -> Agreement
             kept += 1
         else:
             name = f"{one.probe} and {other.probe}"
-            (disputed if _is_disputed(table, column_of(one), column_of(other)) else lost).append(name)
+            (disputed if _is_disputed(table, *map(published_column, (one.probe, other.probe))) else lost).append(name)
     errors = [cell.error for cell in cells if cell.role == "predicted" and cell.error is not None]
     return Agreement(errors, kept, disputed, lost, in_band)
 

@@ -10,11 +10,11 @@ from statistics import median
 
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.model_errors import LARGE, error_reasons
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
 from orchestrator.report.figures import NOTHING, published_figure
 from orchestrator.report.grid import Grid, Row
-from orchestrator.report.modelled_fit import Agreement, agreement, column_of
+from orchestrator.report.modelled_fit import Agreement, agreement
 from orchestrator.report.published import source
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.modelled import ModelledCell, ModelledRun
@@ -135,13 +135,13 @@ def _large_errors(table: _Table) -> Iterator[str]:
     large = [cell for cell in table.cells if cell.role == "predicted" and abs(cell.error or 0.0) > LARGE]
     known = error_reasons(table.published.id) if table.published else []
     for reason in known:
-        concerned = [cell for cell in large if column_of(cell) in reason.columns]
+        concerned = [cell for cell in large if published_column(cell.probe) in reason.columns]
         if concerned:
             errors = ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in concerned)
             yield f"{table.name}, {errors}: {reason.reason}"
     explained = {column for reason in known for column in reason.columns}
     for cell in large:
-        if column_of(cell) not in explained:
+        if published_column(cell.probe) not in explained:
             yield f"{table.name}, {cell.probe} {_percent(cell.error)}: the reason is not known."
 
 

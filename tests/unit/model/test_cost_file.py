@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.catalog.cost_table import Fitted
 from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file
@@ -33,6 +34,12 @@ def own(folder: Path, text: str) -> CostFile:
     file = folder / "own.yaml"
     file.write_text(text)
     return load_cost_file(file)
+
+
+def fit(file: CostFile) -> Fitted:
+    """What its calibration cell gives."""
+    target = Target("djprobe-2005/list5", "djprobe", {"instruction": 37, "popf": 1}, 30.25)
+    return fitted(file.table, file.declaration, [target])
 
 
 def refit(file: CostFile) -> str:
@@ -64,7 +71,7 @@ def test_a_cpu_that_cannot_be_calibrated_says_why() -> None:
 def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> None:
     file = own(tmp_path, "# a comment\n" + OWN)
     assert file.unusable == "the cost table of pentium4 was not fitted yet"
-    found = fitted(file.table, file.declaration, [Target("djprobe-2005/list5", "djprobe", {"instruction": 37}, 30)])
+    found = fit(file)
     file.write(found)
     once = file.path.read_text()
     assert once.startswith("# a comment\n" + OWN)
@@ -78,7 +85,7 @@ def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> No
 
 def test_a_table_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     file = own(tmp_path, OWN)
-    found = fitted(file.table, file.declaration, [Target("djprobe-2005/list5", "djprobe", {"instruction": 37}, 30)])
+    found = fit(file)
     (tmp_path / ".own.yaml.new").mkdir()
     with pytest.raises(HostError, match=r"cannot be written(.|\n)*name it by its path"):
         file.write(found)
@@ -87,9 +94,19 @@ def test_a_table_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path: Pat
 
 def test_a_declaration_that_changed_after_the_fit_gives_no_times(tmp_path: Path) -> None:
     file = own(tmp_path, OWN)
-    file.write(fitted(file.table, file.declaration, [Target("djprobe-2005/list5", "djprobe", {"instruction": 37}, 30)]))
+    file.write(fit(file))
     changed = own(tmp_path, file.path.read_text().replace("value: 52.5", "value: 45"))
     assert changed.unusable == "the cost table of pentium4 has changed since it was fitted"
+
+
+@pytest.mark.parametrize("change", [("published: 30.25", "published: 31"), ("column: djprobe", "column: jprobe")])
+def test_costs_of_other_figures_than_the_published_ones_give_no_times(tmp_path: Path, change: tuple[str, str]) -> None:
+    file = own(tmp_path, OWN)
+    file.write(fit(file))
+    text = file.path.read_text()
+    assert change[0] in text
+    changed = own(tmp_path, text.replace(*change))
+    assert "fitted to other figures" in (changed.unusable or "")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +137,7 @@ def test_a_malformed_table_is_refused_with_its_line(tmp_path: Path, old: str, ne
 
 def test_weights_are_those_of_the_cells(tmp_path: Path) -> None:
     file = own(tmp_path, OWN)
-    file.write(fitted(file.table, file.declaration, [Target("djprobe-2005/list5", "djprobe", {"instruction": 37}, 30)]))
+    file.write(fit(file))
     with pytest.raises(ConfigError, match="instruction has 2 weights for 1 cells"):
         own(tmp_path, file.path.read_text().replace("weights: [", "weights: [1, "))
 

@@ -95,6 +95,12 @@ def test_a_cost_that_is_not_positive_is_no_calibration() -> None:
         fitted(table("instruction", "trap"), SHA, wanted)
 
 
+def test_an_overhead_below_zero_calibrates_nothing() -> None:
+    wanted = [Target("djprobe-2005/list7", "djprobe", {"instruction": 37}, -115)]
+    with pytest.raises(LabError, match="no cost fits djprobe-2005/list7 djprobe, which was published as -115 ns"):
+        fitted(table("instruction"), SHA, wanted)
+
+
 def test_without_numpy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(HostError, match=r"pip install 'probe-lab\[model\]'"):

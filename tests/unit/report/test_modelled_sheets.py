@@ -17,12 +17,13 @@ from rich.console import Console
 from orchestrator.benchmarks.registry import reports
 from orchestrator.catalog.claims import claims
 from orchestrator.catalog.model_errors import LARGE, error_reasons
+from orchestrator.catalog.probes import published_column
 from orchestrator.report.claims import Verdict, assess_modelled
 from orchestrator.report.comparisons import compare
 from orchestrator.report.facts import Facts
 from orchestrator.report.markdown import render_sheets
 from orchestrator.report.modelled_csv import render_modelled_csv
-from orchestrator.report.modelled_fit import agreement, column_of
+from orchestrator.report.modelled_fit import agreement
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.report.table import print_sheets
 from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text
@@ -61,7 +62,7 @@ def test_every_large_error_has_a_reason() -> None:
     for cell in large:
         assert cell.reference is not None
         columns = [column for one in error_reasons(cell.reference.table) for column in one.columns]
-        assert column_of(cell) in columns, cell.id
+        assert published_column(cell.probe) in columns, cell.id
 
 
 @pytest.mark.parametrize("table", [name for name in TABLES if COUNTED[name]["cpu"] != "pentium-m"])
