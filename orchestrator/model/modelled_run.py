@@ -9,10 +9,11 @@ from orchestrator.catalog.probes import published_column
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files
+from orchestrator.model.cost_sources import cost_sources
 from orchestrator.model.overheads import Overhead, is_probed, overhead_of
 from orchestrator.model.price import price, published_nanoseconds
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.modelled import ModelEvidence, ModelledCell, ModelledRun
+from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.runs import Run
 
 
@@ -35,7 +36,18 @@ def modelled_run(run: Run, costs: Mapping[str, CostFile]) -> ModelledRun:
         hint = "measure with one: orchestrator run CONFIG --profile symbols"
         raise UsageError(f"run {run.record.run} has no profile of a probe's overhead", hint=hint)
     modelled = [_modelled(cell, run, costs.get(cell.cpu)) for cell in cells]
-    return ModelledRun(run=run.record.run, experiment=run.record.experiment, cells=tuple(modelled))
+    return ModelledRun(
+        run=run.record.run,
+        experiment=run.record.experiment,
+        costs=used_costs(modelled, costs),
+        cells=tuple(modelled),
+    )
+
+
+def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> tuple[Costs, ...]:
+    """The costs that cells with times follow from, by CPU."""
+    names = dict.fromkeys(cell.cpu for cell in cells if cell.reason is None)
+    return tuple(cost_sources(costs[name]) for name in names)
 
 
 def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCell:

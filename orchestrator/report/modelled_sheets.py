@@ -17,7 +17,7 @@ from orchestrator.report.grid import Grid, Row
 from orchestrator.report.modelled_fit import Agreement, agreement
 from orchestrator.report.published import source
 from orchestrator.report.sheet import Sheet
-from orchestrator.results.modelled import ModelledCell, ModelledRun
+from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
 
 _MEANING = (
     "Modelled time is what was counted, at the costs of a cost table; it was not measured. The band has every constant "
@@ -52,7 +52,7 @@ def modelled_sheets(modelled: ModelledRun) -> list[Sheet]:
         _Table(list(cells), _published([cell for cell in modelled.cells if _key(cell) == key]))
         for key, cells in groupby([cell for cell in modelled.cells if cell.reason is None], _key)
     ]
-    return [*map(_times, tables), _summary(tables, modelled.cells)]
+    return [*map(_times, tables), _summary(tables, modelled.cells), *map(_costs, modelled.costs)]
 
 
 def _key(cell: ModelledCell) -> tuple[str | None, str, str]:
@@ -111,6 +111,21 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
     )
 
 
+def _costs(costs: Costs) -> Sheet:
+    rows = [Row(one.name, [*map(_significant, (one.value, one.low, one.high)), one.source]) for one in costs.costs]
+    sources: dict[str, list[str]] = {}
+    for one in costs.costs:
+        sources.setdefault(one.where, []).append(one.name)
+    return Sheet(
+        title=f"Costs of {cpu(costs.cpu).title}",
+        facts=[f"in cycles; cost table {costs.cpu}, declared {costs.declared}, SHA-256 {costs.sha256[:12]}..."],
+        grid=Grid(["value", "from", "to", "source"], [rows], together=4),
+        sentences=[*(f"{', '.join(names)}: {where}." for where, names in sources.items()), *costs.remarks],
+        footnotes=[],
+        proofs=[],
+    )
+
+
 def _agreement_row(name: str, found: Sequence[Agreement]) -> Row:
     errors = [error for one in found for error in one.errors]
     pairs = sum(one.pairs for one in found)
@@ -163,6 +178,11 @@ def _reasons(cells: Sequence[ModelledCell]) -> Iterator[str]:
 
 def _nanoseconds(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1f}"
+
+
+def _significant(value: float) -> str:
+    """Four digits at least: costs are from a fraction of a cycle to thousands."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _percent(value: float | None) -> str:

@@ -87,11 +87,35 @@ class ModelledCell(_Record):
         return self
 
 
+class Cost(_Record):
+    """What one of a kind takes, in cycles, the range that it is in, and where the figure is from."""
+
+    name: Phrase
+    value: Number
+    low: Number
+    high: Number
+    source: Literal["published", "fitted", "unverified"]
+    where: Reason
+
+
+class Costs(_Record):
+    """The costs of a CPU that times were modelled with, its frequency in MHz among them."""
+
+    cpu: Name
+    sha256: Digest
+    """Of the cost table's file."""
+    declared: Phrase
+    """The day on which it was decided what is fitted, and to what."""
+    costs: tuple[Cost, ...]
+    remarks: tuple[Reason, ...]
+
+
 class ModelledRun(_Record):
-    """The modelled times of a run's probed cells, in its order."""
+    """The modelled times of a run's probed cells, in its order, and the costs that they follow from."""
 
     run: Name
     experiment: Name
+    costs: tuple[Costs, ...]
     cells: Annotated[tuple[ModelledCell, ...], Field(max_length=100_000)]
 
 

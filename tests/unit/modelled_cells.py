@@ -12,7 +12,7 @@ import yaml
 from record_builders import any_evidence, run, table_cell
 
 from orchestrator.catalog.cost_table import Input
-from orchestrator.model.modelled_run import known_costs, modelled_cell
+from orchestrator.model.modelled_run import known_costs, modelled_cell, used_costs
 from orchestrator.model.overheads import Overhead
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.modelled import ModelledCell, ModelledRun
@@ -80,6 +80,6 @@ def modelled_tables(*tables: str) -> tuple[RunRecord, ModelledRun]:
     """A run of these tables, and its modelled times."""
     both = [modelled_table(table) for table in tables]
     cells = run(*(cell for exact, _ in both for cell in exact))
-    return cells, ModelledRun(
-        run=cells.run, experiment=cells.experiment, cells=tuple(cell for _, times in both for cell in times)
-    )
+    modelled = tuple(cell for _, times in both for cell in times)
+    costs = used_costs(modelled, known_costs())
+    return cells, ModelledRun(run=cells.run, experiment=cells.experiment, costs=costs, cells=modelled)

@@ -139,6 +139,19 @@ def test_a_cpu_without_costs_has_a_sentence_and_no_column() -> None:
     assert "modelled nsec" not in text
 
 
+def test_every_cost_is_printed_with_its_source() -> None:
+    _, modelled = modelled_tables("list5", "list6", "list7")
+    assert [one.cpu for one in modelled.costs] == ["pentium4", "athlon64"]
+    text = " ".join(printed("list5", "list6", "list7").split())
+    for costs in modelled.costs:
+        assert {one.name for one in costs.costs} >= {"instruction", "trap", "popf", "MHz"}
+        for cost in costs.costs:
+            assert cost.low <= cost.value <= cost.high
+            assert f"{cost.where}." in text
+    sources = {one.name: one.source for one in modelled.costs[0].costs}
+    assert (sources["trap"], sources["popf"], sources["MHz"]) == ("fitted", "unverified", "published")
+
+
 def test_csv_and_json_have_every_cell_with_its_evidence() -> None:
     _, modelled = modelled_tables("list6", "list7")
     rows = list(csv.DictReader(io.StringIO(render_modelled_csv(modelled))))
