@@ -167,6 +167,40 @@ def test_stacks_lead_to_each_instruction(context: BuildContext, tmp_path: Path) 
         assert max(stack.count(";") for stack in folded) < 16
 
 
+KINDS = ["kprobe", "kprobe-boosted", "kprobe-optimized", "kretprobe-boosted", "jprobe", "djprobe", "tracepoint"]
+LARGEST = {
+    "kprobe": "trap",
+    "kprobe-boosted": "trap",
+    "kprobe-optimized": "detour",
+    "kretprobe-boosted": "return",
+    "jprobe": "dispatch",
+    "djprobe": "detour",
+    "tracepoint": "dispatch",
+}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cpu"),
+    [
+        ("lab-i386-up", "pentium4"),
+        pytest.param("lab-x86_64-smp", "xeon-e5410", marks=pytest.mark.kernels("lab-x86_64-smp")),
+    ],
+)
+def test_the_purposes_of_each_probe_add_up_to_its_overhead(
+    context: BuildContext, tmp_path: Path, kernel: str, cpu: str
+) -> None:
+    records = Done(context, boot(kernel, "purposes", cpu=cpu, probes=["none", *KINDS]), tmp_path).records
+    assert not records["none"].purposes
+    for probe in KINDS:
+        spent = records[probe].purposes
+        assert sum(spent.values()) == records[probe].overhead, records[probe].reason
+        largest = max(spent, key=lambda name: spent[name])
+        assert largest == LARGEST[probe], spent
+        # Nothing of note is left without a purpose: a jprobe copies the stack with memcpy().
+        assert abs(spent.get("other", 0)) <= 20, spent
+        assert spent["handler"] > 0
+
+
 @pytest.mark.kernels("lab-x86_64-smp")
 def test_a_64_bit_kernel(context: BuildContext, tmp_path: Path) -> None:
     wanted = boot("lab-x86_64-smp", *COUNTED, cpu="xeon-e5410", probes=["none", "kprobe"])

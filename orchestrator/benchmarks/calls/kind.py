@@ -10,7 +10,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.cells import call_cells
-from orchestrator.benchmarks.calls.figures import exact_overhead
+from orchestrator.benchmarks.calls.figures import exact_overhead, overhead_by_purpose
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
@@ -74,12 +74,13 @@ class CallsKind(BenchmarkKind):
         """The record with its overhead on the exact clock; on the others each sample has its own baseline."""
         if record.overhead is not None:
             return record
-        baseline = next((other.value for other in others), None)
-        if baseline is None or record.value is None:
+        baseline = next(iter(others), None)
+        if baseline is None or baseline.value is None or record.value is None:
             lacking = "no overhead: the cell without a probe has no number to compare with"
             return changed(record, notes=(*record.notes, lacking))
-        overhead = exact_overhead(record.value, baseline)
-        return changed(record, overhead=overhead, interval=(overhead, overhead))
+        overhead = exact_overhead(record.value, baseline.value)
+        purposes = overhead_by_purpose(record.profile, baseline.profile)
+        return changed(record, overhead=overhead, interval=(overhead, overhead), purposes=purposes)
 
 
 def _capabilities() -> Sequence[Sequence[object]]:

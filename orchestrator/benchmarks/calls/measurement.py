@@ -24,8 +24,10 @@ from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.purposes import by_purpose
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
+from orchestrator.results.profile import CellProfile
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, read_taint
@@ -133,7 +135,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
             measured = _timed(work)
             figures = exact_baseline(measured)
             work.known.keep_baseline(work.cell, figures)
-            profile = _profile(work, measured, None)
+            profile = _profile(work, measured, None, "none")
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
             check_clocksource(work.ready.guest)
@@ -147,7 +149,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
-        profile = _profile(work, measured, module)
+        profile = _profile(work, measured, module, mechanism_seen(work.kind, armed.attachment.point, armed.seen))
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
         proof = replace(_proof(work, armed, counted), profile=profile)
@@ -157,15 +159,23 @@ def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, P
     return exact_figures(measured), proof
 
 
-def _profile(work: _Work, measured: Measurement, module: Module | None) -> ProfileEvidence | None:
+def _profile(work: _Work, measured: Measurement, module: Module | None, mechanism: str) -> ProfileEvidence | None:
     """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None:
         return None
-    counter = Counter(work.ready.guest, work.ready.symbols, module, work.cell.id, work.profile)
-    mark = counter.mark()
     with step("count instructions"):
-        marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-        return counter.profile(mark, marked.timed, calls=marked.calls, program=marked.program)
+        profile = _counted(work, measured, module)
+        evidence = stored(profile, work.profile)
+    if "purposes" in work.cell.profile:
+        return evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
+    return evidence
+
+
+def _counted(work: _Work, measured: Measurement, module: Module | None) -> CellProfile:
+    counter = Counter(work.ready.guest, work.ready.symbols, module)
+    mark = counter.mark()
+    marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+    return counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
 
 
 def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement, counted: Counted) -> Mapping[Extra, float]:
