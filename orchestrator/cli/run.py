@@ -74,18 +74,27 @@ def run(
     from orchestrator.paths import cache_dir, lab_dir
     from orchestrator.results.contract import all_ok
     from orchestrator.results.store import Store
+    from orchestrator.run.found_cells import with_found, with_found_before
     from orchestrator.run.runner import Runner
 
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
     experiments = [with_profile(experiment, profile) if profile else experiment for experiment in experiments]
     _check_names(configs, experiments)
-    plans = [select(plan(experiment), only or []) for experiment in experiments]
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
+    if dry_run:
+        experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
+    else:
+        with listener(sys.stderr) as watching, options.printed_steps(verbose=verbose):
+            finding = BuildContext(Cache(cache_dir()), offline, watching.say, watching.warn)
+            experiments = [with_found(finding, experiment, kinds()) for experiment in experiments]
+    plans = [select(plan(experiment), only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]
     if dry_run:
-        for planned, kernels in zip_longest(plans, unchecked):
+        for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
             _print_plan(planned, at_hand)
+            for unknown in (one.table.unknown for one in experiment.tables if one.table.unknown is not None):
+                typer.echo(f"# {unknown}")
             for name in kernels or ():
                 typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
         return
@@ -170,7 +179,8 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
     from orchestrator.benchmarks.registry import kinds
     from orchestrator.errors import UsageError
-    from orchestrator.run.runner import check_resumable
+    from orchestrator.experiment.plan import plan
+    from orchestrator.run.runner import check_resumable, check_same_cells
 
     if directory is None:
         entry = store.latest(experiment.name, unfinished=True)
@@ -184,6 +194,7 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
             raise UsageError("this lab has no run in that directory", where=str(directory))
         entry = entries[0]
     check_resumable(entry, experiment, kinds())
+    check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))
     return entry
 
 

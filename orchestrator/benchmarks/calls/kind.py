@@ -10,17 +10,21 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.cells import call_cells
+from orchestrator.benchmarks.calls.executed_points import with_points
+from orchestrator.benchmarks.calls.explanation import explain
 from orchestrator.benchmarks.calls.figures import exact_overhead, overhead_by_purpose
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.errors import NotEntered
 from orchestrator.experiment.kind import BenchmarkEntry, Listing
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.attended import attended
 from orchestrator.run.boot import Session
-from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.kind import BenchmarkKind, Obtain
 from orchestrator.run.preparation import Prepared
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import changed
@@ -49,6 +53,10 @@ class CallsKind(BenchmarkKind):
         """Each machine's and kernel's cells by point and handler, the baseline first."""
         yield from call_cells(name, table)
 
+    def find(self, context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
+        """The table with the functions that its calls enter, where its points are those."""
+        return with_points(context, table, obtain)
+
     def describe(self, cell: CallCell) -> str:
         """The samples, calls and entry."""
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
@@ -65,8 +73,14 @@ class CallsKind(BenchmarkKind):
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
             known.note_switched(session.switched)
+            known.check_entered(cell, call_probe(cell.task.probe))
             files = session.events_file(cell), session.profile_file(cell)
-            return measure_call(ready, cell, session.setup(cell), *files, known)
+            try:
+                return measure_call(ready, cell, session.setup(cell), *files, known)
+            except NotEntered as error:
+                explained = explain(session, ready, cell, error, known)
+                known.keep_not_entered(cell, explained)
+                raise explained from None
 
         return attended(session, cells, measured)
 

@@ -19,7 +19,7 @@ from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
-from orchestrator.errors import EvidenceError, NotEntered, UnsupportedError
+from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
@@ -97,7 +97,6 @@ def measure_call(
         known=known or Known(),
         profile=profile,
     )
-    work.known.check_entered(cell, work.kind)
     work.workload.prepare(ready.guest)
     try:
         if setup.module is None:
@@ -107,13 +106,17 @@ def measure_call(
         else:
             figures, proof = _paired(work, setup.module, events)
     except RefusedError as error:
-        if work.kind.capability is None:
+        if work.kind.capability is None and not cell.task.is_found:
             raise
-        raise UnsupportedError(error.reason) from None  # a capability may be verified by this refusal
-    except NotEntered as error:
+        # A capability may be verified by this refusal; and which found points take a probe is to be found out.
+        raise UnsupportedError(error.reason) from None
+    except OtherMechanism as error:
+        if not cell.task.is_found:
+            raise
+        raise UnsupportedError(error.what) from None
+    except NotEntered:
         ready.guest.check_console(mark)
         read_taint(ready.guest)
-        work.known.keep_not_entered(cell, error)
         raise
     ready.guest.check_console(mark)
     return _record(work, figures, proof, prepared.notes)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What calls execute that never came to their probe: found out in the cell's guest, or in another one that counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.artifacts.counting_plugin import counting_plugin
+from orchestrator.benchmarks.calls.executed import Executed, executed_by, executed_here
+from orchestrator.benchmarks.calls.known import Known
+from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
+from orchestrator.benchmarks.calls.preparation import CallSetup
+from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.errors import GuestError, LabError, NotEntered
+from orchestrator.guest.machine import CountingPlugin
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.boot import Session
+from orchestrator.run.ready_guest import ReadyGuest
+from orchestrator.steps import step
+
+
+def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEntered, known: Known) -> NotEntered:
+    """The error with what can be known of its cause. It is as it was where the calls cannot be counted exactly.
+
+    It costs one measurement of the calls for all cells that make them, and where the guest does not count, a second
+    guest once for the kernel, the machine and the calls. Raises GuestError where the cell's guest fails.
+    """
+    setup = session.setup(cell).setup
+    assert isinstance(setup, CallSetup)
+    if not setup.workload.exact or ready.guest.machine.timing != "instructions":
+        return error
+    try:
+        with step("find out what the calls execute"):
+            executed = known.executed(cell, lambda: _executed(session, ready, cell, setup))
+    except GuestError:
+        raise
+    except LabError as other:
+        return NotEntered(
+            error.what, hint=error.hint, detail=[*error.detail, f"what they execute is not known: {other.what}"]
+        )
+    kernel = ready.artifacts.kernel
+    return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
+
+
+def _executed(session: Session, ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> Executed:
+    machine = ready.guest.machine
+    if machine.counter is None:
+        counter = CountingPlugin(counting_plugin(session.context))
+        artifacts = BootArtifacts(ready.artifacts.kernel, replace(machine, counter=counter), {})
+        found = executed_by(session.context, session.context.cache.obtain, artifacts, setup.workload, cell.time_limit)
+        assert found is not None
+        return found
+    ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
+    measured = setup.workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=cell.time_limit)
+    return executed_here(ready, setup.workload, measured, cell.time_limit)
