@@ -58,7 +58,9 @@ class CallsKind(BenchmarkKind):
         return with_points(context, table, obtain)
 
     def describe(self, cell: CallCell) -> str:
-        """The samples, calls and entry."""
+        """The samples, calls and entry; why a found point is not probed."""
+        if cell.task.refusal is not None:
+            return f"not probed: {cell.task.refusal}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
     def prepare(
