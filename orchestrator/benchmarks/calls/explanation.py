@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from orchestrator.artifacts.counting_plugin import counting_plugin
 from orchestrator.benchmarks.calls.executed import Executed, executed_by, executed_here
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.errors import GuestError, LabError, NotEntered
-from orchestrator.guest.machine import CountingPlugin
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import Session
+from orchestrator.run.machines import counting
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.steps import step
 
@@ -45,8 +42,7 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
 def _executed(session: Session, ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> Executed:
     machine = ready.guest.machine
     if machine.counter is None:
-        counter = CountingPlugin(counting_plugin(session.context))
-        artifacts = BootArtifacts(ready.artifacts.kernel, replace(machine, counter=counter), {})
+        artifacts = BootArtifacts(ready.artifacts.kernel, counting(session.context, machine), {})
         found = executed_by(session.context, session.context.cache.obtain, artifacts, setup.workload, cell.time_limit)
         assert found is not None
         return found
