@@ -68,7 +68,7 @@ def run(
     from orchestrator.cli.progress import listener
     from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.experiment.plan import plan
-    from orchestrator.experiment.profiled import with_profile
+    from orchestrator.experiment.profiled import unprofiled, with_profile
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir, lab_dir
@@ -79,7 +79,11 @@ def run(
 
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
-    experiments = [with_profile(experiment, profile) if profile else experiment for experiment in experiments]
+    if profile:
+        without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
+        experiments = [with_profile(experiment, profile) for experiment in experiments]
+        for sentence in without:
+            print(sentence, file=sys.stderr)
     _check_names(configs, experiments)
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
     if dry_run:

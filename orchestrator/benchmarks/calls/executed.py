@@ -24,6 +24,7 @@ from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.kind import Obtain
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 
+_KIND = "executed-functions"
 _FILE = "executed.json"
 _REPEATS = 2
 
@@ -95,7 +96,7 @@ def executed_by(
             found = executed_here(ready, workload, measured, time_limit)
         (folder / _FILE).write_text(found.model_dump_json())
 
-    artifact = obtain("executed-functions", inputs, f"functions that calls execute on {machine.cpu.name}", count)
+    artifact = obtain(_KIND, inputs, f"functions that calls execute on {machine.cpu.name}", count)
     if artifact is None:
         return None
     file = artifact.path / _FILE
