@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.function_entry import entry_places
 from orchestrator.benchmarks.calls.workload import Measurement, Workload
 from orchestrator.errors import LabError
+from orchestrator.guest.guest import Guest
 from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter as InstructionCounter
@@ -23,6 +24,7 @@ from orchestrator.results.profile import CellProfile, SymbolProfile
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.kind import Obtain
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
+from orchestrator.run.started_guest import unwatched
 
 _KIND = "executed-functions"
 _FILE = "executed.json"
@@ -73,11 +75,16 @@ def executed_here(ready: ReadyGuest, workload: Workload, measured: Measurement, 
 
 
 def executed_by(
-    context: BuildContext, obtain: Obtain, artifacts: BootArtifacts, workload: Workload, time_limit: float
+    context: BuildContext,
+    obtain: Obtain,
+    artifacts: BootArtifacts,
+    workload: Workload,
+    time_limit: float,
+    watch: Callable[[Guest], None] = unwatched,
 ) -> Executed | None:
     """The same of a guest of its own, whose machine counts: once for each kernel, machine and calls, and kept.
 
-    None where ``obtain`` has none. Raises GuestError, EvidenceError.
+    None where ``obtain`` has none. ``watch`` gets the guest before it runs. Raises GuestError, EvidenceError.
     """
     machine = artifacts.machine
     inputs = {**artifacts.keys, "cpu": machine.cpu.name, "memory": machine.memory_mib, "calls": repr(workload)}
@@ -86,7 +93,7 @@ def executed_by(
         context.say(f"counting what the calls execute on {artifacts.kernel.spec.name}")
         with (
             tempfile.TemporaryDirectory(prefix="executed-") as directory,
-            ready_guest(context, artifacts, Path(directory), "guest") as ready,
+            ready_guest(context, artifacts, Path(directory), "guest", watch=watch) as ready,
         ):
             ticks = int(artifacts.kernel.config["CONFIG_HZ"])
             workload.prepare(ready.guest)

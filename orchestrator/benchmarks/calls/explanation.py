@@ -8,7 +8,7 @@ from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.errors import GuestError, LabError, NotEntered
+from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import Session
 from orchestrator.run.machines import counting
@@ -40,12 +40,19 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
 
 
 def _executed(session: Session, ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> Executed:
-    machine = ready.guest.machine
-    if machine.counter is None:
-        artifacts = BootArtifacts(ready.artifacts.kernel, counting(session.context, machine), {})
-        found = executed_by(session.context, session.context.cache.obtain, artifacts, setup.workload, cell.time_limit)
-        assert found is not None
-        return found
+    if ready.guest.machine.counter is None:
+        return _executed_elsewhere(session, ready, cell, setup)
     ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
     measured = setup.workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=cell.time_limit)
     return executed_here(ready, setup.workload, measured, cell.time_limit)
+
+
+def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> Executed:
+    machine = counting(session.context, ready.guest.machine)
+    artifacts, obtain = BootArtifacts(ready.artifacts.kernel, machine, {}), session.context.cache.obtain
+    try:
+        found = executed_by(session.context, obtain, artifacts, setup.workload, cell.time_limit, session.watch)
+    except GuestError as error:  # of the other guest: the cell's own is sound
+        raise EvidenceError(error.what) from None
+    assert found is not None
+    return found
