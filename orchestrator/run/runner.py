@@ -185,7 +185,7 @@ def check_same_cells(entry: RunEntry, unfinished: Iterable[str], plan: Plan) -> 
     lost = sorted(set(unfinished) - {cell.id for cell in plan.cells})
     if lost:
         raise UsageError(
-            f"{len(lost)} unfinished cells of run {entry.id} are no longer in its experiment, {lost[0]} for one",
+            f"run {entry.id} lacks cells that its experiment no longer has: {len(lost)}, {lost[0]} for one",
             where=str(entry.directory),
             hint="the kernel or this program has changed since; without --resume a new run begins",
         )
