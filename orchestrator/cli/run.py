@@ -50,7 +50,7 @@ def run(
     ] = False,
     profile: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART", help="Where instructions go, too: symbols, classes, stacks, purposes."),
+        typer.Option(metavar="PART", help="Where instructions go, too: symbols, classes, stacks, caches, purposes."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")

@@ -29,7 +29,7 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     wanted = tuple(dict.fromkeys(parts))
     reasons = unprofiled(experiment, wanted)
     if len(reasons) == len(experiment.tables):
-        why = "a profile is of exact calls: clock 'instructions', no program that is run whole"
+        why = "a profile is of exact calls (clock 'instructions', no program run whole), and of caches that are known"
         raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", detail=reasons, hint=why)
     tables = [one if _why_not(one, wanted) else replace(one, table=_changed(one, wanted)) for one in experiment.tables]
     return replace(experiment, tables=tables)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.function_entry import entry_places
-from orchestrator.benchmarks.calls.workload import Measurement, Workload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement
 from orchestrator.errors import LabError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.refused_places import RefusedPlaces
@@ -61,7 +61,7 @@ class Executed(BaseModel):
         return next((one for one in self.functions if one.address == address), None)
 
 
-def executed_here(ready: ReadyGuest, workload: Workload, measured: Measurement, time_limit: float) -> Executed:
+def executed_here(ready: ReadyGuest, workload: ExactWorkload, measured: Measurement, time_limit: float) -> Executed:
     """What calls execute now, in a guest that counts, with no module loaded since it was ready.
 
     ``measured`` is of the same calls. Raises EvidenceError where the count cannot be proved.
@@ -78,7 +78,7 @@ def executed_by(
     context: BuildContext,
     obtain: Obtain,
     artifacts: BootArtifacts,
-    workload: Workload,
+    workload: ExactWorkload,
     time_limit: float,
     watch: Callable[[Guest], None] = unwatched,
 ) -> Executed | None:

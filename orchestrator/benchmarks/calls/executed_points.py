@@ -14,6 +14,7 @@ from orchestrator.benchmarks.calls.preparation import workload_of
 from orchestrator.benchmarks.calls.probe_setup import calls_unsupported_reason
 from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.workload import ExactWorkload
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import UsageError
 from orchestrator.experiment.cell import machine_id
@@ -68,4 +69,6 @@ def _executed(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: Obt
         "calls", cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock, cell.image, cell.channel, (cell,)
     )
     artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {})
-    return executed_by(context, obtain, artifacts, workload_of(context, kernel, cell), cell.time_limit)
+    workload = workload_of(context, kernel, cell)
+    assert isinstance(workload, ExactWorkload)  # the table takes no program that is run whole
+    return executed_by(context, obtain, artifacts, workload, cell.time_limit)

@@ -8,6 +8,7 @@ from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
 from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.benchmarks.calls.workload import ExactWorkload
 from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import Session
@@ -24,11 +25,12 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
     """
     setup = session.setup(cell).setup
     assert isinstance(setup, CallSetup)
-    if not setup.workload.exact or ready.guest.machine.timing != "instructions":
+    workload = setup.workload
+    if not isinstance(workload, ExactWorkload) or ready.guest.machine.timing != "instructions":
         return error
     try:
         with step("find out what the calls execute"):
-            executed = known.executed(cell, lambda: _executed(session, ready, cell, setup))
+            executed = known.executed(cell, lambda: _executed(session, ready, cell, workload))
     except GuestError:
         raise
     except LabError as other:
@@ -39,19 +41,19 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
     return explained(error, MissedPoint(setup.symbol, setup.offset, ready.symbols, kernel.code), executed)
 
 
-def _executed(session: Session, ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> Executed:
+def _executed(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
     if ready.guest.machine.counter is None:
-        return _executed_elsewhere(session, ready, cell, setup)
+        return _executed_elsewhere(session, ready, cell, workload)
     ticks = int(ready.artifacts.kernel.config["CONFIG_HZ"])
-    measured = setup.workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=cell.time_limit)
-    return executed_here(ready, setup.workload, measured, cell.time_limit)
+    measured = workload.measure_exact(ready.guest, repeats=2, ticks_per_second=ticks, time_limit=cell.time_limit)
+    return executed_here(ready, workload, measured, cell.time_limit)
 
 
-def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> Executed:
+def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
     machine = counting(session.context, ready.guest.machine)
     artifacts, obtain = BootArtifacts(ready.artifacts.kernel, machine, {}), session.context.cache.obtain
     try:
-        found = executed_by(session.context, obtain, artifacts, setup.workload, cell.time_limit, session.watch)
+        found = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
     except GuestError as error:  # of the other guest: the cell's own is sound
         raise EvidenceError(error.what) from None
     assert found is not None

@@ -14,6 +14,7 @@ from orchestrator.benchmarks.calls import fields
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.outcome import Expected
+from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.cell import machine_id
@@ -162,6 +163,12 @@ class CallsTable(ProbedTable):
         if self.profile and scatters:
             why = f"{self._scattering}, so nothing could prove a profile"
             yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
+        unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
+        if "caches" in (self.profile or ()) and unknown:
+            known = ", ".join(cpu_caches())
+            yield Problem(
+                ("profile",), f"found caches; the caches of '{unknown[0]}' are not known, only those of {known}"
+            )
         if self.points == EXECUTED:
             yield from self._executed_conflicts()
         if self.benchmark.own is not None and self.points is None:

@@ -87,11 +87,11 @@ def test_a_handler_that_was_left_out_fails_a_recording() -> None:
 def test_a_pass_that_an_interrupt_fell_into_is_repeated(
     monkeypatch: pytest.MonkeyPatch, passes: list[int], is_found: bool, wrong: int | None
 ) -> None:
-    left = [0, *passes]  # first of all a pass without calls
+    left = list(passes)
     monkeypatch.setattr(proof, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
     work = SimpleNamespace(
         cell=SimpleNamespace(handler="noop", task=SimpleNamespace(is_found=is_found)),
-        workload=SimpleNamespace(exact=True, counted=1000, hits=1),
+        workload=SimpleNamespace(counted=1000, hits=1),
         kind=probes()["kprobe"],
     )
     attachment = cast(Any, SimpleNamespace(handle=lambda handler: None))
