@@ -51,9 +51,7 @@ def run(
     ] = False,
     profile: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PART", help="Also where the instructions of each call go: symbols, classes, stacks, caches."
-        ),
+        typer.Option(metavar="PART", help="Where instructions go, too: symbols, classes, stacks, caches, purposes."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
@@ -71,26 +69,37 @@ def run(
     from orchestrator.cli.measured import Measuring
     from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.experiment.plan import plan
-    from orchestrator.experiment.profiled import with_profile
+    from orchestrator.experiment.profiled import unprofiled, with_profile
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
+    from orchestrator.run.found_cells import with_found_before
 
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
-    experiments = [with_profile(experiment, profile) if profile else experiment for experiment in experiments]
+    if profile:
+        without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
+        experiments = [with_profile(experiment, profile) for experiment in experiments]
+        for sentence in without:
+            print(sentence, file=sys.stderr)
     _check_names(configs, experiments)
-    plans = [select(plan(experiment), only or []) for experiment in experiments]
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
+    measuring = Measuring(jobs, events, fresh, offline, verbose)
+    if dry_run:
+        experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
+    else:
+        experiments = [measuring.found(experiment) for experiment in experiments]
+    plans = [select(plan(experiment), only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]
     if dry_run:
-        for planned, kernels in zip_longest(plans, unchecked):
+        for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
             _print_plan(planned, at_hand)
+            for unknown in (one.table.unknown for one in experiment.tables if one.table.unknown is not None):
+                typer.echo(f"# {unknown}")
             for name in kernels or ():
                 typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
         return
-    measuring = Measuring(jobs, events, fresh, offline, verbose)
     valid = True
     for experiment, planned in zip(experiments, plans, strict=True):
         directory = out / experiment.name if out is not None and len(experiments) > 1 else out
@@ -165,7 +174,8 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
     from orchestrator.benchmarks.registry import kinds
     from orchestrator.errors import UsageError
-    from orchestrator.run.runner import check_resumable
+    from orchestrator.experiment.plan import plan
+    from orchestrator.run.runner import check_resumable, check_same_cells
 
     if directory is None:
         entry = store.latest(experiment.name, unfinished=True)
@@ -179,6 +189,7 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
             raise UsageError("this lab has no run in that directory", where=str(directory))
         entry = entries[0]
     check_resumable(entry, experiment, kinds())
+    check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))
     return entry
 
 

@@ -27,10 +27,11 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
         if part not in known:
             raise UsageError(f"found '{part}'; {choices_sentence(part, known)}", where="--profile")
     wanted = tuple(dict.fromkeys(parts))
-    tables = [_changed(one, wanted) for one in experiment.tables]
-    if tables == list(experiment.tables):
+    reasons = unprofiled(experiment, wanted)
+    if len(reasons) == len(experiment.tables):
         why = "a profile is of exact calls (clock 'instructions', no program run whole), and of caches that are known"
-        raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", hint=why)
+        raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", detail=reasons, hint=why)
+    tables = [one if _why_not(one, wanted) else replace(one, table=_changed(one, wanted)) for one in experiment.tables]
     return replace(experiment, tables=tables)
 
 
@@ -39,8 +40,18 @@ def only_profiled(experiment: Experiment) -> Experiment:
     return replace(experiment, tables=[one for one in experiment.tables if getattr(one.table, KEY, None)])
 
 
-def _changed(one: NamedTable, parts: tuple[str, ...]) -> NamedTable:
+def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
+    """A sentence for each table that can have no profile of these parts."""
+    reasons = {one.name: _why_not(one, tuple(dict.fromkeys(parts))) for one in experiment.tables}
+    return [f"no profile of {f'table {name}' if name else 'the table'}: {why}" for name, why in reasons.items() if why]
+
+
+def _why_not(one: NamedTable, parts: tuple[str, ...]) -> str | None:
+    """Why a table can have no profile; None where it can."""
     if KEY not in type(one.table).model_fields:
-        return one
-    table: Table = one.table.model_copy(update={KEY: parts})
-    return one if any(problem.path == (KEY,) for problem in table.conflicts()) else replace(one, table=table)
+        return f"benchmark '{one.table.benchmark.name}' has none"
+    return next((problem.sentence for problem in _changed(one, parts).conflicts() if problem.path == (KEY,)), None)
+
+
+def _changed(one: NamedTable, parts: tuple[str, ...]) -> Table:
+    return one.table.model_copy(update={KEY: parts})

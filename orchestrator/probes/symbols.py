@@ -55,6 +55,10 @@ class Symbols:
             )
         return found[0]
 
+    def functions(self, name: str) -> int:
+        """How many functions of the kernel itself have a name: static ones may share it."""
+        return len(self._found(name, _FUNCTION))
+
     def names(self, address: int) -> frozenset[str]:
         """All names of the kernel's own function at an address; the kernel's lists show one of them."""
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))

@@ -23,16 +23,14 @@ _INT3 = "cc"
 
 @dataclass(frozen=True)
 class Counter:
-    """A guest whose QEMU has the counting plugin, and where the profile of one cell goes.
+    """A guest whose QEMU has the counting plugin.
 
     ``symbols`` were read when the guest was ready; ``module`` is what was loaded since.
     """
 
     guest: Guest
     symbols: Symbols
-    module: Module | None
-    cell: str
-    file: Path
+    module: Module | None = None
 
     def mark(self) -> int:
         """How much the plugin has written so far. Raises EvidenceError where this guest has none."""
@@ -42,8 +40,8 @@ class Counter:
             why = f"QEMU counts no instructions here: {error.strerror}"
             raise EvidenceError(why, where=str(self.guest.counts_file)) from None
 
-    def profile(self, mark: int, timed: Timed, *, calls: int, program: str) -> ProfileEvidence:
-        """Write the profile of a sample of ``calls`` calls that a program made since the ``mark``, and prove it.
+    def profile(self, mark: int, timed: Timed, *, cell: str, calls: int, program: str) -> CellProfile:
+        """The profile of a sample of ``calls`` calls that a program made since the ``mark``, for a ``cell``.
 
         Raises EvidenceError unless the plugin counted what the clock did.
         """
@@ -54,8 +52,8 @@ class Counter:
         cpu = machine.counter.caches
         missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
         places = code_of(self.guest, self.symbols, self.module, program)
-        profile = CellProfile(
-            cell=self.cell,
+        return CellProfile(
+            cell=cell,
             arch=_arch(places.kernel_start),
             calls=calls,
             has_details=machine.counter.is_detailed,
@@ -64,12 +62,16 @@ class Counter:
             caches=missed.caches,
             names=places.names(sample.counts),
         )
-        return ProfileEvidence(
-            sha256=write_profile(profile, self.file),
-            calls=calls,
-            instructions=profile.executed,
-            int3=sum(counts.executed for code, counts in sample.counts.items() if code.code == _INT3),
-        )
+
+
+def stored(profile: CellProfile, file: Path) -> ProfileEvidence:
+    """Write a profile to its file; what proves it. Raises HostError when the disk is full."""
+    return ProfileEvidence(
+        sha256=write_profile(profile, file),
+        calls=profile.calls,
+        instructions=profile.executed,
+        int3=sum(one.executed for one in profile.instructions if one.code == _INT3),
+    )
 
 
 def _arch(kernel_start: int) -> Literal["i386", "x86_64"]:

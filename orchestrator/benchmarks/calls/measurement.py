@@ -19,12 +19,13 @@ from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
-from orchestrator.errors import EvidenceError, NotEntered, UnsupportedError
+from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.purposes import by_purpose
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
@@ -96,7 +97,6 @@ def measure_call(
         known=known or Known(),
         profile=profile,
     )
-    work.known.check_entered(cell, work.kind)
     work.workload.prepare(ready.guest)
     try:
         if setup.module is None:
@@ -106,13 +106,17 @@ def measure_call(
         else:
             figures, proof = _paired(work, setup.module, events)
     except RefusedError as error:
-        if work.kind.capability is None:
+        if work.kind.capability is None and not cell.task.is_found:
             raise
-        raise UnsupportedError(error.reason) from None  # a capability may be verified by this refusal
-    except NotEntered as error:
+        # A capability may be verified by this refusal; and which found points take a probe is to be found out.
+        raise UnsupportedError(error.reason) from None
+    except OtherMechanism as error:
+        if not cell.task.is_found:
+            raise
+        raise UnsupportedError(error.what) from None
+    except NotEntered:
         ready.guest.check_console(mark)
         permitted_taint(ready.guest)
-        work.known.keep_not_entered(cell, error)
         raise
     ready.guest.check_console(mark)
     return _record(work, figures, proof, prepared.notes)
@@ -134,7 +138,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
             measured = _timed(work)
             figures = exact_baseline(measured)
             work.known.keep_baseline(work.cell, figures)
-            profile = _profile(work, work.exact, measured, None)
+            profile = _profile(work, work.exact, measured, None, "none")
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
             check_clocksource(work.ready.guest)
@@ -148,7 +152,8 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 def _exact(work: _Work, workload: ExactWorkload, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
-        profile = _profile(work, workload, measured, module)
+        mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
+        profile = _profile(work, workload, measured, module, mechanism)
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
         proof = replace(_proof(work, armed, counted), profile=profile)
@@ -159,16 +164,20 @@ def _exact(work: _Work, workload: ExactWorkload, module: Module, events: Path | 
 
 
 def _profile(
-    work: _Work, workload: ExactWorkload, measured: Measurement, module: Module | None
+    work: _Work, workload: ExactWorkload, measured: Measurement, module: Module | None, mechanism: str
 ) -> ProfileEvidence | None:
     """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None:
         return None
-    counter = Counter(work.ready.guest, work.ready.symbols, module, work.cell.id, work.profile)
-    mark = counter.mark()
     with step("count instructions"):
+        counter = Counter(work.ready.guest, work.ready.symbols, module)
+        mark = counter.mark()
         marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-        return counter.profile(mark, marked.timed, calls=marked.calls, program=marked.program)
+        profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
+        evidence = stored(profile, work.profile)
+    if "purposes" in work.cell.profile:
+        return evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
+    return evidence
 
 
 def _extra_sizes(
