@@ -45,7 +45,7 @@ def profile(
         Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, as SVG.")
     ] = None,
 ) -> None:
-    """Print where the instructions of each call went: by symbol, and by class of instruction."""
+    """Print where the instructions of each call went: by symbol, by class of instruction, and what missed in caches."""
     profiles = _profiles(run, cell)
     files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
     if any(files.values()):
@@ -94,6 +94,7 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 
 def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: Form) -> None:
     from orchestrator.profile.classes import per_call
+    from orchestrator.report.cache_sheets import cache_sheets
     from orchestrator.report.profile_json import profile_json
     from orchestrator.report.profile_sheets import profile_sheet
 
@@ -101,7 +102,7 @@ def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: For
     print_profiles(
         "Profiles",
         form,
-        lambda: [profile_sheet(*both, limit) for both in found],
+        lambda: [sheet for both in found for sheet in (profile_sheet(*both, limit), *cache_sheets(both[0]))],
         lambda: [profile_json(*both) for both in found],
     )
 

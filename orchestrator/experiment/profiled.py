@@ -29,7 +29,7 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     wanted = tuple(dict.fromkeys(parts))
     tables = [_changed(one, wanted) for one in experiment.tables]
     if tables == list(experiment.tables):
-        why = "a profile is of exact calls: clock 'instructions', no program that is run whole"
+        why = "a profile is of exact calls (clock 'instructions', no program run whole), and of caches that are known"
         raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", hint=why)
     return replace(experiment, tables=tables)
 

@@ -40,6 +40,14 @@ def mapping_of_kernels(value: object) -> object:
     return value
 
 
+def _no_modelled_clock(value: object) -> object:
+    """Times are modelled when they are reported: a table says what is measured."""
+    if value == "modelled":
+        what = "expected instructions, and a profile: [symbols]; then, report --clock modelled"
+        raise mismatch(value, what)
+    return value
+
+
 class BenchmarkChoice(Strict):
     """What each cell of a table runs. The ``name`` decides the table's kind of benchmark."""
 
@@ -53,7 +61,7 @@ class Table(Strict):
     single probes.
     """
 
-    clock: Annotated[Clock, one_of(lambda: get_args(Clock))] = "instructions"
+    clock: Annotated[Clock, one_of(lambda: get_args(Clock)), BeforeValidator(_no_modelled_clock)] = "instructions"
     benchmark: BenchmarkChoice
     reference: str | None = None
     image: Annotated[str, BeforeValidator(fields.image)] | None = None

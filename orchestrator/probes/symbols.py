@@ -135,21 +135,21 @@ _shared = lru_cache(maxsize=2)(Symbols)
 
 
 @dataclass(frozen=True)
-class LoadedModule:
+class ModuleMemory:
     """A module's memory, from its first byte to behind its last."""
 
     start: int
     end: int
 
     @classmethod
-    def all_of(cls, guest: Guest) -> Mapping[str, LoadedModule]:
+    def all_of(cls, guest: Guest) -> Mapping[str, ModuleMemory]:
         """The modules in ``/proc/modules`` whose init has ended, by their names."""
         listing = guest.get("/proc/modules").decode("ascii", errors="replace")
         found = [_MODULE.match(line) for line in listing.splitlines()]
         return {one[1]: cls(int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None}
 
     @classmethod
-    def of(cls, guest: Guest, name: str) -> LoadedModule:
+    def of(cls, guest: Guest, name: str) -> ModuleMemory:
         """Look one module up. Raises EvidenceError when it is not loaded."""
         module = cls.all_of(guest).get(name)
         if module is None:

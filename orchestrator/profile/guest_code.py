@@ -9,7 +9,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.module_symbols import module_functions
-from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.places import CodeRange, Function, Places
 
 _BEHIND_NAMES = "\x7f"
@@ -28,7 +28,7 @@ def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str)
         raise EvidenceError("the guest's kernel does not list where its text is (_stext, _etext)")
     own = {} if module is None else module_functions(guest, module.name, module.file)
     known = sorted((address, name) for name, address in own.items())
-    modules = LoadedModule.all_of(guest)
+    modules = ModuleMemory.all_of(guest)
     loaded = None if module is None else modules.get(module.name)
 
     def function_at(address: int) -> Function | None:

@@ -34,9 +34,11 @@ def render_markdown(run: RunRecord, registry: ReportRegistry) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def render_sheets(title: str, sheets: Sequence[Sheet]) -> str:
-    """Return sheets that are of no run's tables, in the same way."""
-    return "\n\n".join([f"# {escaped(title)}", *(part for sheet in sheets for part in _sheet(sheet))]) + "\n"
+def render_sheets(title: str, sheets: Sequence[Sheet], assessments: Sequence[Assessment] = ()) -> str:
+    """Return sheets that are of no run's tables, and the outcome of claims, in the same way."""
+    parts = [part for sheet in sheets for part in _sheet(sheet)]
+    parts += [part for assessment in assessments for part in _claims(assessment)]
+    return "\n\n".join([f"# {escaped(title)}", *parts]) + "\n"
 
 
 def escaped(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.results.call_tree import CallChange, CallCost
+from orchestrator.results.misses import CacheProfile, Misses
 from orchestrator.results.profile import CellProfile
 from orchestrator.results.profile_difference import FunctionDifference, ProfileDifference
 
@@ -19,14 +20,28 @@ class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class CacheJson(_Answer):
+    """A cache or TLB that was modelled, in bytes; accesses per call, and ``misses_again`` of as many calls again."""
+
+    name: str
+    size: int
+    ways: int
+    line: int
+    accesses: float
+    hits: float
+    misses: float
+    misses_again: float
+
+
 class SymbolJson(_Answer):
-    """A symbol of a profile."""
+    """A symbol of a profile; ``misses`` per call by kind, empty where no caches were modelled."""
 
     name: str
     place: str
     module: str | None
     address: str
     instructions: float
+    misses: dict[str, float]
 
 
 class ProfileJson(_Answer):
@@ -37,6 +52,7 @@ class ProfileJson(_Answer):
     instructions: float
     symbols: list[SymbolJson]
     classes: dict[str, float]
+    caches: list[CacheJson]
 
 
 class CallJson(_Answer):
@@ -139,10 +155,12 @@ def profile_json(profile: CellProfile, classes: Mapping[str, Fraction]) -> dict[
                 module=one.module,
                 address=f"{one.address:#x}",
                 instructions=float(Fraction(one.executed, profile.calls)),
+                misses=_misses(profile, one.missed) if profile.caches else {},
             )
             for one in profile.symbols
         ],
         classes={name: float(value) for name, value in classes.items()},
+        caches=[_cache(profile, one) for one in profile.caches],
     ).model_dump()
 
 
@@ -157,6 +175,26 @@ def tree_json(profile: CellProfile, tree: CallCost) -> dict[str, Any]:
             for stack, call in _costs(tree, "")
         ],
     ).model_dump()
+
+
+def _misses(profile: CellProfile, missed: Misses) -> dict[str, float]:
+    return {kind: float(Fraction(count, profile.calls)) for kind, count in missed._asdict().items()}
+
+
+def _cache(profile: CellProfile, cache: CacheProfile) -> CacheJson:
+    def per_call(count: int) -> float:
+        return float(Fraction(count, profile.calls))
+
+    return CacheJson(
+        name=cache.name,
+        size=cache.size,
+        ways=cache.ways,
+        line=cache.line,
+        accesses=per_call(cache.accesses),
+        hits=per_call(cache.hits),
+        misses=per_call(cache.misses),
+        misses_again=per_call(cache.repeated),
+    )
 
 
 def difference_json(difference: ProfileDifference) -> dict[str, Any]:

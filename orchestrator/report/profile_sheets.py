@@ -33,7 +33,7 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
     total = Fraction(profile.executed, profile.calls)
     listed, rest = _split(profile.symbols, limit)
     symbols = [
-        Row(_title(one), [per_call(Fraction(one.executed, profile.calls)), share(one.executed, profile.executed)])
+        Row(symbol_title(one), [per_call(Fraction(one.executed, profile.calls)), share(one.executed, profile.executed)])
         for one in listed
     ]
     if rest:
@@ -126,5 +126,6 @@ def _split(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT]
     return items[:limit], items[limit:]
 
 
-def _title(symbol: SymbolProfile) -> str:
+def symbol_title(symbol: SymbolProfile) -> str:
+    """A symbol as it is printed."""
     return f"{symbol.name} ({USER})" if symbol.place == "user" else symbol.placed_title

@@ -17,7 +17,7 @@ from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.workload import Measurement, Workload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
@@ -28,7 +28,7 @@ from orchestrator.profile.profiled import Counter
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.postconditions import check_clocksource, read_taint
+from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
@@ -49,9 +49,10 @@ class _Work:
     profile: Path | None = None
 
     @property
-    def exact(self) -> bool:
-        """Whether all samples must be equal."""
-        return self.cell.clock == "instructions" and self.workload.exact
+    def exact(self) -> ExactWorkload | None:
+        """The workload where all its samples must be equal."""
+        workload = self.workload
+        return workload if self.cell.clock == "instructions" and isinstance(workload, ExactWorkload) else None
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ def measure_call(
     try:
         if setup.module is None:
             figures, proof = _baseline(work)
-        elif work.exact:
-            figures, proof = _exact(work, setup.module, events)
+        elif work.exact is not None:
+            figures, proof = _exact(work, work.exact, setup.module, events)
         else:
             figures, proof = _paired(work, setup.module, events)
     except RefusedError as error:
@@ -110,7 +111,7 @@ def measure_call(
         raise UnsupportedError(error.reason) from None  # a capability may be verified by this refusal
     except NotEntered as error:
         ready.guest.check_console(mark)
-        read_taint(ready.guest)
+        permitted_taint(ready.guest)
         work.known.keep_not_entered(cell, error)
         raise
     ready.guest.check_console(mark)
@@ -126,14 +127,14 @@ def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoi
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in = profile = None
-    if work.exact:
+    if work.exact is not None:
         # A profile counts the calls that this cell has timed, so it borrows no other cell's.
         baseline = work.known.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
             figures = exact_baseline(measured)
             work.known.keep_baseline(work.cell, figures)
-            profile = _profile(work, measured, None)
+            profile = _profile(work, work.exact, measured, None)
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
             check_clocksource(work.ready.guest)
@@ -144,37 +145,41 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
 
 
-def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
+def _exact(work: _Work, workload: ExactWorkload, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
-        profile = _profile(work, measured, module)
+        profile = _profile(work, workload, measured, module)
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
         proof = replace(_proof(work, armed, counted), profile=profile)
         if proof.extras:
             # Last: nothing puts an extra back.
-            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured, counted))
+            proof = replace(proof, extra_sizes=_extra_sizes(work, workload, armed, measured, counted))
     return exact_figures(measured), proof
 
 
-def _profile(work: _Work, measured: Measurement, module: Module | None) -> ProfileEvidence | None:
+def _profile(
+    work: _Work, workload: ExactWorkload, measured: Measurement, module: Module | None
+) -> ProfileEvidence | None:
     """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None:
         return None
     counter = Counter(work.ready.guest, work.ready.symbols, module, work.cell.id, work.profile)
     mark = counter.mark()
     with step("count instructions"):
-        marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+        marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
         return counter.profile(mark, marked.timed, calls=marked.calls, program=marked.program)
 
 
-def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement, counted: Counted) -> Mapping[Extra, float]:
+def _extra_sizes(
+    work: _Work, workload: ExactWorkload, armed: _Armed, measured: Measurement, counted: Counted
+) -> Mapping[Extra, float]:
     """Time the calls again without each extra, and prove that what is left has the same mechanism."""
 
     def rest() -> Sequence[float]:
-        return work.workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
+        return workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
 
-    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, work.workload.hits)
+    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, workload.hits)
     count_hits(work, armed.attachment, before=counted)
     armed.check_same("while what a hit passes was measured")
     return sizes
@@ -245,8 +250,8 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
 def _timed(work: _Work) -> Measurement:
     cell, guest, workload = work.cell, work.ready.guest, work.workload
     ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
-    if work.exact:
-        measured = workload.measure_exact(
+    if work.exact is not None:
+        measured = work.exact.measure_exact(
             guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.deadline.left()
         )
     else:
@@ -257,7 +262,7 @@ def _timed(work: _Work) -> Measurement:
 
 def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
     cell, point = work.cell, proof.point
-    taint = read_taint(work.ready.guest)
+    taint = permitted_taint(work.ready.guest)
     with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.workload import Workload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.guest.interrupts import INT3
@@ -120,7 +120,7 @@ def count_hits(
 
 def _own_hits(work: _Work, attachment: Attachment) -> int:
     """The program's hits in a pass of no calls: it writes its process id to a file, which is a system call."""
-    return _pass(work, attachment, 0, None).hits if work.workload.exact else 0
+    return _pass(work, attachment, 0, None).hits if isinstance(work.workload, ExactWorkload) else 0
 
 
 def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:

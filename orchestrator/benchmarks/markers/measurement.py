@@ -20,7 +20,7 @@ from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.postconditions import check_clocksource, read_taint
+from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
 
@@ -146,7 +146,7 @@ def _record(
     assert row is not None
     value = mean(samples)
     overhead = 0.0 if cell.task.row == BASELINE else None
-    taint = read_taint(ready.guest)
+    taint = permitted_taint(ready.guest)
     parameters: dict[str, str | int] = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds}
     if row.probe is None and row.counting is not None:
         parameters["armed_bytes"] = proof.counted.hex()

@@ -65,6 +65,18 @@ def test_an_experiment_without_any_such_table_is_refused(file: Path) -> None:
         with_profile(loaded(file, TABLE + CALLS + "clock: wall\n"), ["symbols"])
 
 
+def test_caches_are_modelled_of_cpus_whose_caches_are_known(file: Path) -> None:
+    experiment = loaded(file, TABLE + CALLS + "profile: [caches]\n")
+    assert plan(experiment).boots[0].profile == {"caches"}
+    file.write_text("name: profiled\n" + TABLE.replace("pentium4", "core2duo") + CALLS)
+    other = load_experiment(file, kinds(), qemu_cpu_names=lambda: ["core2duo"])
+    with pytest.raises(UsageError, match="can have a profile"):
+        with_profile(other, ["caches"])
+    file.write_text(file.read_text() + "profile: [caches]\n")
+    with pytest.raises(ConfigError, match="the caches of 'core2duo' are not known, only those of pentium4, "):
+        load_experiment(file, kinds(), qemu_cpu_names=lambda: ["core2duo"])
+
+
 def test_an_unknown_part_is_refused_with_the_nearest(file: Path) -> None:
     with pytest.raises(UsageError, match="found 'symbol'"):
         with_profile(loaded(file, TABLE + CALLS), ["symbol"])
