@@ -13,7 +13,7 @@ WORDS = {"i386": 4, "x86_64": 8}
 """Bytes of an address."""
 
 # Capstone writes numbers below ten without 0x. None of them is an absolute address.
-_NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] )?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
+_NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
 _BRANCH = re.compile(r"(?:.* )?(?:call|j[a-z]+|loop[a-z]*|xbegin) (?P<target>0x[0-9a-f]+|[0-9])")
 _PER_CPU = re.compile(r"[fg]s:\[0x[0-9a-f]+\]")
 """Without a register the number is a variable's place among those of a CPU; beside one it may be a field's in it."""
@@ -44,7 +44,7 @@ def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
     per_cpu = _PER_CPU.search(text)
     found = []
     for number in _NUMBER.finditer(text):
-        value = int(number["number"], 0) * (-1 if number["sign"] == "- " else 1)
+        value = int(number["number"], 0) * (-1 if (number["sign"] or "").startswith("-") else 1)
         if number["rip"]:
             # Its sign goes, too: what is behind the code of one kernel may be before that of another.
             found.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))

@@ -101,6 +101,8 @@ OF_ARCH: dict[Arch, dict[str, Maker]] = {
         "load": relative_data("8b05"),
         "indexed": of_data("8b04c5"),
         "address": of_data("48c7c7"),
+        "compared": of_data("48817c2408"),
+        "stored": of_data("48c744f708"),
         "per-cpu": plain("65488b0425c0fc0100"),
     },
 }
