@@ -34,7 +34,7 @@ enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, MARK_SIZE = 8, PAGE = 4096 };
 
 struct instruction {
 	uint64_t address;
-	const void *host;	// where it was when it was translated last
+	const void *host;	// where the host had it when it was translated last; NULL where it is no memory
 	uint8_t size, bytes[LONGEST];
 };
 
@@ -342,7 +342,7 @@ static void look_up_page(uint32_t index, qemu_plugin_meminfo_t info, uint64_t ad
 	uint64_t physical;
 	bool is_memory = find_data(info, address, &physical);
 
-	if (is_memory && !is_code_known() && address / PAGE == one->address / PAGE)
+	if (is_memory && one->host && !is_code_known() && address / PAGE == one->address / PAGE)
 		learn_code(one->host, physical);
 	if (!is_code_known())
 		return;
