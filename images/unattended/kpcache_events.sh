@@ -59,7 +59,7 @@ hits() {
 
 [ ! -e /proc/sys/debug/kprobes-optimization ] || echo 0 > /proc/sys/debug/kprobes-optimization
 [ ! -e /sys/kernel/rcu_expedited ] || echo 1 > /sys/kernel/rcu_expedited
-insmod /sealed/$driver.ko || exit 1
+loaded $driver || exit 1
 cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
 exec 3< /sealed/addresses
 

@@ -6,6 +6,19 @@ said() {
 	echo "<4>lab: $*" > /dev/kmsg
 }
 
+# Loads a module, and keeps where it is: nothing tells that any more when it has gone.
+loaded() {
+	insmod /sealed/$1.ko || return 1
+	located "$1"
+}
+
+located() {
+	cat /proc/modules > /sealed/modules
+	for section in /sys/module/$1/sections/.[a-z]*; do
+		read -r address < "$section" && echo "${section##*/} $address"
+	done > /sealed/sections
+}
+
 # Has the module do one thing: its command, and its one line of what that came to.
 tell() {
 	if ! echo "$*" > "/sys/module/$driver/parameters/do"; then
