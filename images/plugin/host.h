@@ -14,5 +14,6 @@ void *memcpy(void *to, const void *from, size_t size);
 int memcmp(const void *one, const void *other, size_t size);
 int strcmp(const char *one, const char *other);
 int strncmp(const char *one, const char *other, size_t size);
+unsigned long long strtoull(const char *text, char **end, int base);
 
 #endif

@@ -17,7 +17,7 @@ USER = "user space"
 
 def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction]) -> Sheet:
     """A cell's instructions per call by symbol, and by class where there are ``classes``."""
-    total = Fraction(profile.executed, profile.calls)
+    total, unit = Fraction(profile.executed, profile.calls), profile.unit
     symbols = [
         Row(_title(one), [_number(Fraction(one.executed, profile.calls)), _share(one.executed, profile.executed)])
         for one in profile.symbols
@@ -26,8 +26,8 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction]) -> Shee
     sums = [Row("all", [_number(total), _share(profile.executed, profile.executed)], "bold")]
     return Sheet(
         title=profile.cell,
-        facts=[f"instructions per call, mean of {profile.calls} calls; each was counted by QEMU"],
-        grid=Grid(["per call", "share"], [block for block in (symbols, sums, by_class) if block], together=2),
+        facts=[f"instructions per {unit}, mean of {profile.calls} {unit}s; each was counted by QEMU"],
+        grid=Grid([f"per {unit}", "share"], [block for block in (symbols, sums, by_class) if block], together=2),
         sentences=["Inlined functions count for the function that they are in."],
         footnotes=[],
         proofs=[],
