@@ -29,13 +29,14 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     wanted = tuple(dict.fromkeys(parts))
     tables = [_changed(one, wanted) for one in experiment.tables]
     if tables == list(experiment.tables):
-        why = "a profile is of exact calls: clock 'instructions', no program that is run whole"
+        why = "a profile needs clock 'instructions', and work whose instructions the clock can prove (docs/profiles.md)"
         raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", hint=why)
     return replace(experiment, tables=tables)
 
 
 def _changed(one: NamedTable, parts: tuple[str, ...]) -> NamedTable:
-    if KEY not in type(one.table).model_fields:
+    possible = tuple(part for part in parts if part in type(one.table).PROFILE_PARTS)
+    if not possible:
         return one
-    table: Table = one.table.model_copy(update={KEY: parts})
+    table: Table = one.table.model_copy(update={KEY: possible})
     return one if any(problem.path == (KEY,) for problem in table.conflicts()) else replace(one, table=table)
