@@ -5,7 +5,11 @@
 #ifndef REGION_CLOCK_H
 #define REGION_CLOCK_H
 
+#ifdef __KERNEL__
+#include <linux/types.h>
+#else
 #include <stdint.h>
+#endif
 
 #include "region.h"
 

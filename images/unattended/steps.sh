@@ -14,9 +14,7 @@ loaded() {
 
 located() {
 	cat /proc/modules > /sealed/modules
-	for section in /sys/module/$1/sections/.[a-z]*; do
-		read -r address < "$section" && echo "${section##*/} $address"
-	done > /sealed/sections
+	(cd "/sys/module/$1/sections" && grep -H 0x .[a-z_]*) > /sealed/sections
 }
 
 # Has the module do one thing: its command, and its one line of what that came to.

@@ -13,12 +13,14 @@ _WORDS = 4
 """Of a ``struct marker_site``: the marker, and three places in the code."""
 _LONGEST = 256
 """Bytes that are looked at for the end of a marker's call."""
+_BEHIND_CALL = frozenset({"mov", "dec", "jne", "call"})
+"""What follows a call and is its own: registers that it has changed, and preempt_enable()."""
 
 
 def marker_code(code: KernelCode) -> Sequence[range]:
     """The addresses of the markers' own code: of each the load, test and branch, and the call while a probe is there.
 
-    None where the kernel has no markers. A call ends with the first jump that has no condition: it leads back.
+    None where the kernel has no markers.
     """
     start, end = code.address(_BEGIN), code.address(_END)
     if start is None or end is None:
@@ -35,5 +37,16 @@ def _site(code: KernelCode, address: int) -> tuple[int, int, int]:
 
 
 def _end_of_call(code: KernelCode, start: int) -> int:
-    instructions = decoded(code.read(start, _LONGEST), start, code.word)
-    return next((one.end for one in instructions if one.name == "jmp"), start)
+    """Behind the jump that leads back from the call, or behind the call where another way leads on from there.
+
+    A compiler may put a copy of what follows the marker behind its call: that is the function's own.
+    """
+    end = None
+    for one in decoded(code.read(start, _LONGEST), start, code.word):
+        if end is None:
+            end = one.end if one.name == "call" else None
+        elif one.name == "jmp":
+            return one.end
+        elif one.name not in _BEHIND_CALL:
+            break
+    return start if end is None else end

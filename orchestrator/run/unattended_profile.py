@@ -26,7 +26,7 @@ from orchestrator.results.profile import CellProfile, Unit, write_profile
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In the guest: what steps.sh keeps of the module while it is loaded."""
-_SECTION = re.compile(r"(\.[A-Za-z0-9_.]{1,60}) (0x[0-9a-f]{8,16})")
+_SECTION = re.compile(r"(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})")
 _PROGRAMS = "all programs"
 _INT3 = "cc"
 _BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from built_code import build_tree
 
+from orchestrator.artifacts.instructions import decoded
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.benchmarks.system.instrumentation import Instrumentation
 from orchestrator.probes.marker_sites import marker_code
@@ -63,12 +64,14 @@ def test_a_probe_point_counts_as_long_as_its_probe_is_there(live: str, own: str)
 SOURCE = """
 __asm__(".text\\n"
 	"one:	movb $0, %al\\n	testb %al, %al\\n	jne 2f\\n"
-	"3:	ret\\n"
-	"2:	incl %eax\\n	jne 4f\\n	nop\\n"
-	"4:	jmp 3b\\n	nop\\n"
+	"3:	movb $0, %al\\n	testb %al, %al\\n	jne 5f\\n"
+	"6:	ret\\n"
+	"2:	xorl %ecx, %ecx\\n	call one\\n	decl %ecx\\n	jne 4f\\n	call one\\n"
+	"4:	jmp 3b\\n"
+	"5:	call one\\n	testl %eax, %eax\\n	jmp one\\n"
 	".section __markers, \\"aw\\"\\n"
 	".globl __start_kernel_markers, __stop_kernel_markers\\n"
-	"__start_kernel_markers:	.WORD 0, one, 3b, 2b\\n"
+	"__start_kernel_markers:	.WORD 0, one, 3b, 2b, 0, 3b, 6b, 5b\\n"
 	"__stop_kernel_markers:\\n");
 void _start(void) { }
 """
@@ -76,16 +79,20 @@ void _start(void) { }
 
 @pytest.mark.parametrize(("word", "directive"), [(4, "long"), (8, "quad")])
 def test_markers_are_found_in_the_kernels_table(tmp_path: Path, word: int, directive: str) -> None:
+    """The second one's call is followed by a copy of the function's own code."""
     source = tmp_path / "kernel.c"
     source.write_text(SOURCE.replace("WORD", directive))
     code = code_of_tree(build_tree(tmp_path, source, word))
     assert isinstance(code, KernelCode)
     one = code.address("one")
     assert one is not None
-    passed, call = marker_code(code)
-    assert passed == range(one, one + 6)
-    assert code.read(call.start, call.stop - call.start)[-2] == 0xEB
-    assert call.start == passed.stop + 1
+    names = [
+        [instruction.name for instruction in decoded(code.read(span.start, len(span)), span.start, word)]
+        for span in marker_code(code)
+    ]
+    assert marker_code(code)[0] == range(one, one + 6)
+    assert names[:2] == [["mov", "test", "jne"]] * 2
+    assert names[2:] == [["xor", "call", "dec", "jne", "call", "jmp"], ["call"]]
 
 
 def test_a_kernel_without_markers_has_none(tmp_path: Path) -> None:
