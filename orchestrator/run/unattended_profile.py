@@ -29,8 +29,9 @@ _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 _SECTION = re.compile(r"(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})")
 _PROGRAMS = "all programs"
 _INT3 = "cc"
-_BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+")
-"""Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h)."""
+_BEGIN_AGAIN = re.compile(r"asm_exc_(?!int3|debug|nmi|noist|machine_check|double_fault)\w+|__text_poke")
+"""Entries of exceptions after which an instruction begins again (arch/x86/include/asm/idtentry.h). A store into the
+page that the CPU executes has QEMU begin it again as well: of kernels, what patches code (alternative.c)."""
 
 
 def counting_together(machine: Machine, text: int) -> Machine:

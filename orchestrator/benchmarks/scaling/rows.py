@@ -24,11 +24,15 @@ class ScalingRow(Fact):
 
 
 class ScalingBenchmarkFacts(Fact):
-    """A benchmark of many probes: its module, its script, its rows, and its default numbers of probes."""
+    """A benchmark of many probes: its module, its script, its rows, and its default numbers of probes.
+
+    One that is ``marked`` tells QEMU's counting plugin of its steps.
+    """
 
     title: str
     template: str
     script: str
+    marked: bool = False
     sizes: list[int]
     baseline: ScalingRow
     rows: dict[str, ScalingRow]

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator
 
 from orchestrator.benchmarks.scaling import fields
 from orchestrator.benchmarks.scaling.rows import scaling_benchmark
-from orchestrator.experiment.file.fields import whole
+from orchestrator.catalog.profile_parts import ProfilePart
+from orchestrator.experiment.file.fields import Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem
 from orchestrator.experiment.table import BenchmarkChoice, RowsTable
 
@@ -34,11 +35,18 @@ class ScalingTable(RowsTable):
     ``time_limit`` is in seconds of the host's time without any progress.
     """
 
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols",)
+
     benchmark: Annotated[ScalingBenchmark, AfterValidator(_with_sizes)]
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: ScalingTable.PROFILE_PARTS)]] | None = None
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""
         if self.image is not None:
             why = f"benchmark '{self.benchmark.name}' runs in the initramfs, before an image is mounted"
             yield Problem(("image",), f"{why}; leave it out")
+        known = scaling_benchmark(self.benchmark.name)
+        if self.profile and known is not None and not known.marked:
+            why = f"benchmark '{self.benchmark.name}' marks no work that could be counted"
+            yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
         yield from super().conflicts()
