@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What one call costs, whatever it is that a program calls; the options and the output that such programs share.
 //
-//   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED]
+//   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED [-w WARMING]]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch of several begins right after
 //       a timer tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run
 //       again. Behind the samples it makes UNTIMED system calls more (CALLS, if not given), one by one: their results
 //       are all known. With MARKED 1, the counting plugin of QEMU (region.h) counts meanwhile: it is told of two empty
-//       batches, and then of each batch that counts.
+//       batches, and then of each batch that counts. WARMING calls directly before each batch leave the same in a cache
+//       whatever the program did before them.
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.
@@ -38,6 +39,7 @@ enum { TICK_WAIT = 100 * 1000 * 1000 };
 enum { NOBODY = -1 };
 
 static int statistics;
+static long warming_calls;
 static const char *program_name = "bench";
 
 void fail(const char *what, const char *about)
@@ -139,9 +141,13 @@ static void wait_for_tick(void)
 static struct timing time_batch(const struct bench *bench, long calls)
 {
 	struct timing taken;
-	uint64_t clock = read_clock(), tsc = begin_region();
-	long result = bench->loop(calls);
+	uint64_t clock = read_clock(), tsc;
+	long result;
 
+	if (warming_calls)
+		bench->loop(warming_calls);
+	tsc = begin_region();
+	result = bench->loop(calls);
 	taken.tsc = end_region() - tsc;
 	taken.ns = read_clock() - clock;
 	taken.result = result;
@@ -207,7 +213,7 @@ static long note_calls(const struct bench *bench, long calls, struct results *re
 }
 
 struct sampling {
-	long calls, batch, repeats, untimed, marked;
+	long calls, batch, repeats, untimed, marked, warming;
 };
 
 // By the wall clock of a busy host one empty batch took 33410 cycles, more than two batches with calls in them: the host
@@ -232,6 +238,7 @@ static void run_samples(const struct bench *bench, const struct sampling *wanted
 
 	if (wanted->marked)
 		__asm__ volatile(REGION_MARK(REGION_ARM));
+	warming_calls = wanted->warming;
 	result = bench->loop(WARM_UP_CALLS);
 	bench->check(result);
 	note_result(&timed, result);
@@ -346,8 +353,10 @@ int run_bench(struct bench *bench, int argc, char **argv)
 			wanted.untimed = number;
 		else if (number >= 0 && text_equal(option, "-m"))
 			wanted.marked = number;
+		else if (number >= 0 && text_equal(option, "-w"))
+			wanted.warming = number;
 		else if (number < 1)
-			fail("expected one of -n -b -r -u -m -c -s with a number, found ", option);
+			fail("expected one of -n -b -r -u -m -w -c -s with a number, found ", option);
 		else if (text_equal(option, "-n"))
 			wanted.calls = number;
 		else if (text_equal(option, "-b"))

@@ -21,4 +21,12 @@
 #define REGION_MARK(mark) \
 	".long " REGION_TEXT(REGION_OPCODE) ", " REGION_TEXT(REGION_MAGIC) " + " REGION_TEXT(mark) "\n\t"
 
+// An instruction that loads from its own page into AL: QEMU tells a plugin the physical address of what it loads, and
+// not its own, so this relates the two. For extended assembly.
+#ifdef __i386__
+#define REGION_SELF "7: movb 7b, %%al\n\t"
+#else
+#define REGION_SELF "7: movb 7b(%%rip), %%al\n\t"
+#endif
+
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Readings of the TSC at which QEMU's counting plugin begins and ends a region.
 //
-// The marks are outside of what is timed: in front of the first reading, and behind the second.
+// The marks are outside of what is timed, as is the instruction that shows where code is: in front of the first reading,
+// and behind the second.
 #ifndef REGION_CLOCK_H
 #define REGION_CLOCK_H
 
@@ -17,7 +18,7 @@ static inline uint64_t begin_region(void)
 {
 	uint32_t low, high;
 
-	__asm__ volatile(REGION_MARK(REGION_BEGIN) "rdtsc" : "=a"(low), "=d"(high));
+	__asm__ volatile(REGION_SELF REGION_MARK(REGION_BEGIN) "rdtsc" : "=a"(low), "=d"(high));
 	return (uint64_t)high << 32 | low;
 }
 

@@ -2,6 +2,7 @@
 // A plugin of QEMU's TCG that counts each executed instruction between two readings of a program's clock.
 //
 //   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,together=ADDRESS]
+//          [,l1i=SIZE:WAYS:LINE,l1d=...,l2=...,itlb=...,dtlb=...]
 //
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
 // costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew; with
@@ -16,19 +17,26 @@
 //                                              go on behind the instruction; the host knows which ones are branches.
 //   stack COUNT ADDRESS FRAME ...              with stacks, behind a region's entries: instructions of the block at the
 //                                              address, and where each function that led to it was entered, in hex
+//   cache NAME HITS MISSES                     with caches (see caches.h), five times behind a region's entries
+//   missed ADDRESS BYTES L1I L1D-LOADS L1D-STORES L2 ITLB DTLB     each instruction that did
 //   error REASON                               nothing follows that could be used
 //
-// Memory and output are bounded. Exceptions that push a frame, and interrupts, are not among the stores.
+// Memory and output are bounded. Exceptions that push a frame, and interrupts, are not among the stores. Caches are empty
+// where the program arms the counting, and have what ran since then.
+#include "caches.h"
 #include "host.h"
+#include "physical.h"
 #include "qemu_plugin.h"
+#include "records.h"
 #include "region.h"
 #include "stacks.h"
 
-enum { RECORDS = 1 << 18, SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, VCPUS = 256, LONGEST = 15 };
-enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, MARK_SIZE = 8 };
+enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, VCPUS = 256, LONGEST = 15 };
+enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, MARK_SIZE = 8, PAGE = 4096 };
 
 struct instruction {
 	uint64_t address;
+	const void *host;	// where it was when it was translated last
 	uint8_t size, bytes[LONGEST];
 };
 
@@ -51,7 +59,7 @@ static qemu_plugin_u64 board;			// version 2
 static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
 static struct block blocks[BLOCKS], *previous[VCPUS];
 static uint32_t used, used_blocks, in_region;
-static bool armed, detailed, stacked, copies_data, is_open, has_region, has_failed;
+static bool armed, detailed, stacked, cached, copies_data, is_warming, is_open, has_region, has_failed;
 static uint64_t together;
 static int output = -1;
 static size_t written;
@@ -110,8 +118,10 @@ static uint32_t index_of(const struct instruction *wanted)
 		}
 		found = instructions + slots[at] - 1;
 		if (found->address == wanted->address && found->size == wanted->size &&
-		    !memcmp(found->bytes, wanted->bytes, wanted->size))
+		    !memcmp(found->bytes, wanted->bytes, wanted->size)) {
+			instructions[slots[at] - 1].host = wanted->host;
 			return slots[at] - 1;
+		}
 	}
 }
 
@@ -120,6 +130,7 @@ static void read_instruction(const struct qemu_plugin_insn *insn, struct instruc
 	size_t size = qemu_plugin_insn_size(insn);
 
 	read->address = qemu_plugin_insn_vaddr(insn);
+	read->host = qemu_plugin_insn_haddr(insn);
 	read->size = size < LONGEST ? (uint8_t)size : LONGEST;
 	if (copies_data)
 		qemu_plugin_insn_data_3(insn, read->bytes, read->size);
@@ -160,6 +171,8 @@ static void begin_region(void)
 	for (int i = 0; i < VCPUS; i++)
 		previous[i] = NULL;
 	begin_stacks();
+	if (cached)
+		begin_misses(used);
 	is_open = true;
 }
 
@@ -172,22 +185,61 @@ static void end_region(void)
 		region[i].taken = counted[i].taken - before[i].taken;
 	}
 	end_stacks();
+	if (cached)
+		end_misses(used);
 	in_region = used;
 	has_region = is_open;
 	is_open = false;
 }
 
-static size_t entry_line(char *line, uint32_t index)
+static void put_numbers(const uint64_t *numbers, size_t count)
+{
+	char line[LINE];
+
+	for (size_t i = 0; i < count; i++)
+		put(line, (size_t)snprintf(line, sizeof(line), " %lu", (unsigned long)numbers[i]));
+	put("\n", 1);
+}
+
+static void put_instruction(uint32_t index)
 {
 	const struct instruction *one = instructions + index;
-	const struct counts *counts = region + index;
+	char line[LINE];
 	size_t size = (size_t)snprintf(line, LINE, "%lx ", (unsigned long)one->address);
 
 	for (int i = 0; i < one->size; i++)
 		size += (size_t)snprintf(line + size, LINE - size, "%02x", one->bytes[i]);
-	return size + (size_t)snprintf(line + size, LINE - size, " %lu %lu %lu %lu\n", (unsigned long)counts->executed,
-				       (unsigned long)counts->loads, (unsigned long)counts->stores,
-				       (unsigned long)counts->taken);
+	put(line, size);
+}
+
+static void put_entry(uint32_t index)
+{
+	const struct counts *counts = region + index;
+	uint64_t numbers[] = {counts->executed, counts->loads, counts->stores, counts->taken};
+
+	put_instruction(index);
+	put_numbers(numbers, sizeof(numbers) / sizeof(*numbers));
+}
+
+static void put_misses(void)
+{
+	for (int cache = 0; cache < CACHES; cache++) {
+		struct lookups lookups = lookups_in((enum cache)cache);
+		uint64_t numbers[] = {lookups.hits, lookups.misses};
+
+		put("cache ", 6);
+		put(cache_names[cache], strlen(cache_names[cache]));
+		put_numbers(numbers, sizeof(numbers) / sizeof(*numbers));
+	}
+	for (uint32_t i = 0; i < in_region; i++) {
+		const uint64_t *misses = misses_of(i);
+
+		if (!misses)
+			continue;
+		put("missed ", 7);
+		put_instruction(i);
+		put_numbers(misses, MISSES);
+	}
 }
 
 static void put_stack(uint64_t count, uint64_t address, const uint64_t *frames, size_t depth)
@@ -212,12 +264,14 @@ static void keep_region(void)
 		total += region[i].executed;
 		entries += region[i].executed != 0;
 	}
-	if (written + (entries + 1) * LINE > OUTPUT_LIMIT)
+	if (written + (entries + 1) * LINE * (cached ? 2 : 1) > OUTPUT_LIMIT)
 		return report_error("more than 64 MiB of counts");
 	put(line, (size_t)snprintf(line, sizeof(line), "region %lu %lu\n", (unsigned long)total, (unsigned long)entries));
 	for (uint32_t i = 0; i < in_region; i++)
 		if (region[i].executed)
-			put(line, entry_line(line, i));
+			put_entry(i);
+	if (cached)
+		put_misses();
 	if (stacks_are_full())
 		return report_error("more stacks than there is room for");
 	if (stacked)
@@ -237,6 +291,9 @@ static void pass_mark(unsigned int vcpu, void *mark)
 	case REGION_ARM:
 	case REGION_DISARM:
 		is_open = has_region = false;
+		is_warming = cached && (long)mark == REGION_ARM;
+		if (is_warming)
+			empty_caches();
 		// QEMU 7.2 keeps a pointer to the memory callbacks of an instruction whose helper does not return, and dies
 		// when it has freed them ("qemu_plugin_vcpu_mem_cb: code should not be reached"): once there are some, they stay.
 		if (armed && (detailed || (long)mark == REGION_ARM))
@@ -273,13 +330,47 @@ static void pass_block(unsigned int vcpu, void *data)
 	*last = block;
 }
 
+static void fetch_instruction(unsigned int vcpu, void *data)
+{
+	const struct instruction *one = data;
+
+	(void)vcpu;
+	if (is_warming && one->host && is_code_known())
+		fetch((uint32_t)(one - instructions), one->address, find_code(one->host), one->size);
+}
+
+static void look_up_page(uint32_t index, qemu_plugin_meminfo_t info, uint64_t address, uint32_t size)
+{
+	const struct instruction *one = instructions + index;
+	uint64_t physical;
+	bool is_memory = find_data(info, address, &physical);
+
+	if (is_memory && !is_code_known() && address / PAGE == one->address / PAGE)
+		learn_code(one->host, physical);
+	if (!is_code_known())
+		return;
+	translate(index, address);
+	if (is_memory)
+		access_data(index, address, physical, size, qemu_plugin_mem_is_store(info));
+}
+
+static void look_up_data(uint32_t index, qemu_plugin_meminfo_t info, uint64_t address)
+{
+	uint32_t size = 1u << qemu_plugin_mem_size_shift(info), left = PAGE - address % PAGE;
+
+	look_up_page(index, info, address, size < left ? size : left);
+	if (size > left)
+		look_up_page(index, info, address + left, size - left);
+}
+
 // QEMU 7.2 mistakes reads for writes when asked for one of them: ask for both.
 static void access_memory(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data)
 {
 	struct counts *counts = data;
 
 	(void)vcpu;
-	(void)address;
+	if (is_warming)
+		look_up_data((uint32_t)(counts - counted), info, address);
 	if (qemu_plugin_mem_is_store(info))
 		counts->stores++;
 	else
@@ -294,6 +385,9 @@ static void count_executions(struct qemu_plugin_insn *insn, uint32_t index)
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, QEMU_PLUGIN_INLINE_ADD_U64, counter, 1);
 	else
 		qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64, executed + index, 1);
+	if (cached)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, fetch_instruction, QEMU_PLUGIN_CB_NO_REGS,
+						       instructions + index);
 	if (detailed)
 		qemu_plugin_register_vcpu_mem_cb(insn, access_memory, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
 						 counted + index);
@@ -363,10 +457,12 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 			stacked = true;
 		else if (!strncmp(argv[i], "together=", 9))
 			together = strtoull(argv[i] + 9, NULL, 16);
+		else if (add_cache(argv[i]))
+			cached = detailed = true;
 		else
 			return 1;
 	}
-	if (output < 0)
+	if (output < 0 || (cached && !has_caches()))
 		return 1;
 	self = id;
 	copies_data = info->version.cur >= 3;

@@ -12,6 +12,7 @@ long write(int file, const void *data, size_t size);
 int snprintf(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void *memcpy(void *to, const void *from, size_t size);
 int memcmp(const void *one, const void *other, size_t size);
+size_t strlen(const char *text);
 int strcmp(const char *one, const char *other);
 int strncmp(const char *one, const char *other, size_t size);
 unsigned long long strtoull(const char *text, char **end, int base);

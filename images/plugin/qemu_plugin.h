@@ -19,6 +19,7 @@ typedef uint32_t qemu_plugin_meminfo_t;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_scoreboard;
+struct qemu_plugin_hwaddr;
 
 typedef struct {
 	struct qemu_plugin_scoreboard *score;
@@ -50,12 +51,17 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qemu_
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, qemu_plugin_mem_cb *accessed,
 				      enum qemu_plugin_cb_flags flags, enum qemu_plugin_mem_rw rw, void *data);
 bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info);
+unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
+struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t address);
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *data);
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *data);
 
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);	// the host's address; NULL where it is no memory
 // One function of QEMU's, as it is in versions 1 and 2, and since version 3.
 const void *qemu_plugin_insn_data_1(const struct qemu_plugin_insn *insn) __asm__("qemu_plugin_insn_data");
 size_t qemu_plugin_insn_data_3(const struct qemu_plugin_insn *insn, void *to,

@@ -5,5 +5,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-ProfilePart = Literal["symbols", "classes", "stacks"]
-"""Instructions by symbol; by class, for which QEMU also counts loads, stores and taken branches; by call stack."""
+ProfilePart = Literal["symbols", "classes", "stacks", "caches"]
+"""Instructions by symbol; by class, for which QEMU also counts loads, stores and taken branches; by call stack; what
+misses in models of the CPU's caches."""

@@ -49,7 +49,7 @@ def profile(
         Path | None, typer.Option(metavar="FILE", help="Draw the stacks of one cell, as SVG.")
     ] = None,
 ) -> None:
-    """Print where the instructions of each call went: by symbol, and by class of instruction."""
+    """Print where the instructions of each call went: by symbol, by class of instruction, and what missed in caches."""
     profiles = _profiles(run, cell)
     files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
     if any(files.values()):
@@ -97,13 +97,16 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
 def _print(profiles: Sequence[CellProfile], form: Form) -> None:
     from orchestrator.profile.classes import per_call
     from orchestrator.report import profile_json, profile_sheets
+    from orchestrator.report.cache_sheets import cache_sheets
 
     classes = [per_call(one) for one in profiles]
     if form is Form.JSON:
         content = [profile_json.profile_json(*both) for both in zip(profiles, classes, strict=True)]
         typer.echo(profile_json.text(content), nl=False)
         return
-    sheets = [profile_sheets.profile_sheet(*both) for both in zip(profiles, classes, strict=True)]
+    sheets = []
+    for one, found in zip(profiles, classes, strict=True):
+        sheets += [profile_sheets.profile_sheet(one, found), *cache_sheets(one)]
     if form is Form.MARKDOWN:
         from orchestrator.report.markdown import render_sheets
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.catalog.cpu_caches import CpuCaches
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.machine import Settings, machine_facts
 
@@ -86,15 +87,16 @@ class Lan:
 class CountingPlugin:
     """A plugin of QEMU's that counts what a program marks (``images/plugin``).
 
-    Details are loads, stores and taken branches; they cost more, as stacks do. Instructions below an address are
-    counted together, if it is given. It writes into the guest's file ``NAME.counts``, and changes nothing that the
-    guest could notice.
+    Details are loads, stores and taken branches; they cost more, as stacks do, and models of ``caches`` most.
+    Instructions below an address are counted together, if it is given. It writes into the guest's file
+    ``NAME.counts``, and changes nothing that the guest could notice.
     """
 
     file: Path
     is_detailed: bool = False
     has_stacks: bool = False
     together_below: int = 0
+    caches: CpuCaches | None = None
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,8 @@ def _lan(lan: Lan) -> Iterator[str]:
 def _counter(counter: CountingPlugin, wiring: Wiring) -> Iterator[str]:
     more = (",detail=on" if counter.is_detailed else "") + (",stacks=on" if counter.has_stacks else "")
     more += f",together={counter.together_below:x}" if counter.together_below else ""
+    for name, cache in ({} if counter.caches is None else counter.caches.all).items():
+        more += f",{name}={cache.size}:{cache.ways}:{cache.line}"
     counts = escape(str(counts_file(Path(wiring.console))))
     yield from ("-plugin", f"file={escape(str(counter.file))},out={counts}{more}")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import EvidenceError
+from orchestrator.results.misses import Misses
 
 _LARGEST_FILE = 65 << 20
 """The plugin stops at 64 MiB."""
@@ -19,6 +20,8 @@ _REGION = re.compile(r"region (\d{1,19}) (\d{1,9})")
 _ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){0,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
 
 
+_CACHE = re.compile(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})")
+_MISSED = re.compile(r"missed ([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15})((?: \d{1,19}){6})")
 _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,128})")
 
 
@@ -43,6 +46,14 @@ class Counts(NamedTuple):
 
 NONE = Counts(0)
 
+
+class Lookups(NamedTuple):
+    """What was looked up in the model of a cache."""
+
+    hits: int
+    misses: int
+
+
 Stack = tuple[int, ...]
 """Addresses: where each function was entered, the outermost first, and at the end the block of code itself."""
 
@@ -52,12 +63,15 @@ class Region:
     """What one region executed: ``total`` instructions, one by one in ``counts``.
 
     ``stacks`` has the same by block of code and what led to it, where that was followed; it lacks the region's first
-    instruction, which is the clock's.
+    instruction, which is the clock's. ``lookups`` and ``misses`` are those of the models of caches, where there are
+    any. Other batches may have left other things in a cache, so they are no part of what makes two regions equal.
     """
 
     total: int
     counts: Mapping[Code, Counts]
     stacks: Mapping[Stack, int] = field(default_factory=dict)
+    lookups: Mapping[str, Lookups] = field(default_factory=dict, compare=False)
+    misses: Mapping[Code, Misses] = field(default_factory=dict, compare=False)
 
     def less(self, other: Region, times: int) -> Region:
         """Without another region, so many times; what is left of nothing is left out."""
@@ -98,18 +112,39 @@ def read_regions(file: Path, start: int) -> list[Region]:
             text = opened.read(_LARGEST_FILE).decode("ascii", errors="replace")
     except OSError as error:
         raise EvidenceError(f"QEMU's counts cannot be read: {error.strerror}", where=str(file)) from None
-    regions: list[Region] = []
-    stacks: list[dict[Stack, int]] = []
+    regions: list[_Read] = []
     lines = iter(text.splitlines())
     for line in lines:
-        stack = _STACK.fullmatch(line)
-        if stack is None or not regions:
-            regions.append(_region(line, lines, file))
-            stacks.append({})
-        else:
+        if not regions or not regions[-1].takes(line):
+            regions.append(_Read(_region(line, lines, file)))
+    return [one.region for one in regions]
+
+
+class _Read:
+    """A region, and what follows its instructions."""
+
+    def __init__(self, counted: Region) -> None:
+        self._counted = counted
+        self._stacks: dict[Stack, int] = {}
+        self._lookups: dict[str, Lookups] = {}
+        self._misses: dict[Code, Misses] = {}
+
+    @property
+    def region(self) -> Region:
+        return Region(self._counted.total, self._counted.counts, self._stacks, self._lookups, self._misses)
+
+    def takes(self, line: str) -> bool:
+        """Whether the line belongs to this region."""
+        if stack := _STACK.fullmatch(line):
             block, *frames = (int(word, 16) for word in stack[2].split())
-            stacks[-1][(*frames, block)] = int(stack[1])
-    return [Region(one.total, one.counts, found) for one, found in zip(regions, stacks, strict=True)]
+            self._stacks[(*frames, block)] = int(stack[1])
+        elif missed := _MISSED.fullmatch(line):
+            self._misses[Code(int(missed[1], 16), missed[2])] = Misses(*map(int, missed[3].split()))
+        elif cache := _CACHE.fullmatch(line):
+            self._lookups[cache[1]] = Lookups(int(cache[2]), int(cache[3]))
+        else:
+            return False
+        return True
 
 
 def _region(heading: str, lines: Iterable[str], file: Path) -> Region:

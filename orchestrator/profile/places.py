@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.profile.counts import Code, Counts, Stack
+from orchestrator.results.misses import InstructionMisses, Misses
 from orchestrator.results.profile import Instruction, Place, SymbolProfile
 
 _RETPOLINE = "__x86_indirect_thunk"
@@ -79,12 +80,18 @@ class Places:
         function = self.owner(address).function
         return function.name if function.module is None else f"{function.name} [{function.module}]"
 
-    def symbols(self, counts: Mapping[Code, Counts]) -> tuple[SymbolProfile, ...]:
+    def symbols(
+        self, counts: Mapping[Code, Counts], misses: Mapping[Code, Misses] | None = None
+    ) -> tuple[SymbolProfile, ...]:
         """The instructions by symbol: the largest symbol first, its instructions in the order of their addresses."""
         found: dict[Owner, list[Instruction]] = defaultdict(list)
         for (address, code), one in sorted(counts.items()):
             owner = self.owner(address)
             found[owner].append(Instruction(address - owner.function.address, code, *one))
+        missed: dict[Owner, list[InstructionMisses]] = defaultdict(list)
+        for (address, code), one_missed in sorted((misses or {}).items()):
+            owner = self.owner(address)
+            missed[owner].append(InstructionMisses(address - owner.function.address, code, one_missed))
         made = [
             SymbolProfile(
                 name=owner.function.name,
@@ -92,6 +99,7 @@ class Places:
                 module=owner.function.module,
                 address=owner.function.address - owner.start,
                 instructions=tuple(instructions),
+                misses=tuple(missed[owner]),
             )
             for owner, instructions in found.items()
         ]

@@ -11,6 +11,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.cache_misses import CacheMisses, cache_misses
 from orchestrator.profile.counts import read_regions
 from orchestrator.profile.guest_code import code_of
 from orchestrator.profile.sample import Timed, sample_of
@@ -48,15 +49,19 @@ class Counter:
         """
         machine = self.guest.machine
         assert machine.counter is not None
-        sample = sample_of(read_regions(self.guest.counts_file, mark), timed)
+        regions = read_regions(self.guest.counts_file, mark)
+        sample = sample_of(regions, timed)
+        cpu = machine.counter.caches
+        missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
         places = code_of(self.guest, self.symbols, self.module, program)
         profile = CellProfile(
             cell=self.cell,
             arch=_arch(places.kernel_start),
             calls=calls,
             has_details=machine.counter.is_detailed,
-            symbols=places.symbols(sample.counts),
+            symbols=places.symbols(sample.counts, missed.by_code),
             stacks=places.stacks(sample.stacks),
+            caches=missed.caches,
         )
         return ProfileEvidence(
             sha256=write_profile(profile, self.file),

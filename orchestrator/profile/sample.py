@@ -34,22 +34,30 @@ def sample_of(regions: Sequence[Region], timed: Timed) -> Region:
     expected = EMPTY_BATCHES + sum(batches for batches, _ in timed.samples)
     if len(regions) != expected:
         raise EvidenceError(f"QEMU counted in {len(regions)} batches, and {expected} were timed")
-    empty, *others = regions[:EMPTY_BATCHES]
-    if any(other != empty for other in others):
+    if any(other != regions[0] for other in regions[1:EMPTY_BATCHES]):
         raise EvidenceError("two empty batches executed different instructions")
+    empty, batches_of_samples = batches_of(regions, timed)
     _check(empty.total - 1, timed.empty, "an empty batch")
     samples: list[Region] = []
-    at = EMPTY_BATCHES
-    for batches, total in timed.samples:
-        sample = together(regions[at : at + batches])
-        _check(sample.total - batches, total, "a sample")
+    for batches, (_, total) in zip(batches_of_samples, timed.samples, strict=True):
+        sample = together(batches)
+        _check(sample.total - len(batches), total, "a sample")
         if sample.stacks:
             _check(sum(sample.stacks.values()), total, "the stacks of a sample")
-        samples.append(sample.less(empty, batches))
-        at += batches
+        samples.append(sample.less(empty, len(batches)))
     if any(sample != samples[0] for sample in samples):
         raise EvidenceError("two samples of one guest executed different instructions")
     return samples[0]
+
+
+def batches_of(regions: Sequence[Region], timed: Timed) -> tuple[Region, Sequence[Sequence[Region]]]:
+    """The last empty batch, and the batches of each sample."""
+    samples = []
+    at = EMPTY_BATCHES
+    for batches, _ in timed.samples:
+        samples.append(regions[at : at + batches])
+        at += batches
+    return regions[EMPTY_BATCHES - 1], samples
 
 
 def _check(counted: int, by_clock: int, what: str) -> None:

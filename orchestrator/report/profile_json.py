@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from orchestrator.results.misses import CacheProfile, Misses
 from orchestrator.results.profile import CellProfile
 from orchestrator.results.profile_difference import ProfileDifference
 
@@ -25,11 +26,23 @@ def profile_json(profile: CellProfile, classes: Mapping[str, Fraction]) -> dict[
                 "module": one.module,
                 "address": f"{one.address:#x}",
                 "instructions": float(Fraction(one.executed, profile.calls)),
+                **({"misses": _misses(profile, one.missed)} if profile.caches else {}),
             }
             for one in profile.symbols
         ],
         "classes": {name: float(value) for name, value in classes.items()},
+        **({"caches": [_cache(profile, one) for one in profile.caches]} if profile.caches else {}),
     }
+
+
+def _misses(profile: CellProfile, missed: Misses) -> dict[str, float]:
+    return {kind: float(Fraction(count, profile.calls)) for kind, count in missed._asdict().items()}
+
+
+def _cache(profile: CellProfile, cache: CacheProfile) -> dict[str, Any]:
+    counts = {"accesses": cache.accesses, "hits": cache.hits, "misses": cache.misses, "misses_again": cache.repeated}
+    geometry = {"name": cache.name, "size": cache.size, "ways": cache.ways, "line": cache.line}
+    return {**geometry, **{name: float(Fraction(count, profile.calls)) for name, count in counts.items()}}
 
 
 def difference_json(difference: ProfileDifference) -> dict[str, Any]:

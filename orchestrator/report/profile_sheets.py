@@ -19,7 +19,7 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction]) -> Shee
     """A cell's instructions per call by symbol, and by class where there are ``classes``."""
     total, unit = Fraction(profile.executed, profile.calls), profile.unit
     symbols = [
-        Row(_title(one), [_number(Fraction(one.executed, profile.calls)), _share(one.executed, profile.executed)])
+        Row(symbol_title(one), [_number(Fraction(one.executed, profile.calls)), _share(one.executed, profile.executed)])
         for one in profile.symbols
     ]
     by_class = [Row(name, [_number(one), ""]) for name, one in classes.items()]
@@ -56,7 +56,8 @@ def _difference_row(one: SymbolDifference) -> Row:
     return Row(one.title, [before, after, _signed(one.change), mark])
 
 
-def _title(symbol: SymbolProfile) -> str:
+def symbol_title(symbol: SymbolProfile) -> str:
+    """A symbol as it is printed."""
     return f"{symbol.name} ({USER})" if symbol.place == "user" else symbol.placed_title
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import CellId, CellRecord, Phrase
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.misses import CacheProfile, InstructionMisses, Misses, sum_of
 
 FOLDER = "profiles"
 LARGEST_FILE = 16 << 20
@@ -64,11 +65,18 @@ class SymbolProfile(_Stored):
     module: Phrase | None = None
     address: Offset
     instructions: tuple[Instruction, ...]
+    misses: tuple[InstructionMisses, ...] = ()
+    """Of those instructions that missed in a cache, where caches were modelled."""
 
     @cached_property
     def executed(self) -> int:
         """Instructions that were executed in it."""
         return sum(one.executed for one in self.instructions)
+
+    @cached_property
+    def missed(self) -> Misses:
+        """What its instructions missed."""
+        return sum_of(one.misses for one in self.misses)
 
     @property
     def title(self) -> str:
@@ -95,6 +103,8 @@ class CellProfile(_Stored):
     symbols: tuple[SymbolProfile, ...]
     stacks: tuple[tuple[str, Number], ...] = ()
     """Folded: names with semicolons between, the program first, and the instructions of the last one in all calls."""
+    caches: tuple[CacheProfile, ...] = ()
+    """The caches that were modelled."""
 
     @property
     def executed(self) -> int:
@@ -105,6 +115,21 @@ class CellProfile(_Stored):
     def instructions(self) -> Iterable[Instruction]:
         """Those of all symbols."""
         return (one for symbol in self.symbols for one in symbol.instructions)
+
+    @cached_property
+    def missed(self) -> Misses:
+        """What all instructions missed."""
+        return sum_of(symbol.missed for symbol in self.symbols)
+
+    @model_validator(mode="after")
+    def _symbols_miss_what_caches_do(self) -> Self:
+        caches = {one.name: one for one in self.caches}
+        for name, cache in caches.items():
+            if cache.misses != self.missed.of(name):
+                raise ValueError(f"{name} missed {cache.misses} times, and the symbols {self.missed.of(name)} times")
+        if caches and caches["l2"].accesses != caches["l1i"].misses + caches["l1d"].misses:
+            raise ValueError("level 2 has other accesses than level 1 has misses")
+        return self
 
     @model_validator(mode="after")
     def _each_symbol_once(self) -> Self:

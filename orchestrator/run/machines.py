@@ -10,6 +10,7 @@ from orchestrator.artifacts.counting_plugin import counting_plugin
 from orchestrator.artifacts.guest_disks import NOTHING, GuestDisks, ready_disks
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.cpus import CpuModel, cpu
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.accelerator import choose_accelerator
@@ -38,7 +39,12 @@ def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
     """What counts the instructions of the boot's guests; None where no profile is wanted."""
     if not boot.profile:
         return None
-    return CountingPlugin(counting_plugin(context), "classes" in boot.profile, "stacks" in boot.profile)
+    return CountingPlugin(
+        counting_plugin(context),
+        is_detailed=not boot.profile.isdisjoint({"classes", "caches"}),
+        has_stacks="stacks" in boot.profile,
+        caches=cpu_caches()[boot.cpu] if "caches" in boot.profile else None,
+    )
 
 
 def timing_of(boot: Boot) -> Timing:

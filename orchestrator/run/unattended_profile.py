@@ -37,9 +37,10 @@ page that the CPU executes has QEMU begin it again as well: of kernels, what pat
 def counting_together(machine: Machine, text: int) -> Machine:
     """A machine whose plugin, if it has one, counts user space together; the kernel's ``text`` begins there.
 
-    A plugin of interface 1 does not see which program runs, and their addresses are the same.
+    A plugin of interface 1 does not see which program runs, and their addresses are the same. Models of caches need
+    each instruction.
     """
-    if machine.counter is None:
+    if machine.counter is None or machine.counter.caches is not None:
         return machine
     return replace(machine, counter=replace(machine.counter, together_below=kernel_start(text)))
 

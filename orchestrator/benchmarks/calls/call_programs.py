@@ -37,6 +37,10 @@ _SOUNDING_CALLS = 50
 _MARKED_CALLS = 500
 _MARKED_SAMPLES = 2
 """Samples for a profile: they must be the same instructions."""
+_WARMING_CALLS = 3
+"""Calls directly before each batch of those samples. With LRU, whether a line is still in a cache depends on what was
+accessed since its last use. One call makes that the same for level 1, two for level 2, three for a call that takes
+turns."""
 _WARM_UP_CALLS = 100
 """Calls of a process before its timed ones, as in ``bench.c``."""
 _MOST_ALONE = 100_000
@@ -68,7 +72,8 @@ class Sampling:
     """What one process of the program does: samples, and behind them ``untimed`` calls whose results are all known.
 
     Where only the samples are used there are none: to find out what each call returns takes as long as a sample. With
-    ``is_marked`` QEMU's counting plugin, if there is one, counts what the samples execute.
+    ``is_marked`` QEMU's counting plugin, if there is one, counts what the samples execute; ``warming`` calls then
+    precede each batch.
     """
 
     calls: int
@@ -76,6 +81,7 @@ class Sampling:
     repeats: int
     untimed: int = 0
     is_marked: bool = False
+    warming: int = 0
 
     @property
     def options(self) -> Sequence[str]:
@@ -83,7 +89,7 @@ class Sampling:
         return (
             *("-n", str(self.calls), "-b", str(self.batch)),
             *("-r", str(self.repeats), "-u", str(self.untimed)),
-            *(("-m", "1") if self.is_marked else ()),
+            *(("-m", "1", "-w", str(self.warming)) if self.is_marked else ()),
         )
 
 
@@ -165,7 +171,9 @@ class Calls:
         Of calls that are all alike, fewer.
         """
         calls = min(self.calls, _MARKED_CALLS) if measured.is_uniform else self.calls
-        wanted = Sampling(calls, min(calls, measured.batch), _MARKED_SAMPLES, is_marked=True)
+        # They add at most a quarter to a batch, which fills six tenths of the time between two timer ticks.
+        warming = min(_WARMING_CALLS, measured.batch // 4)
+        wanted = Sampling(calls, min(calls, measured.batch), _MARKED_SAMPLES, is_marked=True, warming=warming)
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 

@@ -13,6 +13,7 @@ from orchestrator.benchmarks.calls import fields
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.outcome import Expected
+from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.file.fields import Entries, one_of, whole
@@ -123,6 +124,12 @@ class CallsTable(ProbedTable):
         if self.profile and scatters:
             what = "a program's runs scatter" if self.benchmark.is_program else "clock 'wall' counts no instructions"
             yield Problem(("profile",), f"found {', '.join(self.profile)}; {what}, so nothing could prove a profile")
+        unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
+        if "caches" in (self.profile or ()) and unknown:
+            known = ", ".join(cpu_caches())
+            yield Problem(
+                ("profile",), f"found caches; the caches of '{unknown[0]}' are not known, only those of {known}"
+            )
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the kernel functions to probe")
         yield from super().conflicts()

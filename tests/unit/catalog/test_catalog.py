@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
+from orchestrator.catalog.cpu_caches import Cache, cpu_caches
 from orchestrator.catalog.cpus import cpu, cpus, qemu_cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import BASELINE, probes
@@ -165,3 +166,16 @@ def test_nearest_is_always_a_choice(word: str, choices: list[str]) -> None:
 def test_one_dropped_letter_is_recognised(name: str, at: int) -> None:
     position = at % len(name)
     assert nearest(name[:position] + name[position + 1 :], [name, "something else"]) == name
+
+
+def test_each_named_cpu_has_caches_with_a_source() -> None:
+    assert list(cpu_caches()) == list(cpus())
+    for caches in cpu_caches().values():
+        assert all(cache.source for cache in caches.all.values())
+    assert cpu_caches()["pentium4"].l1d.size == 8 << 10
+    assert cpu_caches()["xeon-e5410"].dtlb.as_cache.size == 1 << 20
+
+
+def test_a_cache_is_made_of_whole_sets() -> None:
+    with pytest.raises(ValidationError, match="no sets of 24 lines"):
+        Cache(size=4 << 20, ways=24, line=64, source="none")
