@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,11 +13,11 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.cache_misses import CacheMisses, cache_misses
-from orchestrator.profile.counts import read_regions
+from orchestrator.profile.counts import Region, read_regions
 from orchestrator.profile.guest_code import code_of
-from orchestrator.profile.sample import Timed, sample_of
+from orchestrator.profile.sample import Timed, rounds_of, sample_of
 from orchestrator.results.contract import ProfileEvidence
-from orchestrator.results.profile import CellProfile, write_profile
+from orchestrator.results.profile import CellProfile, Unit, write_profile
 
 _INT3 = "cc"
 
@@ -53,11 +54,29 @@ class Counter:
         sample = sample_of(regions, timed)
         cpu = machine.counter.caches
         missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
+        return self._written(sample, missed, calls, "call", program)
+
+    def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, rounds: int) -> ProfileEvidence:
+        """Write the profile of ``rounds`` rounds of a loop of the module's, and prove it.
+
+        Since the ``mark`` they have run several times, and after each time twice as many: ``timed`` is what the clock
+        says of both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
+        """
+        return self._written(
+            rounds_of(read_regions(self.guest.counts_file, mark), timed), CacheMisses(), rounds, "round"
+        )
+
+    def _written(
+        self, sample: Region, missed: CacheMisses, calls: int, unit: Unit, program: str = "user space"
+    ) -> ProfileEvidence:
+        machine = self.guest.machine
+        assert machine.counter is not None
         places = code_of(self.guest, self.symbols, self.module, program)
         profile = CellProfile(
             cell=self.cell,
             arch=_arch(places.kernel_start),
             calls=calls,
+            unit=unit,
             has_details=machine.counter.is_detailed,
             symbols=places.symbols(sample.counts, missed.by_code),
             stacks=places.stacks(sample.stacks),

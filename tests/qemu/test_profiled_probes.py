@@ -45,3 +45,34 @@ def test_each_row_is_profiled_by_its_own_steps(tmp_path: Path) -> None:
     assert "count_target [lab_kpcache_driver]" in found["kpcache.hit"] - found["none"]
     assert "enable_kprobe" in found["kpcache.enable"]
     assert "unregister_kprobes" in found["kpcache.unregister"]
+
+
+MARKERS = """\
+name: markers
+kernels: [lab-i386-smp-hash12]
+machines: [{cpu: pentium4}]
+probes: [none, marker.empty-optimized, marker.int3-on]
+benchmark: {name: markers}
+"""
+
+
+def test_a_round_of_a_loop_is_profiled_to_the_instruction(tmp_path: Path) -> None:
+    config = tmp_path / "markers.yaml"
+    config.write_text(MARKERS)
+    command = CommandLine(tmp_path / "lab")
+    plain = command.run("run", config)
+    assert plain.returncode == 0, plain.stderr
+    values = {cell.probe: cell.samples for cell in command.cells().values()}
+    finished = command.run("run", config, "--profile", "symbols")
+    assert finished.returncode == 0, finished.stderr
+    directory = find_run("latest", command.lab).directory
+    cells = {cell.probe: cell for cell in command.cells().values()}
+    assert {probe: cell.samples for probe, cell in cells.items()} == values
+    profiles = {probe: load_profile(directory, cell) for probe, cell in cells.items()}
+    for probe, profile in profiles.items():
+        assert (profile.unit, profile.executed) == ("round", profile.calls * (cells[probe].value or 0))
+    assert [one.title for one in profiles["none"].symbols] == ["empty [lab_markers]"]
+    (marked,) = profiles["marker.empty-optimized"].symbols
+    assert [one.code[:4] for one in marked.instructions][:2] == ["b000", "84c0"]
+    titles = {one.title for one in profiles["marker.int3-on"].symbols}
+    assert {"lab_int3_place [lab_markers]", "int3_empty [lab_markers]", "kprobe_int3_handler"} <= titles
