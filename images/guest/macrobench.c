@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What one run of a program in another root costs with all that it starts, from before its fork to after its end.
 //
-//   macrobench [-o FILE] [-e FILE] [-a FILE] ROOT [PROGRAM [ARGUMENT...]]
+//   macrobench [-o FILE] [-e FILE] [-a FILE] [-c off] ROOT [PROGRAM [ARGUMENT...]]
 //       -o, -e: its standard output and its standard error are written to these files, outside of the root.
+//       -c: QEMU's plugin does not go on counting behind the run. To begin anew has QEMU translate everything again.
 //       -a: PROGRAM and its arguments are in this file instead, each with a zero byte behind it.
 //
 // A PROGRAM without a slash is looked for where a login shell would. Its environment is always the same.
@@ -26,6 +27,7 @@ struct usage {
 struct job {
 	const char *output, *errors, *root;
 	char **argv;
+	int counts_once;
 };
 
 static char *const environment_inside[] = {
@@ -55,7 +57,6 @@ static uint64_t read_clock(void)
 	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
 }
 
-// The counting goes on behind the run: to begin anew in the next one would have QEMU translate everything again.
 static void arm_counting(void)
 {
 	__asm__ volatile(REGION_MARK(REGION_ARM));
@@ -160,7 +161,7 @@ static void print_figure(const char *name, uint64_t value)
 
 static struct job understand(int argc, char **argv)
 {
-	struct job job = {NULL, NULL, NULL, NULL};
+	struct job job = {NULL, NULL, NULL, NULL, 0};
 
 	argv++;
 	argc--;
@@ -169,6 +170,8 @@ static struct job understand(int argc, char **argv)
 			job.output = argv[1];
 		else if (text_equal(argv[0], "-e"))
 			job.errors = argv[1];
+		else if (text_equal(argv[0], "-c"))
+			job.counts_once = text_equal(argv[1], "off");
 		else if (text_equal(argv[0], "-a"))
 			job.argv = read_arguments(argv[1]);
 		else
@@ -209,6 +212,8 @@ int program(int argc, char **argv, char **environment)
 		return 1;
 	}
 	__asm__ volatile(REGION_MARK(REGION_KEEP));
+	if (job.counts_once)
+		__asm__ volatile(REGION_MARK(REGION_DISARM));
 	print_figure("run real=", clock);
 	print_figure(" user=", nanoseconds(usage.user));
 	print_figure(" system=", nanoseconds(usage.system));

@@ -6,13 +6,6 @@
 driver=lab_kpcache_driver
 tracing=/sys/kernel/tracing
 
-# Nanoseconds, told by the kernel: on the exact clock these are instructions.
-now() {
-	read -r _ _ time _ <<-END
-		$(grep -m 1 '^now at' /proc/timer_list)
-	END
-}
-
 # Has a step's action done for events $1 to $2, which counts in $counted what came of it.
 timed() {
 	now

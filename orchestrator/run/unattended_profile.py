@@ -17,6 +17,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.module_symbols import functions_at
 from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.profile.cache_misses import CacheMisses, work_misses
 from orchestrator.profile.counts import Region, read_regions
 from orchestrator.profile.guest_code import OwnModule, kernel_start, places_of
 from orchestrator.profile.places import Places
@@ -76,22 +77,37 @@ class WorkCounts:
         """Some of the regions, each proved by the ticks of the clock that it took. Raises EvidenceError."""
         return counted_work(regions, ticks, frozenset(self.symbols.functions_like(_BEGIN_AGAIN).values()))
 
-    def write(self, work: CountedWork, cell: str, file: Path, *, calls: int, unit: Unit) -> ProfileEvidence:
-        """Write the profile of a cell that ``calls`` times did some work; the proof."""
+    def profile(
+        self, work: CountedWork, cell: str, *, calls: int, unit: Unit, again: Region | None = None
+    ) -> CellProfile:
+        """The profile of a cell that ``calls`` times did some work, and what it missed in models of caches.
+
+        ``again`` is the same work once more. Raises EvidenceError unless the models have seen all of it.
+        """
         machine = self.guest.machine
         assert machine.counter is not None
         arch: Literal["i386", "x86_64"] = "x86_64" if self.places.kernel_start >= 1 << 63 else "i386"
-        profile = CellProfile(
+        cpu = machine.counter.caches
+        missed = (
+            CacheMisses()
+            if cpu is None
+            else work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
+        )
+        return CellProfile(
             cell=cell,
             arch=arch,
             calls=calls,
             unit=unit,
             has_details=machine.counter.is_detailed,
-            symbols=self.places.symbols(work.together.counts),
+            symbols=self.places.symbols(work.together.counts, missed.by_code),
+            caches=missed.caches,
         )
+
+    def write(self, work: CountedWork, profile: CellProfile, file: Path) -> ProfileEvidence:
+        """Write a profile of some work; the proof."""
         return ProfileEvidence(
             sha256=write_profile(profile, file),
-            calls=calls,
+            calls=profile.calls,
             instructions=profile.executed,
             int3=sum(one.executed for code, one in work.together.counts.items() if code.code == _INT3),
             ticks=work.ticks,

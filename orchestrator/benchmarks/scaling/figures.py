@@ -39,13 +39,14 @@ def mechanism_of(live: str) -> str:
 class MarkedSteps:
     """The steps of a row that a profile is of: ``numbers`` among all that are marked, the ``ticks`` that each took.
 
-    Together they have done ``count`` of what ``unit`` says.
+    Together they have done ``count`` of what ``unit`` says. ``again`` is a step that did the same once more.
     """
 
     numbers: Sequence[int]
     ticks: Sequence[int]
     count: int
     unit: Unit
+    again: int | None = None
 
 
 @dataclass(frozen=True)

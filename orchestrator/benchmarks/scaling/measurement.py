@@ -12,6 +12,7 @@ from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import with_work
 from orchestrator.benchmarks.scaling.figures import ScalingFigures
+from orchestrator.benchmarks.scaling.profiled_steps import StepsProfile, profiled_steps
 from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.benchmarks.scaling.sites import functions
 from orchestrator.benchmarks.scaling.task import ScalingCell
@@ -19,7 +20,7 @@ from orchestrator.benchmarks.scaling.work import scaling_work
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
-from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
+from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
 from orchestrator.run.boot import Session
 from orchestrator.run.guest_checks import CLOCKSOURCE
@@ -40,7 +41,7 @@ class _Done:
     figures: ScalingFigures
     ending: Ending
     kernel: Mapping[str, str | int | bool]
-    profiles: Mapping[str, ProfileEvidence]
+    profiles: Mapping[str, StepsProfile]
 
 
 def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
@@ -83,19 +84,15 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
 
 def _profiles(
     session: Session, cells: Sequence[ScalingCell], counts: WorkCounts, figures: ScalingFigures
-) -> Mapping[str, ProfileEvidence]:
-    """The proofs of the cells' profiles, by row; each is of the steps that the row's figures are of."""
-    proofs = {}
+) -> Mapping[str, StepsProfile]:
+    """The profiles of the cells that are to have one, by row; each is of the steps that the row's figures are of."""
+    found = {}
     for cell in cells:
         file, steps = session.profile_file(cell), figures.marked.get(_row(cell))
-        if file is None or steps is None:
-            continue
-        with step(f"profile {cell.id}"):
-            if max(steps.numbers) >= len(counts.regions):
-                raise EvidenceError(f"QEMU has kept {len(counts.regions)} steps, and step {max(steps.numbers)} not")
-            counted = counts.counted([counts.regions[number] for number in steps.numbers], steps.ticks)
-            proofs[_row(cell)] = counts.write(counted, cell.id, file, calls=steps.count, unit=steps.unit)
-    return proofs
+        if file is not None and steps is not None:
+            with step(f"profile {cell.id}"):
+                found[_row(cell)] = profiled_steps(counts, steps, cell.id, file)
+    return found
 
 
 def _row(cell: ScalingCell) -> str:
@@ -110,10 +107,17 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
     compared = row == BASELINE or row in figures.compared
     overhead = mean(samples) - baseline if compared else None
     live = proof.original if row == BASELINE else proof.live
+    profiled = done.profiles.get(row)
     with valid_result():
         return CellRecord(
             **identity(cell),
-            parameters={**cell.parameters, **done.kernel, **figures.facts, **figures.row_facts.get(row, {})},
+            parameters={
+                **cell.parameters,
+                **done.kernel,
+                **figures.facts,
+                **figures.row_facts.get(row, {}),
+                **({} if profiled is None else profiled.misses),
+            },
             status="ok",
             notes=notes,
             samples=samples,
@@ -138,7 +142,7 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
                 disturbed=0,
             ),
             text=done.ending.text,
-            profile=done.profiles.get(row),
+            profile=None if profiled is None else profiled.proof,
         )
 
 

@@ -16,7 +16,7 @@ class ScalingRow(Fact):
     """
 
     title: str
-    each: Literal["probe", "event", "hit", "call", "lookup"] = "lookup"
+    each: Literal["probe", "event", "hit", "call", "lookup", "run"] = "lookup"
     curve: bool = False
     bits: int = 0
     walk: Literal["", "list", "cache"] = ""
@@ -39,7 +39,7 @@ class ScalingBenchmarkFacts(Fact):
 
 
 class PublishedCache(Fact):
-    """The document's figures of the cache; ``seconds`` include the pauses."""
+    """The document's figures of the cache; ``seconds`` include the pauses, ``misses`` are shares in per cent."""
 
     enabled: int
     registered: int
@@ -47,6 +47,7 @@ class PublishedCache(Fact):
     pauses: int
     pause_seconds: int
     cache_kib_per_cpu: int
+    misses: dict[Literal["without", "with"], dict[str, float]]
 
     def net_seconds(self, which: Literal["without", "with"]) -> int:
         """Seconds of enabling without the pauses."""

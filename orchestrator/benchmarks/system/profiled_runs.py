@@ -44,7 +44,8 @@ def profiled_runs(session: Session, cell: SystemCell, guest: Guest, figures: Sys
         warm = counts.regions[1:]  # the first is the cold run's
         work = counts.counted(warm, [_ticks(run) for run in figures.warm])
         own = _instrumentation(session.artifacts.kernel, cell, counts)
-        proof = counts.write(work, cell.id, file, calls=len(work.regions), unit="run")
+        profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
+        proof = counts.write(work, profile, file)
         return ProfiledRuns(proof, [float(own.executed(region)) for region in work.regions])
 
 
