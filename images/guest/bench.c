@@ -26,7 +26,7 @@
 //   called calls=N pid=P result=R ...                             with -c; R of the last call, then the program's own
 //   results untimed ...                                           with -c; of all system calls
 #include "bench.h"
-#include "region.h"
+#include "region_clock.h"
 #include "results.h"
 
 enum { CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 1, RUSAGE_SELF = 0 };
@@ -73,24 +73,6 @@ static uint64_t read_tsc(void)
 	uint32_t low, high;
 
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-	return (uint64_t)high << 32 | low;
-}
-
-// The marks are outside of what is timed, as is the instruction that shows where code is: in front of the first reading,
-// and behind the second.
-static uint64_t begin_region(void)
-{
-	uint32_t low, high;
-
-	__asm__ volatile(REGION_SELF REGION_MARK(REGION_BEGIN) "rdtsc" : "=a"(low), "=d"(high));
-	return (uint64_t)high << 32 | low;
-}
-
-static uint64_t end_region(void)
-{
-	uint32_t low, high;
-
-	__asm__ volatile("rdtsc\n\t" REGION_MARK(REGION_END) : "=a"(low), "=d"(high));
 	return (uint64_t)high << 32 | low;
 }
 

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What one run of a program in another root costs with all that it starts, from before its fork to after its end.
 //
-//   macrobench [-o FILE] [-e FILE] [-a FILE] ROOT [PROGRAM [ARGUMENT...]]
+//   macrobench [-o FILE] [-e FILE] [-a FILE] [-c off] ROOT [PROGRAM [ARGUMENT...]]
 //       -o, -e: its standard output and its standard error are written to these files, outside of the root.
+//       -c: QEMU's plugin does not go on counting behind the run. To begin anew has QEMU translate everything again.
 //       -a: PROGRAM and its arguments are in this file instead, each with a zero byte behind it.
 //
 // A PROGRAM without a slash is looked for where a login shell would. Its environment is always the same.
 // Output, one line, times in nanoseconds:
-//   run real=T user=T system=T minor=FAULTS major=FAULTS switches=N
+//   run real=T user=T system=T minor=FAULTS major=FAULTS switches=N tsc=TICKS
+// TICKS of the TSC are between two marks around the run (region.h), and include both readings of the clock.
 // Exit status: 0, 2 for bad usage, 1 (and no line) where the program did not end with status 0.
+#include "region_clock.h"
 #include "runtime.h"
 
 enum { CLOCK_MONOTONIC = 1, CANNOT_EXECUTE = 127, ARGUMENTS_MAX = 1024, TEXT_MAX = 128 * 1024, PATH_MAX = 4096 };
 enum { O_APPEND = 02000 };
+// Readings of the clock until QEMU's plugin surely counts.
+enum { WARM_UP_READINGS = 100 };
 
 struct usage {
 	long user[2], system[2];
@@ -22,6 +27,7 @@ struct usage {
 struct job {
 	const char *output, *errors, *root;
 	char **argv;
+	int counts_once;
 };
 
 static char *const environment_inside[] = {
@@ -49,6 +55,13 @@ static uint64_t read_clock(void)
 
 	sys2(SYS_clock_gettime64, CLOCK_MONOTONIC, now);
 	return (uint64_t)now[0] * 1000000000u + (uint64_t)now[1];
+}
+
+static void arm_counting(void)
+{
+	__asm__ volatile(REGION_MARK(REGION_ARM));
+	for (int i = 0; i < WARM_UP_READINGS; i++)
+		read_clock();
 }
 
 static uint64_t nanoseconds(const long time[2])
@@ -148,7 +161,7 @@ static void print_figure(const char *name, uint64_t value)
 
 static struct job understand(int argc, char **argv)
 {
-	struct job job = {NULL, NULL, NULL, NULL};
+	struct job job = {NULL, NULL, NULL, NULL, 0};
 
 	argv++;
 	argc--;
@@ -157,6 +170,8 @@ static struct job understand(int argc, char **argv)
 			job.output = argv[1];
 		else if (text_equal(argv[0], "-e"))
 			job.errors = argv[1];
+		else if (text_equal(argv[0], "-c"))
+			job.counts_once = text_equal(argv[1], "off");
 		else if (text_equal(argv[0], "-a"))
 			job.argv = read_arguments(argv[1]);
 		else
@@ -174,12 +189,14 @@ int program(int argc, char **argv, char **environment)
 {
 	struct job job = understand(argc, argv);
 	struct usage usage;
-	uint64_t clock;
+	uint64_t clock, tsc;
 	int status = 0;
 	long pid;
 
 	(void)environment;
 	memset(&usage, 0, sizeof(usage));
+	arm_counting();
+	tsc = begin_region();
 	clock = read_clock();
 	pid = sys0(SYS_fork);
 	if (pid < 0)
@@ -189,16 +206,21 @@ int program(int argc, char **argv, char **environment)
 	while (sys4(SYS_wait4, pid, &status, 0, &usage) == -E_INTR)
 		;
 	clock = read_clock() - clock;
+	tsc = end_region() - tsc;
 	if (status) {
 		print_status(status);
 		return 1;
 	}
+	__asm__ volatile(REGION_MARK(REGION_KEEP));
+	if (job.counts_once)
+		__asm__ volatile(REGION_MARK(REGION_DISARM));
 	print_figure("run real=", clock);
 	print_figure(" user=", nanoseconds(usage.user));
 	print_figure(" system=", nanoseconds(usage.system));
 	print_figure(" minor=", (uint64_t)usage.minor);
 	print_figure(" major=", (uint64_t)usage.major);
 	print_figure(" switches=", (uint64_t)(usage.voluntary + usage.involuntary));
+	print_figure(" tsc=", tsc);
 	print(1, "\n");
 	return 0;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A plugin of QEMU's TCG that counts each executed instruction between two readings of a program's clock.
 //
-//   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,l1i=SIZE:WAYS:LINE,l1d=...,l2=...,itlb=...,dtlb=...]
+//   -plugin file=count.so,out=FILE[,detail=on][,stacks=on][,together=ADDRESS]
+//          [,l1i=SIZE:WAYS:LINE,l1d=...,l2=...,itlb=...,dtlb=...]
 //
 // The program says where by marks (images/guest/region.h). Until it arms the counting nothing is counted, and nothing
 // costs time but a look at each new translation. Arming and disarming make QEMU translate everything anew; with
 // detail, a guest goes on counting once it has been armed.
-// An instruction is its virtual address and its bytes, for probes patch code.
+// An instruction is its virtual address and its bytes, for probes patch code. Those below the address (in hex) are
+// counted together, as one at 0 without bytes: programs that run one after the other have code at the same addresses.
 //
 // FILE, written whenever a region is kept, so that it is complete though guests are killed:
 //   region TOTAL ENTRIES
@@ -58,6 +60,7 @@ static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
 static struct block blocks[BLOCKS], *previous[VCPUS];
 static uint32_t used, used_blocks, in_region;
 static bool armed, detailed, stacked, cached, copies_data, is_modelling, is_open, has_region, has_failed;
+static uint64_t together;
 static int output = -1;
 static size_t written;
 static char buffer[1 << 16];
@@ -404,6 +407,7 @@ static void note_block(struct qemu_plugin_tb *tb, const struct instruction *last
 
 static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
+	static const struct instruction all_below;
 	struct instruction read = {0};
 	uint32_t index = RECORDS, size = 0;
 
@@ -420,7 +424,7 @@ static void look_at_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, pass_mark, QEMU_PLUGIN_CB_NO_REGS, (void *)mark);
 		if (!armed || mark)
 			continue;
-		index = index_of(&read);
+		index = index_of(read.address < together ? &all_below : &read);
 		if (index == RECORDS)
 			return report_error("more instructions than there is room for");
 		count_executions(insn, index);
@@ -451,6 +455,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 			detailed = true;
 		else if (!strcmp(argv[i], "stacks=on"))
 			stacked = true;
+		else if (!strncmp(argv[i], "together=", 9))
+			together = strtoull(argv[i] + 9, NULL, 16);
 		else if (add_cache(argv[i]))
 			cached = detailed = true;
 		else

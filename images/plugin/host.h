@@ -15,5 +15,6 @@ int memcmp(const void *one, const void *other, size_t size);
 size_t strlen(const char *text);
 int strcmp(const char *one, const char *other);
 int strncmp(const char *one, const char *other, size_t size);
+unsigned long long strtoull(const char *text, char **end, int base);
 
 #endif

@@ -8,7 +8,7 @@ driver=lab_kpcache_driver
 [ ! -e /proc/sys/debug/kprobes-optimization ] || echo 0 > /proc/sys/debug/kprobes-optimization
 # Without, unregistering waits for one grace period after the other; a kernel for one CPU has none to wait for.
 [ ! -e /sys/kernel/rcu_expedited ] || echo 1 > /sys/kernel/rcu_expedited
-insmod /sealed/$driver.ko || exit 1
+loaded $driver || exit 1
 cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
 
 tell total "$probes"

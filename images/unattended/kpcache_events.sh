@@ -6,13 +6,6 @@
 driver=lab_kpcache_driver
 tracing=/sys/kernel/tracing
 
-# Nanoseconds, told by the kernel: on the exact clock these are instructions.
-now() {
-	read -r _ _ time _ <<-END
-		$(grep -m 1 '^now at' /proc/timer_list)
-	END
-}
-
 # Has a step's action done for events $1 to $2, which counts in $counted what came of it.
 timed() {
 	now
@@ -59,7 +52,7 @@ hits() {
 
 [ ! -e /proc/sys/debug/kprobes-optimization ] || echo 0 > /proc/sys/debug/kprobes-optimization
 [ ! -e /sys/kernel/rcu_expedited ] || echo 1 > /sys/kernel/rcu_expedited
-insmod /sealed/$driver.ko || exit 1
+loaded $driver || exit 1
 cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
 exec 3< /sealed/addresses
 

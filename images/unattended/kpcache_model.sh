@@ -4,7 +4,7 @@
 . /sealed/steps.sh
 driver=lab_kpcache_model
 
-insmod /sealed/$driver.ko || exit 1
+loaded $driver || exit 1
 cat /sealed/sites > /sys/kernel/debug/$driver/sites || exit 1
 for bits in 6 12; do
 	for hot in 0 95; do

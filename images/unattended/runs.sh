@@ -44,6 +44,7 @@ runs() {
 	fi
 	if [ -e /sealed/module.ko ]; then
 		insmod /sealed/module.ko || refused
+		located "$module"
 	fi
 	one_run cold
 	number=1

@@ -6,6 +6,24 @@ said() {
 	echo "<4>lab: $*" > /dev/kmsg
 }
 
+# Nanoseconds, told by the kernel: on the exact clock these are instructions.
+now() {
+	read -r _ _ time _ <<-END
+		$(grep -m 1 '^now at' /proc/timer_list)
+	END
+}
+
+# Loads a module, and keeps where it is: nothing tells that any more when it has gone.
+loaded() {
+	insmod /sealed/$1.ko || return 1
+	located "$1"
+}
+
+located() {
+	cat /proc/modules > /sealed/modules
+	(cd "/sys/module/$1/sections" && grep -H 0x .[a-z_]*) > /sealed/sections
+}
+
 # Has the module do one thing: its command, and its one line of what that came to.
 tell() {
 	if ! echo "$*" > "/sys/module/$driver/parameters/do"; then

@@ -123,9 +123,11 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
 def _source(name: str, main: str, folders: Sequence[Path], main_file: Path) -> ModuleSource:
     """A module's files: the main one, and all that it includes. A header that no folder has is the kernel's.
 
+    Those of guests' programs come last: marks are the same in both (``region.h``).
+
     ``main_file`` is where ``main`` comes from: a header of that name must not bring it in a second time.
     """
-    shared = [file for file in included(main, folders) if file != main_file]
+    shared = [file for file in included(main, [*folders, data_dir("images") / "guest"]) if file != main_file]
     files = {f"{name}_main.c": main, **{file.name: read_source(file) for file in shared}}
     objects = " ".join(f"{Path(file).stem}.o" for file in files if file.endswith((".c", ".S")))
     flags = f"ccflags-y := {_FORMAT_ERRORS}\n" if _MARKERS in files else ""

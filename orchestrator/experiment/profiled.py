@@ -29,7 +29,7 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     wanted = tuple(dict.fromkeys(parts))
     reasons = unprofiled(experiment, wanted)
     if len(reasons) == len(experiment.tables):
-        why = "a profile is of exact calls (clock 'instructions', no program run whole), and of caches that are known"
+        why = "a profile needs clock 'instructions', and work whose instructions the clock can prove (docs/profiles.md)"
         raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", detail=reasons, hint=why)
     tables = [one if _why_not(one, wanted) else replace(one, table=_changed(one, wanted)) for one in experiment.tables]
     return replace(experiment, tables=tables)
@@ -48,10 +48,17 @@ def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
 
 def _why_not(one: NamedTable, parts: tuple[str, ...]) -> str | None:
     """Why a table can have no profile; None where it can."""
-    if KEY not in type(one.table).model_fields:
-        return f"benchmark '{one.table.benchmark.name}' has none"
+    benchmark = one.table.benchmark.name
+    if not type(one.table).PROFILE_PARTS:
+        return f"benchmark '{benchmark}' has none"
+    if not _possible(one, parts):
+        return f"benchmark '{benchmark}' has none of {', '.join(parts)}"
     return next((problem.sentence for problem in _changed(one, parts).conflicts() if problem.path == (KEY,)), None)
 
 
+def _possible(one: NamedTable, parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for part in parts if part in type(one.table).PROFILE_PARTS)
+
+
 def _changed(one: NamedTable, parts: tuple[str, ...]) -> Table:
-    return one.table.model_copy(update={KEY: parts})
+    return one.table.model_copy(update={KEY: _possible(one, parts)})

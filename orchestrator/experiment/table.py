@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from orchestrator.artifacts.guest_disks import GuestDisks, unsupported_reason
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import Entries, Strict, one_of, whole
@@ -59,8 +60,10 @@ class Table(Strict):
     """Machines, kernels and probes, of which every combination is a cell.
 
     Guests get their programs from ``image``, or from the initramfs alone. ``kernel_for`` names another kernel for
-    single probes.
+    single probes. ``PROFILE_PARTS`` is what its cells' profiles may have, in kinds that have the key ``profile``.
     """
+
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ()
 
     clock: Annotated[Clock, one_of(lambda: get_args(Clock)), BeforeValidator(_no_modelled_clock)] = "instructions"
     benchmark: BenchmarkChoice

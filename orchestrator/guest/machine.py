@@ -87,13 +87,15 @@ class Lan:
 class CountingPlugin:
     """A plugin of QEMU's that counts what a program marks (``images/plugin``).
 
-    Details are loads, stores and taken branches; they cost more, as stacks do, and models of ``caches`` most. It writes
-    into the guest's file ``NAME.counts``, and changes nothing that the guest could notice.
+    Details are loads, stores and taken branches; they cost more, as stacks do, and models of ``caches`` most.
+    Instructions below an address are counted together, if it is given. It writes into the guest's file
+    ``NAME.counts``, and changes nothing that the guest could notice.
     """
 
     file: Path
     is_detailed: bool = False
     has_stacks: bool = False
+    together_below: int = 0
     caches: CpuCaches | None = None
 
 
@@ -243,6 +245,7 @@ def _lan(lan: Lan) -> Iterator[str]:
 
 def _counter(counter: CountingPlugin, wiring: Wiring) -> Iterator[str]:
     more = (",detail=on" if counter.is_detailed else "") + (",stacks=on" if counter.has_stacks else "")
+    more += f",together={counter.together_below:x}" if counter.together_below else ""
     for name, cache in ({} if counter.caches is None else counter.caches.all).items():
         more += f",{name}={cache.size}:{cache.ways}:{cache.line}"
     counts = escape(str(counts_file(Path(wiring.console))))

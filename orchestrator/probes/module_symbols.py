@@ -7,7 +7,7 @@ To read /proc/kallsyms again for one module takes a Debian guest 98 million inst
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
@@ -24,17 +24,25 @@ _KINDS = ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")
 
 def module_functions(guest: Guest, name: str, file: Path) -> dict[str, int]:
     """The addresses of a loaded module's functions by their names. Raises EvidenceError where its file has none."""
+
+    def shown(section: str) -> str:
+        return guest.get(f"/sys/module/{name}/sections/{section}").decode("ascii", errors="replace").strip()
+
+    return functions_at(name, file, shown)
+
+
+def functions_at(name: str, file: Path, shown: Callable[[str], str]) -> dict[str, int]:
+    """The same of a module whose sections are where ``shown`` says: addresses as the guest writes them."""
     try:
         with file.open("rb") as opened:
             found = list(_functions(ELFFile(opened)))
     except (OSError, *DAMAGED):
         raise EvidenceError(f"the symbols of module {name} cannot be read", where=str(file)) from None
-    starts = {section: _address(guest, name, section) for section in {section for _, section, _ in found}}
+    starts = {section: _address(shown(section), name, section) for section in {section for _, section, _ in found}}
     return {function: starts[section] + offset for function, section, offset in found}
 
 
-def _address(guest: Guest, module: str, section: str) -> int:
-    shown = guest.get(f"/sys/module/{module}/sections/{section}").decode("ascii", errors="replace").strip()
+def _address(shown: str, module: str, section: str) -> int:
     if not _ADDRESS.fullmatch(shown):
         raise EvidenceError(f"section {section} of module {module} is at {shown[:40]!r}")
     return int(shown, 16)

@@ -64,6 +64,14 @@ class Symbols:
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
         return frozenset(name for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION and not module)
 
+    def functions_like(self, pattern: re.Pattern[str]) -> Mapping[str, int]:
+        """The addresses of the kernel's own functions whose whole names match, where one has the name."""
+        return {
+            name: found[0][0]
+            for name, found in self._by_name.items()
+            if pattern.fullmatch(name) and len(found) == 1 and found[0][1] in _FUNCTION
+        }
+
     def size(self, symbol: str) -> int:
         """Bytes from a function's beginning to the next symbol, padding included. Raises as ``address`` does."""
         return self._to_next(self.address(symbol)) or 0
@@ -148,8 +156,12 @@ class ModuleMemory:
     @classmethod
     def all_of(cls, guest: Guest) -> Mapping[str, ModuleMemory]:
         """The modules in ``/proc/modules`` whose init has ended, by their names."""
-        listing = guest.get("/proc/modules").decode("ascii", errors="replace")
-        found = [_MODULE.match(line) for line in listing.splitlines()]
+        return cls.all_in(guest.get("/proc/modules"))
+
+    @classmethod
+    def all_in(cls, listing: bytes) -> Mapping[str, ModuleMemory]:
+        """The same of a listing that was kept."""
+        found = [_MODULE.match(line) for line in listing.decode("ascii", errors="replace").splitlines()]
         return {one[1]: cls(int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None}
 
     @classmethod

@@ -60,6 +60,32 @@ def cache_misses(regions: Sequence[Region], timed: Timed, sample: Region, cpu: C
     )
 
 
+def work_misses(regions: Sequence[Region], again: Region, cpu: CpuCaches) -> CacheMisses:
+    """What work missed that is timed as a whole, ticks and page faults included; ``again`` is some of it once more.
+
+    Raises EvidenceError as ``cache_misses`` does.
+    """
+    for region in (*regions, again):
+        check_lookups(region, cpu)
+    missed: dict[Code, list[Misses]] = {}
+    for region in regions:
+        for code, one in region.misses.items():
+            missed.setdefault(code, []).append(one)
+    caches = [
+        CacheProfile(
+            name=name,
+            size=cache.size,
+            ways=cache.ways,
+            line=cache.line,
+            accesses=sum(sum(region.lookups[name]) for region in regions),
+            misses=sum(region.lookups[name].misses for region in regions),
+            repeated=again.lookups[name].misses,
+        )
+        for name, cache in cpu.all.items()
+    ]
+    return CacheMisses(tuple(caches), {code: sum_of(found) for code, found in missed.items()})
+
+
 def _missed(batches: Sequence[Region], sample: Region) -> Mapping[Code, Misses]:
     codes = {code: None for batch in batches for code in batch.misses if code in sample.counts}
     return {code: sum_of(batch.misses[code] for batch in batches if code in batch.misses) for code in codes}

@@ -17,7 +17,7 @@ _LARGEST_FILE = 65 << 20
 """The plugin stops at 64 MiB."""
 
 _REGION = re.compile(r"region (\d{1,19}) (\d{1,9})")
-_ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){1,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
+_ENTRY = re.compile(r"([0-9a-f]{1,16}) ((?:[0-9a-f]{2}){0,15}) (\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19})")
 
 
 _CACHE = re.compile(r"cache (l1i|l1d|l2|itlb|dtlb) (\d{1,19}) (\d{1,19})")
@@ -26,7 +26,10 @@ _STACK = re.compile(r"stack (\d{1,19}) ([0-9a-f]{1,16}(?: [0-9a-f]{1,16}){0,128}
 
 
 class Code(NamedTuple):
-    """An instruction: its virtual address, and its bytes as hex, since probes patch code."""
+    """An instruction: its virtual address, and its bytes as hex, since probes patch code.
+
+    No bytes at 0: all instructions of user space, where they are counted together.
+    """
 
     address: int
     code: str
@@ -146,7 +149,7 @@ class _Read:
 
 def _region(heading: str, lines: Iterable[str], file: Path) -> Region:
     if heading.startswith("error "):
-        hint = "make fewer calls, with benchmark.calls"
+        hint = "measure less at a time: fewer benchmark.calls, or benchmark.repeats of a whole system"
         raise EvidenceError(f"QEMU could not count all instructions: {heading[6:200]}", where=str(file), hint=hint)
     match = _REGION.fullmatch(heading)
     if match is None:

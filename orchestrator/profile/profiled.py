@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,11 +13,11 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.cache_misses import CacheMisses, cache_misses
-from orchestrator.profile.counts import read_regions
+from orchestrator.profile.counts import Region, read_regions
 from orchestrator.profile.guest_code import code_of
-from orchestrator.profile.sample import Timed, sample_of
+from orchestrator.profile.sample import Timed, rounds_of, sample_of
 from orchestrator.results.contract import ProfileEvidence
-from orchestrator.results.profile import CellProfile, write_profile
+from orchestrator.results.profile import CellProfile, Unit, write_profile
 
 _INT3 = "cc"
 
@@ -45,17 +46,34 @@ class Counter:
 
         Raises EvidenceError unless the plugin counted what the clock did.
         """
-        machine = self.guest.machine
-        assert machine.counter is not None
+        counter = self.guest.machine.counter
+        assert counter is not None
         regions = read_regions(self.guest.counts_file, mark)
         sample = sample_of(regions, timed)
-        cpu = machine.counter.caches
+        cpu = counter.caches
         missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
+        return self._profile(cell, sample, missed, calls=calls, unit="call", program=program)
+
+    def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
+        """The profile of ``rounds`` rounds of a loop of the module's, for a ``cell``.
+
+        Since the ``mark`` they have run several times, and after each time twice as many: ``timed`` is what the clock
+        says of both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
+        """
+        sample = rounds_of(read_regions(self.guest.counts_file, mark), timed)
+        return self._profile(cell, sample, CacheMisses(), calls=rounds, unit="round", program="user space")
+
+    def _profile(
+        self, cell: str, sample: Region, missed: CacheMisses, *, calls: int, unit: Unit, program: str
+    ) -> CellProfile:
+        machine = self.guest.machine
+        assert machine.counter is not None
         places = code_of(self.guest, self.symbols, self.module, program)
         return CellProfile(
             cell=cell,
             arch=_arch(places.kernel_start),
             calls=calls,
+            unit=unit,
             has_details=machine.counter.is_detailed,
             symbols=places.symbols(sample.counts, missed.by_code),
             stacks=places.stacks(sample.stacks),

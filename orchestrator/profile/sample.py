@@ -60,6 +60,22 @@ def batches_of(regions: Sequence[Region], timed: Timed) -> tuple[Region, Sequenc
     return regions[EMPTY_BATCHES - 1], samples
 
 
+def rounds_of(regions: Sequence[Region], timed: Sequence[tuple[int, int]]) -> Region:
+    """What n rounds of a loop executed, of pairs of regions with n and 2n rounds; ``timed`` is what the clock said.
+
+    What every run costs, whatever its rounds, is in both. Raises EvidenceError as ``sample_of``.
+    """
+    ticks = [one for pair in timed for one in pair]
+    if len(regions) != len(ticks):
+        raise EvidenceError(f"QEMU counted in {len(regions)} runs of a loop, and {len(ticks)} were timed")
+    for region, by_clock in zip(regions, ticks, strict=True):
+        _check(region.total - 1, by_clock, "a run of a loop")
+    rounds = [twice.less(once, 1) for once, twice in zip(regions[::2], regions[1::2], strict=True)]
+    if any(one != rounds[0] for one in rounds):
+        raise EvidenceError("the same rounds of a loop executed different instructions")
+    return rounds[0]
+
+
 def _check(counted: int, by_clock: int, what: str) -> None:
     if counted != by_clock:
         # QEMU 7.2 counts an instruction before it executes it, and anew when the fault has been handled.

@@ -30,7 +30,7 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
 
     Symbols behind the first ``limit`` share a row.
     """
-    total = Fraction(profile.executed, profile.calls)
+    total, unit = Fraction(profile.executed, profile.calls), profile.unit
     listed, rest = _split(profile.symbols, limit)
     symbols = [
         Row(symbol_title(one), [per_call(Fraction(one.executed, profile.calls)), share(one.executed, profile.executed)])
@@ -44,8 +44,8 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
     sums = [Row("all", [per_call(total), share(profile.executed, profile.executed)], "bold")]
     return Sheet(
         title=profile.cell,
-        facts=[f"instructions per call, mean of {profile.calls} calls; each was counted by QEMU"],
-        grid=Grid(["per call", "share"], [block for block in (symbols, sums, by_class) if block], together=2),
+        facts=[f"instructions per {unit}, mean of {profile.calls} {unit}s; each was counted by QEMU"],
+        grid=Grid([f"per {unit}", "share"], [block for block in (symbols, sums, by_class) if block], together=2),
         sentences=["Inlined functions count for the function that they are in."],
         footnotes=[],
         proofs=[],

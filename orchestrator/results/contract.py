@@ -201,9 +201,21 @@ class ProfileEvidence(_Record):
     """Breakpoint instructions among them."""
     purposes: dict[Name, Instructions] | None = None
     """The instructions by what they are for, where that was asked for: see ``catalog.purposes``."""
+    ticks: Count | None = None
+    """What the clock says of the same work, where that is timed as a whole, with ticks and faults; None of calls."""
+    faults: Count = 0
+    """How often an instruction may have been counted twice, since a fault's handler was entered, in such work."""
+    halts: Count = 0
+    """How often the CPU slept in such work, and the clock went on to the next timer."""
 
-    def contradiction(self, samples: Sequence[float], evidence: Evidence) -> str | None:
+    def contradiction(self, samples: Sequence[float], evidence: Evidence | None) -> str | None:
         """Why the profile is not that of a cell with these samples and this evidence; None where it may be."""
+        if self.ticks is not None:
+            possible = (0 if self.halts else self.ticks) <= self.instructions <= self.ticks + self.faults
+            found = f"{self.instructions} instructions, and the clock says {self.ticks}"
+            return None if possible else f"the profile has {found}, with {self.faults} faults and {self.halts} halts"
+        if evidence is None:
+            return "a profile of a whole system has no ticks of the clock"
         if self.instructions / self.calls not in samples:
             found = f"{self.instructions} instructions in {self.calls} calls"
             return f"the profile has {found}, and the samples are {', '.join(f'{one:.10g}' for one in samples[:4])}"
@@ -213,6 +225,13 @@ class ProfileEvidence(_Record):
         if self.purposes is not None and sum(self.purposes.values()) != self.instructions:
             return f"the purposes have {sum(self.purposes.values())} instructions, and the profile {self.instructions}"
         return None
+
+    @model_serializer(mode="wrap")
+    def _bounds_of_work_only(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        for name in ("ticks", "faults", "halts") if self.ticks is None else ():
+            fields.pop(name)
+        return fields
 
 
 class ReferenceValue(_Record):
@@ -298,10 +317,12 @@ class CellRecord(_Record):
 
     def _require_evidence(self) -> None:
         baseline = self.probe == BASELINE
-        if self.work is not None and self.evidence is None:
+        contradiction = None if self.profile is None else self.profile.contradiction(self.samples, self.evidence)
+        if contradiction is None and self.work is not None and self.evidence is None:
             contradiction = self.work.contradiction(baseline=baseline, samples=len(self.samples))
-            if contradiction is not None:
-                raise ValueError(contradiction)
+        if contradiction is not None:
+            raise ValueError(contradiction)
+        if self.work is not None and self.evidence is None:
             return
         if self.evidence is None or self.work is not None:
             raise ValueError("a number is kept only with its evidence, of one kind")
@@ -316,9 +337,6 @@ class CellRecord(_Record):
             raise ValueError(f"{self.evidence.hits} hits in {self.evidence.calls} calls, expected {expected_hits}")
         if not (baseline or self.evidence.restored):
             raise ValueError("the original bytes did not come back")
-        contradiction = None if self.profile is None else self.profile.contradiction(self.samples, self.evidence)
-        if contradiction is not None:
-            raise ValueError(contradiction)
 
     @model_serializer(mode="wrap")
     def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

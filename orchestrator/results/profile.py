@@ -30,16 +30,17 @@ _LARGEST_TEXT = 256 << 20
 Place = Literal["kernel", "module", "user", "generated"]
 Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Offset = Annotated[int, Field(ge=0, lt=2**64)]
-Code = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,15}$")]
+Code = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,15}$")]
 FunctionPlace = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=800)]
 Folded = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=1 << 16)]
+Unit = Literal["call", "run", "round", "probe"]
 
 
 class Instruction(NamedTuple):
     """An instruction ``offset`` bytes behind its symbol, and how often it was executed in all calls together.
 
     ``loads``, ``stores`` and ``taken`` (executions that went on elsewhere than behind it) are 0 where they were not
-    counted. What the clock itself executes is subtracted.
+    counted. What the clock itself executes is subtracted. Without ``code`` it is all of user space, counted together.
     """
 
     offset: Offset
@@ -91,11 +92,15 @@ class SymbolProfile(_Stored):
 
 
 class CellProfile(_Stored):
-    """All that ``calls`` calls of a cell executed, the largest symbol first. ``has_details`` where all was counted."""
+    """All that ``calls`` calls of a cell executed, the largest symbol first. ``has_details`` where all was counted.
+
+    ``unit`` is what is counted as a call: of a whole system it is a run.
+    """
 
     cell: CellId
     arch: Literal["i386", "x86_64"]
     calls: Annotated[int, Field(ge=1)]
+    unit: Unit = "call"
     has_details: bool
     symbols: tuple[SymbolProfile, ...]
     stacks: tuple[tuple[Folded, Number], ...] = ()

@@ -22,6 +22,7 @@ from orchestrator.run.events import GuestBooted
 from orchestrator.run.guest_checks import check_cpus
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.record import valid_result
+from orchestrator.run.unattended_profile import counting_together
 from orchestrator.steps import step
 
 _REPORT_INTERVAL = 10.0
@@ -48,7 +49,7 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
     Raises EvidenceError with the work's last lines, GuestError with how far it had got, and UnsupportedError where the
     kernel's image is not there to compare its text with.
     """
-    _code(session.artifacts.kernel)
+    code = _code(session.artifacts.kernel)
     directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
     name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
     file = directory / f"{name}.initramfs"
@@ -56,6 +57,7 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
     try:
         with storage_faults(directory):
             work.write(file)
+        machine = counting_together(machine, code.named("_stext")[0].address)
         guest = Guest(replace(machine, initramfs=file), directory, name)
         guest.say = session.report
         session.watch(guest)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Self, get_args
+from typing import Annotated, ClassVar, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo, model_validator
 
@@ -116,10 +116,11 @@ class CallsTable(ProbedTable):
     With ``profile`` each cell says where its instructions went.
     """
 
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = get_args(ProfilePart)
     _executed: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
-    profile: Entries[Annotated[ProfilePart, one_of(lambda: get_args(ProfilePart))]] | None = None
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: CallsTable.PROFILE_PARTS)]] | None = None
 
     @property
     def repeats(self) -> int:

@@ -81,6 +81,7 @@ class MarkersKind(BenchmarkKind):
                     time_limit=table.time_limit,
                     task=MarkerTask(row),
                     parameters=parameters,
+                    profile=table.profile or (),
                     compared_with=() if row == BASELINE else (baseline,),
                 )
 
@@ -114,7 +115,7 @@ class MarkersKind(BenchmarkKind):
 
         def measured(ready: ReadyGuest, cell: MarkerCell) -> CellRecord:
             prepared = session.setup(cell)
-            return measure_marker(ready, cell, prepared.setup, prepared.notes)
+            return measure_marker(ready, cell, prepared.setup, prepared.notes, session.profile_file(cell))
 
         return attended(session, cells, measured)
 

@@ -34,7 +34,12 @@ class MarkerLoops:
     left: Callable[[], float] = lambda: COMMAND_LIMIT
 
     def per_round(self, loop: str, rounds: int, *, copies: bool = False) -> float:
-        """TSC units of one round: instructions on the exact clock.
+        """TSC units of one round: instructions on the exact clock."""
+        once, twice = self.timed(loop, rounds, copies=copies)
+        return (twice - once) / rounds
+
+    def timed(self, loop: str, rounds: int, *, copies: bool = False) -> tuple[int, int]:
+        """TSC units of so many rounds, and of twice as many.
 
         Where the connected probe ``copies`` its arguments, the copies must be present and correct after each run.
         """
@@ -46,7 +51,7 @@ class MarkerLoops:
         once, twice = taken
         if twice <= once:
             raise EvidenceError(f"{2 * rounds} rounds of {loop} took {twice} TSC units, and {rounds} took {once}")
-        return (twice - once) / rounds
+        return once, twice
 
     def connect(self, loop: str, probe: str) -> None:
         """Connect a probe to the loop's marker, which must have none. A refusal is reported in the module's words."""

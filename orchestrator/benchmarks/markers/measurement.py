@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.markers.loops import COUNTED_ROUNDS, MarkerLoops
@@ -16,13 +17,16 @@ from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.loading import load
-from orchestrator.results.contract import CellRecord, Evidence
+from orchestrator.profile.profiled import Counter, stored
+from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
+from orchestrator.results.profile import CellProfile
 from orchestrator.results.statistics import mean
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
+from orchestrator.steps import step
 
 _SIZES = {"immediate": 2, "flag": 1}
 _LOOKED_AT = 5
@@ -46,17 +50,22 @@ class _Proof:
     counted: bytes
     hits: int
     int3: int
+    profile: ProfileEvidence | None
 
 
-def measure_marker(ready: ReadyGuest, cell: MarkerCell, module: Module, notes: Sequence[str]) -> CellRecord:
+def measure_marker(
+    ready: ReadyGuest, cell: MarkerCell, module: Module, notes: Sequence[str], profile: Path | None = None
+) -> CellRecord:
     """Measure a loop and prove it. Its overhead follows later, from the empty loop's cost.
 
-    Raises EvidenceError when a proof fails, GuestError when the guest fails or the cell's time is over.
+    The cell's profile goes into the file ``profile``, if it is given. Raises EvidenceError when a proof fails,
+    GuestError when the guest fails or the cell's time is over.
     """
     row = marker_row(cell.task.row)
     assert row is not None
     guest = ready.guest
     mark = guest.console.length()
+    counter = None if profile is None else Counter(guest, ready.symbols, module)
     with _loaded(guest, module, Deadline(cell.time_limit)) as loops:
         place = loops.address(row.loop, row.place)
         original = _look(guest, row, place)
@@ -65,7 +74,7 @@ def measure_marker(ready: ReadyGuest, cell: MarkerCell, module: Module, notes: S
             timed = _look(guest, row, place)
             _check(row, row.probe, timed, original, "before the rounds")
             _check_probe(loops, row, row.probe, "before the rounds")
-            samples = _samples(loops, row, cell.repeats)
+            samples, profiled = _samples(loops, row, cell, counter)
             _check_same(_look(guest, row, place), timed, "while the rounds ran")
             _check_probe(loops, row, row.probe, "after the rounds")
             if row.probe is not None:
@@ -75,7 +84,8 @@ def measure_marker(ready: ReadyGuest, cell: MarkerCell, module: Module, notes: S
             counted, hits, int3 = _counted_apart(guest, loops, row, place, original)
     guest.check_console(mark)
     check_clocksource(guest)
-    proof = _Proof(f"{module.name}.{row.loop}", place, original, timed, counted, hits, int3)
+    evidence = None if profile is None or profiled is None else stored(profiled, profile)
+    proof = _Proof(f"{module.name}.{row.loop}", place, original, timed, counted, hits, int3, evidence)
     return _record(ready, cell, samples, proof, notes)
 
 
@@ -110,14 +120,22 @@ def _counted_apart(
     return counted, hits, int3
 
 
-def _samples(loops: MarkerLoops, row: MarkerRow, repeats: int) -> tuple[float, ...]:
-    """At least two samples, all the same whole number. Raises EvidenceError for others."""
-    samples = [loops.per_round(row.loop, row.rounds, copies=row.copies) for _ in range(max(_FEWEST_SAMPLES, repeats))]
+def _samples(
+    loops: MarkerLoops, row: MarkerRow, cell: MarkerCell, counter: Counter | None
+) -> tuple[tuple[float, ...], CellProfile | None]:
+    """Samples, all the same whole number, and their profile. Raises EvidenceError for others."""
+    count = max(_FEWEST_SAMPLES, cell.repeats)
+    written = 0 if counter is None else counter.mark()
+    timed = [loops.timed(row.loop, row.rounds, copies=row.copies) for _ in range(count)]
+    samples = [(twice - once) / row.rounds for once, twice in timed]
     if len(set(samples)) != 1:
         raise EvidenceError(f"samples of one boot differ: {', '.join(f'{s:.10g}' for s in samples)}")
     if not samples[0].is_integer():
         raise EvidenceError(f"a round of {row.loop} took {samples[0]:.10g} instructions, which is no whole number")
-    return tuple(samples)
+    if counter is None:
+        return tuple(samples), None
+    with step("count instructions"):
+        return tuple(samples), counter.profile_rounds(written, timed, cell=cell.id, rounds=row.rounds)
 
 
 def _count(guest: Guest, loops: MarkerLoops, row: MarkerRow) -> tuple[int, int]:
@@ -177,6 +195,7 @@ def _record(
                 batches=2 * len(samples),
                 disturbed=0,
             ),
+            profile=proof.profile,
         )
 
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, ValidationInfo
 
 from orchestrator.benchmarks.markers.rows import PREFIX
-from orchestrator.experiment.file.fields import whole
+from orchestrator.catalog.profile_parts import ProfilePart
+from orchestrator.experiment.file.fields import Entries, one_of, whole
 from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, RowsTable
 
 
@@ -28,7 +29,10 @@ def _with_repeats(benchmark: MarkersBenchmark, info: ValidationInfo) -> MarkersB
 class MarkersTable(RowsTable):
     """Machines, kernels and rows of the markers document, of which every combination is a cell."""
 
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "classes")
+
     benchmark: Annotated[MarkersBenchmark, AfterValidator(_with_repeats)]
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: MarkersTable.PROFILE_PARTS)]] | None = None
 
     def row_prefix(self) -> str:
         """The prefix of the rows' names."""

@@ -8,9 +8,9 @@ functions that only the module calls, with interrupts off, spread evenly among t
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from orchestrator.benchmarks.scaling.figures import ScalingFigures, ScalingProof, mechanism_of
+from orchestrator.benchmarks.scaling.figures import MarkedSteps, ScalingFigures, ScalingProof, mechanism_of
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.run.unattended_output import Step, of_command, parse_steps
@@ -90,7 +90,39 @@ def read_driver(text: str, probes: int) -> ScalingFigures:
         facts=facts,
         compared=frozenset(samples) - {*_CURVES, BASELINE},
         row_facts=row_facts,
+        marked=_marked(
+            steps,
+            {
+                BASELINE: [bare],
+                "register": registering,
+                "enable": enabling,
+                "disable": disabling,
+                "unregister": unregistering,
+                "hit-alone": [alone_warm],
+                "hit-first": [first],
+                "hit": [warm],
+            },
+            {"enable": sum(step.number("timed") for step in enabling), "disable": halves * STEPS},
+            probes,
+        ),
     )
+
+
+def _marked(
+    steps: Sequence[Step], rows: Mapping[str, Sequence[Step]], probes_of: Mapping[str, int], probes: int
+) -> Mapping[str, MarkedSteps]:
+    """The steps of each row, by their place among those that QEMU's plugin has kept."""
+    kept = [step for step in steps if "ticks" in step.values]
+    return {
+        row: MarkedSteps(
+            numbers=[next(at for at, one in enumerate(kept) if one is step) for step in mine],
+            ticks=[step.number("ticks") for step in mine],
+            count=probes_of.get(row, probes) if row in _CURVES else sum(step.number("calls") for step in mine),
+            unit="probe" if row in _CURVES else "call",
+        )
+        for row, mine in rows.items()
+        if all("ticks" in step.values for step in mine)
+    }
 
 
 _CURVES = ("register", "enable", "disable", "unregister")

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.errors import EvidenceError
+from orchestrator.results.profile import Unit
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,24 @@ def mechanism_of(live: str) -> str:
 
 
 @dataclass(frozen=True)
+class MarkedSteps:
+    """The steps of a row that a profile is of: ``numbers`` among all that are marked, the ``ticks`` that each took.
+
+    Together they have done ``count`` of what ``unit`` says. ``again`` is a step that did the same once more.
+    """
+
+    numbers: Sequence[int]
+    ticks: Sequence[int]
+    count: int
+    unit: Unit
+    again: int | None = None
+
+
+@dataclass(frozen=True)
 class ScalingFigures:
     """Samples in TSC units by row, BASELINE included, and further facts: of each row, and of the whole work.
 
-    The rows ``compared`` have an overhead over the baseline.
+    The rows ``compared`` have an overhead over the baseline. ``marked`` are the steps of each row that has a profile.
     """
 
     samples: Mapping[str, tuple[float, ...]]
@@ -46,3 +61,4 @@ class ScalingFigures:
     facts: Mapping[str, int]
     compared: frozenset[str]
     row_facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    marked: Mapping[str, MarkedSteps] = field(default_factory=dict)

@@ -73,6 +73,7 @@ class ScalingKind(BenchmarkKind):
                     time_limit=table.time_limit,
                     task=ScalingTask(row, size, benchmark.seed),
                     parameters={"probes": size, "seed": benchmark.seed},
+                    profile=table.profile or (),
                     compared_with=() if row == BASELINE else (cell_id(name, *place, BASELINE, "noop", str(size)),),
                 )
 

@@ -12,6 +12,7 @@ from orchestrator.artifacts.kernel_config import MAINLINE_HASH_BITS
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import with_work
 from orchestrator.benchmarks.scaling.figures import ScalingFigures
+from orchestrator.benchmarks.scaling.profiled_steps import StepsProfile, profiled_steps
 from orchestrator.benchmarks.scaling.rows import scaling_benchmark
 from orchestrator.benchmarks.scaling.sites import functions
 from orchestrator.benchmarks.scaling.task import ScalingCell
@@ -26,6 +27,8 @@ from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.kernel_functions import kernel_functions
 from orchestrator.run.record import identity, valid_result
 from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
+from orchestrator.run.unattended_profile import WorkCounts
+from orchestrator.steps import step
 
 _CACHE = "kpcache"
 """The per-CPU object of images/patches/kprobe-cache.patch."""
@@ -38,18 +41,20 @@ class _Done:
     figures: ScalingFigures
     ending: Ending
     kernel: Mapping[str, str | int | bool]
+    profiles: Mapping[str, StepsProfile]
 
 
 def measure_rows(session: Session, cells: Sequence[ScalingCell]) -> Generator[CellRecord, None, None]:
     """The records of all rows of one size. Raises EvidenceError, GuestError, UnsupportedError for all of them."""
     for cell in cells:
         session.begin(cell)
-    done = _work(session, cells[0])
+    done = _work(session, cells)
     records = [_record(cell, done, session.setup(cell).notes) for cell in cells]
     yield from records
 
 
-def _work(session: Session, cell: ScalingCell) -> _Done:
+def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
+    cell = cells[0]
     task, benchmark, artifacts = cell.task, scaling_benchmark(cell.benchmark), session.artifacts
     assert benchmark is not None
     module, kernel = session.setup(cell).setup, artifacts.kernel
@@ -67,25 +72,52 @@ def _work(session: Session, cell: ScalingCell) -> _Done:
     with worked(session, Work(write, f"{task.size} probes", cell.time_limit)) as guest:
         if functions(guest.get("/proc/kallsyms")) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
-        output, ending = output_of(guest), close(guest, kernel)
+        figures = work.read(output_of(guest), task.size)
+        profiles = _profiles(session, cells, WorkCounts(guest, module), figures)
+        ending = close(guest, kernel)
     facts = _kernel_facts(kernel)
     cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
     if cache is not None:
         facts["cache_bytes"] = cache
-    return _Done(work.read(output, task.size), ending, facts)
+    return _Done(figures, ending, facts, profiles)
+
+
+def _profiles(
+    session: Session, cells: Sequence[ScalingCell], counts: WorkCounts, figures: ScalingFigures
+) -> Mapping[str, StepsProfile]:
+    """The profiles of the cells that are to have one, by row; each is of the steps that the row's figures are of."""
+    found = {}
+    for cell in cells:
+        file, steps = session.profile_file(cell), figures.marked.get(_row(cell))
+        if file is not None and steps is not None:
+            with step(f"profile {cell.id}"):
+                found[_row(cell)] = profiled_steps(counts, steps, cell.id, file)
+    return found
+
+
+def _row(cell: ScalingCell) -> str:
+    """The row's name within its benchmark."""
+    return BASELINE if cell.task.row == BASELINE else cell.task.row.partition(".")[2]
 
 
 def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecord:
     figures = done.figures
-    row = BASELINE if cell.task.row == BASELINE else cell.task.row.partition(".")[2]
+    row = _row(cell)
     samples, proof, baseline = figures.samples[row], figures.proof, mean(figures.samples[BASELINE])
     compared = row == BASELINE or row in figures.compared
     overhead = mean(samples) - baseline if compared else None
     live = proof.original if row == BASELINE else proof.live
+    profiled = done.profiles.get(row)
     with valid_result():
         return CellRecord(
             **identity(cell),
-            parameters={**cell.parameters, **done.kernel, **figures.facts, **figures.row_facts.get(row, {})},
+            parameters={
+                **cell.parameters,
+                **done.kernel,
+                **figures.facts,
+                **figures.row_facts.get(row, {}),
+                **({} if profiled is None else profiled.misses),
+            },
             status="ok",
             notes=notes,
             samples=samples,
@@ -110,6 +142,7 @@ def _record(cell: ScalingCell, done: _Done, notes: tuple[str, ...]) -> CellRecor
                 disturbed=0,
             ),
             text=done.ending.text,
+            profile=None if profiled is None else profiled.proof,
         )
 
 

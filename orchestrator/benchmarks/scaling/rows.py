@@ -16,7 +16,7 @@ class ScalingRow(Fact):
     """
 
     title: str
-    each: Literal["probe", "event", "hit", "call", "lookup"] = "lookup"
+    each: Literal["probe", "event", "hit", "call", "lookup", "run"] = "lookup"
     curve: bool = False
     bits: int = 0
     walk: Literal["", "list", "cache"] = ""
@@ -24,18 +24,22 @@ class ScalingRow(Fact):
 
 
 class ScalingBenchmarkFacts(Fact):
-    """A benchmark of many probes: its module, its script, its rows, and its default numbers of probes."""
+    """A benchmark of many probes: its module, its script, its rows, and its default numbers of probes.
+
+    One that is ``marked`` tells QEMU's counting plugin of its steps.
+    """
 
     title: str
     template: str
     script: str
+    marked: bool = False
     sizes: list[int]
     baseline: ScalingRow
     rows: dict[str, ScalingRow]
 
 
 class PublishedCache(Fact):
-    """The document's figures of the cache; ``seconds`` include the pauses."""
+    """The document's figures of the cache; ``seconds`` include the pauses, ``misses`` are shares in per cent."""
 
     enabled: int
     registered: int
@@ -43,6 +47,7 @@ class PublishedCache(Fact):
     pauses: int
     pause_seconds: int
     cache_kib_per_cpu: int
+    misses: dict[Literal["without", "with"], dict[str, float]]
 
     def net_seconds(self, which: Literal["without", "with"]) -> int:
         """Seconds of enabling without the pauses."""

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from orchestrator.benchmarks.scaling.driver_output import read_driver
 from orchestrator.benchmarks.scaling.events_output import TARGET, read_events
 from orchestrator.benchmarks.scaling.figures import ScalingFigures
+from orchestrator.benchmarks.scaling.load_output import read_load
 from orchestrator.benchmarks.scaling.model_output import read_model
 from orchestrator.benchmarks.scaling.sites import EVENT_SPARE, SPARE, choose_addresses, choose_sites
 from orchestrator.catalog.kernels import Arch
+from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.kernel_functions import KernelFunctions
 
+_EVENT_SCRIPTS = ("kpcache_events", "kpcache_load")
 _WORDS: Mapping[Arch, str] = {"i386": "<I", "x86_64": "<Q"}
 
 
@@ -31,14 +34,18 @@ def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, s
     """The work of a script on ``probes`` probes. Raises UnsupportedError where the kernel has too few functions."""
     if script == "kpcache_model":
         return ScalingWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
-    events = script == "kpcache_events"
+    events = script in _EVENT_SCRIPTS
     sites = choose_sites(lists.symbols, lists.blacklist, probes, seed, EVENT_SPARE if events else SPARE)
     if not events:
         return ScalingWork({"sites": _binary(sites, arch)}, read_driver)
     target = Symbols(lists.symbols).address(TARGET[arch])
     sites = [target, *(site for site in sites if site != target)]
     addresses = "".join(f"{site:x}\n" for site in sites)
-    return ScalingWork({"sites": _binary(sites, arch), "addresses": addresses.encode()}, read_events)
+    files = {"sites": _binary(sites, arch), "addresses": addresses.encode()}
+    if script == "kpcache_events":
+        return ScalingWork(files, read_events)
+    loads = data_dir("images") / "unattended" / "loads"
+    return ScalingWork({**files, **{file.name: file.read_bytes() for file in sorted(loads.iterdir())}}, read_load)
 
 
 def _binary(sites: Sequence[int], arch: Arch) -> bytes:

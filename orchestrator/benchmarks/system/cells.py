@@ -102,6 +102,7 @@ class _Cells:
             parameters={"memory_mib": machine.memory_mib, **_parameters(task)},
             published=_published(table.reference, kernel, task),
             compared_with=compared_with,
+            profile=table.profile or (),
         )
 
 

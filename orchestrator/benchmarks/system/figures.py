@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 
 from orchestrator.errors import EvidenceError
 
-_NAMES = ("real", "user", "system", "minor", "major", "switches")
+_NAMES = ("real", "user", "system", "minor", "major", "switches", "tsc")
 _RUN = re.compile("run " + " ".join(rf"{name}=([0-9]{{1,16}})" for name in _NAMES))
 _QUOTED = 5
 """Lines quoted before and after the unexpected one."""
@@ -26,7 +26,8 @@ T = TypeVar("T")
 class Run:
     """One run: times in guest nanoseconds, page faults with reading (major) and without, and context switches.
 
-    ``real`` is from before the fork to after the end; the others are sums over the program and its descendants.
+    ``real`` is from before the fork to after the end, ``ticks`` of the TSC around both readings of that clock; the
+    others are sums over the program and its descendants.
     """
 
     real: float
@@ -35,6 +36,7 @@ class Run:
     minor: int
     major: int
     switches: int
+    ticks: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def _run(line: str) -> Run:
     match = _RUN.fullmatch(line)
     if match is None:
         raise ValueError(f"found {line[:200]!r}, which is not what a run took")
-    real, user, system, minor, major, switches = (int(number) for number in match.groups())
+    real, user, system, minor, major, switches, ticks = (int(number) for number in match.groups())
     if not real:
         raise ValueError("it took no time")
-    return Run(float(real), float(user), float(system), minor, major, switches)
+    return Run(float(real), float(user), float(system), minor, major, switches, ticks)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.unattended import write_work
 from orchestrator.benchmarks.system.figures import SystemFigures
+from orchestrator.benchmarks.system.profiled_runs import ProfiledRuns, profiled_runs
 from orchestrator.benchmarks.system.recording import Recorded, read_recorded, recorder_of
 from orchestrator.benchmarks.system.task import SystemCell
 from orchestrator.benchmarks.system.work import system_work
@@ -35,6 +36,7 @@ class _Done:
     recorded: Recorded | None
     mechanism: str
     ending: Ending
+    profiled: ProfiledRuns | None
 
 
 def measure_work(session: Session, cell: SystemCell) -> CellRecord:
@@ -56,6 +58,7 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
             interval=(0.0, 0.0) if is_baseline else None,
             work=_evidence(done),
             text=done.ending.text,
+            profile=None if done.profiled is None else done.profiled.proof,
             reference=cell.published,
         )
 
@@ -75,7 +78,8 @@ def _work(session: Session, cell: SystemCell) -> _Done:
     with worked(session, Work(write, what, cell.time_limit, inputs)) as guest:
         figures = work.read(output_of(guest))
         recorded = read_recorded(guest, kind, task.warm) if kind else None
-        return _Done(figures, recorded, _mechanism(cell), close(guest, artifacts.kernel))
+        profiled = profiled_runs(session, cell, guest, figures)
+        return _Done(figures, recorded, _mechanism(cell), close(guest, artifacts.kernel), profiled)
 
 
 def _mechanism(cell: SystemCell) -> str:
@@ -104,6 +108,9 @@ def _facts(artifacts: BootArtifacts, done: _Done) -> dict[str, str | int | float
         facts["ring_slots"] = done.recorded.slots
         facts |= {f"recorded_{event}": count for event, count in done.recorded.by_event.items()}
         facts["events_a_run"] = done.recorded.in_a_run
+    if done.profiled is not None:
+        own = done.profiled.instrumentation
+        facts |= {"instrumentation": median(own), "instrumentation_least": min(own), "instrumentation_most": max(own)}
     return facts
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
 
@@ -15,6 +15,7 @@ from orchestrator.catalog.events import standard_events
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.recorders import recorder_kinds
 from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.catalog.user_disk import is_user_disk
@@ -114,14 +115,18 @@ class SystemTable(Table):
 
     All are compared with the first kernel without a probe. Probes record standard kernel events during the runs; a
     user's module is only loaded. ``kernel_for`` names another kernel for single probes. ``time_limit`` is in seconds of
-    the host's time without progress.
+    the host's time without progress. With ``profile`` each cell says where its instructions went, and how many of them
+    were the instrumentation's.
     """
+
+    PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols",)
 
     benchmark: Annotated[SystemBenchmark, AfterValidator(_with_defaults)]
     reference: Annotated[str, one_of(published_systems)] | None = None
     machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
     probes: Entries[Annotated[Row, BeforeValidator(_probe)]] = (BASELINE,)
     time_limit: Annotated[int, whole(1, 86_400)] | None = None
+    profile: Entries[Annotated[ProfilePart, one_of(lambda: SystemTable.PROFILE_PARTS)]] | None = None
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""
@@ -147,6 +152,9 @@ class SystemTable(Table):
         if self.reference is not None and published_systems()[self.reference].benchmark != benchmark.name:
             other = published_systems()[self.reference].benchmark
             yield Problem(("reference",), f"found '{self.reference}', which is of '{other}', not of '{benchmark.name}'")
+        if self.profile and self.clock == "wall":
+            what = "clock 'wall' counts no instructions, so nothing could prove a profile"
+            yield Problem(("profile",), f"found {', '.join(self.profile)}; {what}")
         yield from self._image_conflicts()
 
     def _image_conflicts(self) -> Iterator[Problem]:

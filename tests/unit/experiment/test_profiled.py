@@ -51,6 +51,17 @@ def test_without_the_key_no_cell_wants_one(file: Path) -> None:
     assert not planned.boots[0].profile
 
 
+def test_a_whole_system_has_profiles_by_symbol_alone(file: Path) -> None:
+    system = TABLE + "benchmark: {name: ping-flood}\n"
+    planned = plan(with_profile(loaded(file, system), ["stacks", "symbols"]))
+    assert {cell.profile for cell in planned.cells} == {("symbols",)}
+    assert {cell.profile for cell in plan(loaded(file, system)).cells} == {()}
+    with pytest.raises(ConfigError, match="found 'stacks'"):
+        loaded(file, system + "profile: [stacks]\n")
+    with pytest.raises(ConfigError, match="counts no instructions"):
+        loaded(file, system + "clock: wall\nprofile: [symbols]\n")
+
+
 def test_the_option_is_the_key_of_every_table_that_may_have_it(file: Path) -> None:
     experiment = loaded(file, tables(exact=CALLS, wall=CALLS + "clock: wall\n"))
     wanted = plan(with_profile(experiment, ["symbols", "symbols"]))

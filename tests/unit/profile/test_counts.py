@@ -54,6 +54,11 @@ def test_a_file_that_is_not_what_the_plugin_writes_is_refused(file: Path, wrong:
         read_regions(file, 0)
 
 
+def test_user_space_that_is_counted_together_has_no_bytes(file: Path) -> None:
+    file.write_text("region 7 2\n0  2 0 0 0\nc1000000 55 5 0 5 0\n")
+    assert read_regions(file, 0) == [Region(7, {Code(0, ""): Counts(2), CALL: Counts(5, 0, 5)})]
+
+
 def test_a_full_table_is_an_error(file: Path) -> None:
     file.write_text(WRITTEN + "error more instructions than there is room for\n")
     with pytest.raises(EvidenceError, match="more instructions than there is room for"):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.benchmarks.scaling.report.charts import kernels_charts, model_charts
 from orchestrator.benchmarks.scaling.report.layout import kernels_sheet
+from orchestrator.benchmarks.scaling.report.load_layout import BENCHMARK as LOAD
+from orchestrator.benchmarks.scaling.report.load_layout import load_sheet
 from orchestrator.benchmarks.scaling.report.model_layout import BENCHMARK as MODEL
 from orchestrator.benchmarks.scaling.report.model_layout import model_sheet
 from orchestrator.benchmarks.scaling.report.scaling_cells import place_of
@@ -45,10 +47,14 @@ class ScalingReport:
         cells = [cell for panel in group for cell in panel.cells]
         if not any(scaling_row(cell.probe) for cell in cells):
             return PlainReport().sheet([Panel(cells, group[0].kernel)])
+        if group[0].first.benchmark == LOAD:
+            return load_sheet(group)
         return model_sheet(group) if _is_model(group[0]) else kernels_sheet(group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return curves over the number of probes; none without two numbers."""
+        if group[0].first.benchmark == LOAD:
+            return {}
         drawn = model_charts(group) if _is_model(group[0]) else kernels_charts(group)
         return {name: chart for name, chart in drawn.items() if any(pane.curves for pane in chart.panes)}
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from orchestrator.benchmarks.system.published import PublishedSystem, PublishedWork
+from orchestrator.benchmarks.system.report import instrumentation
 from orchestrator.benchmarks.system.report.comparison import (
     EVENTS,
     cold_percent,
@@ -53,7 +54,13 @@ def system_sheet(panel: Panel) -> Sheet:
             f"{_runs(panel)} after a cold one, in {unit}",
         ],
         grid=Grid(_headings(panel), [block for block in _blocks(panel, table, footnotes) if block]),
-        sentences=[*_resolution(panel, unit), *_ring(panel), *_published_sentences(table), *_clock(panel)],
+        sentences=[
+            *_resolution(panel, unit),
+            *instrumentation.sentences(panel),
+            *_ring(panel),
+            *_published_sentences(table),
+            *_clock(panel),
+        ],
         footnotes=footnotes.all(),
         proofs=_proofs(panel),
     )
@@ -84,7 +91,9 @@ def _records(panel: Panel) -> bool:
 
 def _headings(panel: Panel) -> list[str]:
     return [
-        *("real", "user", "sys", "difference", "+-", "%", "cold, real", "cold, %"),
+        *("real", "user", "sys", "difference", "+-", "%"),
+        *(instrumentation.HEADINGS if instrumentation.is_counted(panel) else ()),
+        *("cold, real", "cold, %"),
         *(("packets a second", *_ROUND_TRIP.values()) if _is_flood(panel) else ()),
         *(("events a run", "lost", "an event") if _records(panel) else ()),
         *(("published",) if _overheads(published_table(panel.cells)) else ()),
@@ -109,6 +118,8 @@ def _figures(panel: Panel, cell: CellRecord, table: PublishedSystem | None, foot
     smallest = parameter(cell, "resolvable")
     yield "" if smallest is None or cell.overhead == 0 else _millions(smallest)
     yield _signed(percent(cell, cell.overhead), 3)
+    if instrumentation.is_counted(panel):
+        yield from instrumentation.figures(cell)
     yield _millions(parameter(cell, "cold"))
     yield _signed(cold_percent(panel, cell), 3)
     if _is_flood(panel):
@@ -144,7 +155,7 @@ def _published(panel: Panel, name: str, row: PublishedWork, table: PublishedSyst
         "",
         _signed(share, 3),
     ]
-    cells += ["", ""]
+    cells += ["", *(("", "") if instrumentation.is_counted(panel) else ()), ""]
     if _is_flood(panel):
         cells.append(NOTHING if row.packets_per_second is None else f"{row.packets_per_second:.0f}")
     cells += [""] * (len(_headings(panel)) - len(cells))

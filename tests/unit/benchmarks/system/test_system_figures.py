@@ -29,7 +29,7 @@ def output_of(*outcomes: str) -> str:
 
 def run_line(number: int) -> str:
     times = f"real={8_821_000_001 - number} user={7_423_000_000 + number} system=1303000000"
-    return f"run {times} minor=91 major={0 if number else 20} switches={6 + number}"
+    return f"run {times} minor=91 major={0 if number else 20} switches={6 + number} tsc={8_821_000_950 - number}"
 
 
 def flood(transmitted: int = 2000, received: int = 2000, loss: str = "0", rtt: str = "0.009/0.010/0.063/0.001") -> str:
@@ -66,7 +66,7 @@ Reader = Callable[[str], SystemFigures]
 
 def test_builds_are_read() -> None:
     figures = read_build(BUILDS, 2)
-    assert figures.cold == Run(8_821_000_001.0, 7_423_000_000.0, 1_303_000_000.0, 91, 20, 6)
+    assert figures.cold == Run(8_821_000_001.0, 7_423_000_000.0, 1_303_000_000.0, 91, 20, 6, 8_821_000_950)
     assert [run.real for run in figures.warm] == [8_821_000_000.0, 8_820_999_999.0]
     assert (figures.done, figures.digest, dict(figures.facts)) == (30, DIGEST, {})
 
@@ -159,16 +159,16 @@ def test_output_that_lost_gained_or_changed_lines_is_an_error(data: st.DataObjec
 
 
 numbers = st.integers(0, 10**15)
-any_run = st.tuples(numbers.filter(bool), numbers, numbers, numbers, numbers, numbers)
+any_run = st.tuples(numbers.filter(bool), *[numbers] * 6)
 
 
 @given(st.lists(any_run, min_size=2, max_size=6), st.integers(1, 999_999))
 def test_all_figures_are_found_again(runs: list[tuple[int, ...]], objects: int) -> None:
-    names = ("real", "user", "system", "minor", "major", "switches")
+    names = ("real", "user", "system", "minor", "major", "switches", "tsc")
     lines = []
     for number, run in enumerate(runs):
         figures = " ".join(f"{name}={value}" for name, value in zip(names, run, strict=True))
         lines += [f"warm {number}" if number else "cold", f"run {figures}", built(objects)]
     read = read_build("\n".join(lines), len(runs) - 1)
-    assert [(r.real, r.user, r.system, r.minor, r.major, r.switches) for r in (read.cold, *read.warm)] == runs
+    assert [(r.real, r.user, r.system, r.minor, r.major, r.switches, r.ticks) for r in (read.cold, *read.warm)] == runs
     assert read.done == objects

@@ -21,6 +21,19 @@ def test_system_table_is_as_in_the_golden_file(name: str) -> None:
     check_golden(name, RUNS[name])
 
 
+def test_the_instrumentation_stands_beside_what_a_difference_has_to_exceed() -> None:
+    first, again, marked = marked_build()
+    counted = {"instrumentation": 1044516.0, "instrumentation_least": 1038774.0, "instrumentation_most": 1044618.0}
+    cells = [
+        *(
+            cell.model_copy(update={"parameters": {**cell.parameters, "instrumentation": 0.0}})
+            for cell in (first, again)
+        ),
+        marked.model_copy(update={"parameters": {**marked.parameters, **counted}}),
+    ]
+    check_golden("whole_system_instrumentation", run(*cells))
+
+
 def test_bars_are_per_cent_of_the_baseline() -> None:
     (chart,) = bar_charts(RUNS["whole_system_recorded"]).values()
     (left, (added,)), (right, (published,)) = chart.panes
