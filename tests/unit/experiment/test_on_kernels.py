@@ -61,4 +61,4 @@ def test_one_kernel_twice_is_no_comparison(experiment: Experiment) -> None:
 
 
 def test_tables_without_profiles_are_left_out(experiment: Experiment) -> None:
-    assert [one.name for one in only_profiled(with_profile(experiment, ["symbols"])).tables] == ["noop", "record"]
+    assert [one.name for one in only_profiled(with_profile(experiment, ["stacks"])).tables] == ["noop", "record"]

@@ -73,9 +73,9 @@ def test_the_option_is_the_key_of_every_table_that_may_have_it(file: Path) -> No
 
 def test_each_table_that_is_left_without_says_so(file: Path) -> None:
     experiment = loaded(file, tables(exact=CALLS, wall=CALLS + "clock: wall\n", marked=MARKERS))
-    first, second = unprofiled(experiment, ["symbols"])
-    assert first.startswith("no profile of table wall: found symbols; clock 'wall' counts no instructions")
-    assert second == "no profile of table marked: benchmark 'markers' has none"
+    first, second = unprofiled(experiment, ["stacks"])
+    assert first.startswith("no profile of table wall: found stacks; clock 'wall' counts no instructions")
+    assert second == "no profile of table marked: benchmark 'markers' has none of stacks"
     assert not unprofiled(loaded(file, TABLE + CALLS), ["symbols"])
 
 
@@ -106,7 +106,7 @@ def test_an_unknown_part_is_refused_with_the_nearest(file: Path) -> None:
     [
         (CALLS + "profile: [symbol]\n", "did you mean 'symbols'"),
         (CALLS + "profile: [symbols]\nclock: wall\n", "clock 'wall' counts no instructions"),
-        (MARKERS + "profile: [symbols]\n", "profile"),
+        (MARKERS + "profile: [stacks]\n", "found 'stacks'"),
     ],
 )
 def test_a_table_that_cannot_be_profiled_says_why(file: Path, text: str, why: str) -> None:
