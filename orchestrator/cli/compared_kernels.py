@@ -46,7 +46,7 @@ class TwoKernels:
         """Measure each cell on both kernels, with these parts of a profile."""
         experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
         profiled = only_profiled(with_profile(experiment, parts))
-        wanted = on_kernels(profiled, self.kernels)
+        wanted = measuring.found(on_kernels(profiled, self.kernels))
         planned = select(plan(wanted), self.only)
         entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))
         print(f"run {entry.id}: {entry.directory}", file=sys.stderr)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -130,3 +131,14 @@ def test_a_workload_that_never_enters_the_kernel(tmp_path: Path) -> None:
     finished = CommandLine(tmp_path).run("run", experiment(tmp_path, benchmark=benchmark))
     assert finished.returncode == 2
     assert "enter no function" in finished.stderr
+
+
+@pytest.mark.kernels("lab-i386-smp")
+def test_the_same_functions_on_two_kernels(tmp_path: Path) -> None:
+    """Each kernel's are found, and compared where both have the function."""
+    file = experiment(tmp_path, probes="[none, kprobe]")
+    arguments = ("--only", "point=read_tsc", "--format", "json")
+    finished = CommandLine(tmp_path).run("diff", "--config", file, KERNEL, "lab-i386-smp", *arguments)
+    assert finished.returncode == 0, finished.stderr
+    cells = [one["before"]["cell"] for one in json.loads(finished.stdout)]
+    assert cells == [f"pentium4/{KERNEL}/{probe}/noop/read_tsc" for probe in ("none", "kprobe")]
