@@ -36,7 +36,7 @@ enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, MARK_SIZE = 8, PAGE = 4096 };
 
 struct instruction {
 	uint64_t address;
-	const void *host;	// where it was when it was translated last
+	const void *host;	// where the host had it when it was translated last; NULL where it is no memory
 	uint8_t size, bytes[LONGEST];
 };
 
@@ -59,7 +59,7 @@ static qemu_plugin_u64 board;			// version 2
 static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
 static struct block blocks[BLOCKS], *previous[VCPUS];
 static uint32_t used, used_blocks, in_region;
-static bool armed, detailed, stacked, cached, copies_data, is_warming, is_open, has_region, has_failed;
+static bool armed, detailed, stacked, cached, copies_data, is_modelling, is_open, has_region, has_failed;
 static uint64_t together;
 static int output = -1;
 static size_t written;
@@ -291,8 +291,8 @@ static void pass_mark(unsigned int vcpu, void *mark)
 	case REGION_ARM:
 	case REGION_DISARM:
 		is_open = has_region = false;
-		is_warming = cached && (long)mark == REGION_ARM;
-		if (is_warming)
+		is_modelling = cached && (long)mark == REGION_ARM;
+		if (is_modelling)
 			empty_caches();
 		// QEMU 7.2 keeps a pointer to the memory callbacks of an instruction whose helper does not return, and dies
 		// when it has freed them ("qemu_plugin_vcpu_mem_cb: code should not be reached"): once there are some, they stay.
@@ -335,7 +335,7 @@ static void fetch_instruction(unsigned int vcpu, void *data)
 	const struct instruction *one = data;
 
 	(void)vcpu;
-	if (is_warming && one->host && is_code_known())
+	if (is_modelling && one->host && is_code_known())
 		fetch((uint32_t)(one - instructions), one->address, find_code(one->host), one->size);
 }
 
@@ -345,7 +345,7 @@ static void look_up_page(uint32_t index, qemu_plugin_meminfo_t info, uint64_t ad
 	uint64_t physical;
 	bool is_memory = find_data(info, address, &physical);
 
-	if (is_memory && !is_code_known() && address / PAGE == one->address / PAGE)
+	if (is_memory && one->host && !is_code_known() && address / PAGE == one->address / PAGE)
 		learn_code(one->host, physical);
 	if (!is_code_known())
 		return;
@@ -369,7 +369,7 @@ static void access_memory(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_
 	struct counts *counts = data;
 
 	(void)vcpu;
-	if (is_warming)
+	if (is_modelling)
 		look_up_data((uint32_t)(counts - counted), info, address);
 	if (qemu_plugin_mem_is_store(info))
 		counts->stores++;

@@ -50,7 +50,9 @@ def run(
     ] = False,
     profile: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART", help="Also where the instructions of each call go: symbols, classes, stacks."),
+        typer.Option(
+            metavar="PART", help="Also where the instructions of each call go: symbols, classes, stacks, caches."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")

@@ -29,7 +29,7 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     wanted = tuple(dict.fromkeys(parts))
     tables = [_changed(one, wanted) for one in experiment.tables]
     if tables == list(experiment.tables):
-        why = "a profile needs clock 'instructions', and work whose instructions the clock can prove (docs/profiles.md)"
+        why = "a profile needs clock 'instructions', work that the clock can prove, and caches that are known"
         raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", hint=why)
     return replace(experiment, tables=tables)
 

@@ -26,7 +26,7 @@ EXPERIMENT = {
     "benchmark": {"name": "gtodbench", "calls": 1000, "repeats": 2},
 }
 COPIED = ("orchestrator", "kmods", "images", "configs")
-OWN_ARTIFACTS = {"modules", "programs", "initramfs", "failed-builds", "saved-guests"}
+OWN_ARTIFACTS = {"modules", "programs", "plugins", "initramfs", "failed-builds", "saved-guests"}
 """What is made of patched sources: it does not go into the user's cache."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import QUICKSTART, CommandLine
@@ -40,7 +41,7 @@ def context() -> BuildContext:
     return BuildContext(Cache(cache_dir()))
 
 
-def boot(kernel: str = "lab-i386-up", *profile: str, cpu: str = "pentium4", **table: object) -> Boot:
+def boot(kernel: str = "lab-i386-up", *profile: str, cpu: str = "pentium4", **table: Any) -> Boot:
     """The probes of the quickstart on a kernel."""
     keys: dict[str, object] = {
         "kernels": [kernel],
@@ -165,6 +166,37 @@ def test_stacks_lead_to_each_instruction(context: BuildContext, tmp_path: Path) 
         assert bool(lookups) == bool(traps)
         # Each call ends where it began: nothing is left on the stack for the next one.
         assert max(stack.count(";") for stack in folded) < 16
+
+
+def test_caches_miss_the_same_in_two_guests(context: BuildContext, tmp_path: Path) -> None:
+    """All that a call touches stays in the caches of a Pentium 4; what a handler records is a new line each time.
+
+    Where a record's line is, and so what it evicts, depends on how many were written before: on batches that an
+    interrupt fell into.
+    """
+    table: dict[str, Any] = {"probes": ["none", "kprobe"], "handlers": ["noop", "record"]}
+    cells: list[dict[str, CellProfile]] = []
+    for name in ("first", "second"):
+        done = Done(context, boot("lab-i386-up", "caches", **table), tmp_path / name)
+        records = [event.record for event in done.events if isinstance(event, Outcome)]
+        assert {record.id: record.value or record.reason for record in records} == {
+            "pentium4/lab-i386-up/none/noop": 360,
+            "pentium4/lab-i386-up/kprobe/noop": 889,
+            "pentium4/lab-i386-up/none/record": 360,
+            "pentium4/lab-i386-up/kprobe/record": 964,
+        }
+        cells.append({record.id: load_profile(done.directory, record) for record in records})
+    for cell, profile in cells[0].items():
+        accesses = [(one.name, one.accesses) for one in profile.caches if one.name != "l2"]
+        assert accesses == [(one.name, one.accesses) for one in cells[1][cell].caches if one.name != "l2"]
+        assert dict(accesses)["itlb"] == profile.executed
+        if cell != "pentium4/lab-i386-up/kprobe/record":
+            assert [(one.misses, one.repeated) for one in profile.caches] == [(0, 0)] * 5
+            assert profile == cells[1][cell]
+    for profiles in cells:
+        recorded = profiles["pentium4/lab-i386-up/kprobe/record"]
+        missed = {symbol.title: symbol.missed.l2 / recorded.calls for symbol in recorded.symbols if symbol.missed.l2}
+        assert missed == {"kprobe_record [lab_kprobe]": 1}
 
 
 @pytest.mark.kernels("lab-x86_64-smp")

@@ -16,6 +16,7 @@ from orchestrator.experiment.profiled import with_profile
 
 TABLE = "kernels: [debian-686]\nmachines: [{cpu: pentium4}]\n"
 CALLS = "benchmark: {name: gtodbench}\nprobes: [none]\n"
+EVENTS = "benchmark: {name: kpcache-events}\nprobes: [none]\n"
 MARKERS = "benchmark: {name: markers}\nprobes: [none]\n"
 
 
@@ -76,6 +77,18 @@ def test_an_experiment_without_any_such_table_is_refused(file: Path) -> None:
         with_profile(loaded(file, TABLE + CALLS + "clock: wall\n"), ["symbols"])
 
 
+def test_caches_are_modelled_of_cpus_whose_caches_are_known(file: Path) -> None:
+    experiment = loaded(file, TABLE + CALLS + "profile: [caches]\n")
+    assert plan(experiment).boots[0].profile == {"caches"}
+    file.write_text("name: profiled\n" + TABLE.replace("pentium4", "core2duo") + CALLS)
+    other = load_experiment(file, kinds(), qemu_cpu_names=lambda: ["core2duo"])
+    with pytest.raises(UsageError, match="can have a profile"):
+        with_profile(other, ["caches"])
+    file.write_text(file.read_text() + "profile: [caches]\n")
+    with pytest.raises(ConfigError, match="the caches of 'core2duo' are not known, only those of pentium4, "):
+        load_experiment(file, kinds(), qemu_cpu_names=lambda: ["core2duo"])
+
+
 def test_an_unknown_part_is_refused_with_the_nearest(file: Path) -> None:
     with pytest.raises(UsageError, match="found 'symbol'"):
         with_profile(loaded(file, TABLE + CALLS), ["symbol"])
@@ -86,7 +99,8 @@ def test_an_unknown_part_is_refused_with_the_nearest(file: Path) -> None:
     [
         (CALLS + "profile: [symbol]\n", "did you mean 'symbols'"),
         (CALLS + "profile: [symbols]\nclock: wall\n", "clock 'wall' counts no instructions"),
-        (MARKERS + "profile: [symbols]\n", "profile"),
+        (MARKERS + "profile: [stacks]\n", "found 'stacks'"),
+        (EVENTS + "profile: [symbols]\n", "marks no work that could be counted"),
     ],
 )
 def test_a_table_that_cannot_be_profiled_says_why(file: Path, text: str, why: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.cpus import cpu, cpus
 from orchestrator.guest.machine import (
     AGENT_PORT,
@@ -177,3 +178,11 @@ def test_what_counts_instructions_is_named_by_the_consoles_log() -> None:
     assert fields(plain) == ["file=/cache/a, b/count.so", "out=/run/a, b/guest.counts"]
     detailed = qemu_command(replace(MACHINE, counter=replace(counter, is_detailed=True)), WIRING)
     assert fields(value(detailed, "-plugin"))[2:] == ["detail=on"]
+    caches = qemu_command(replace(MACHINE, counter=replace(counter, caches=cpu_caches()["pentium4"])), WIRING)
+    assert fields(value(caches, "-plugin"))[2:] == [
+        "l1i=16384:8:64",
+        "l1d=8192:4:64",
+        "l2=524288:8:64",
+        "itlb=524288:4:4096",
+        "dtlb=262144:64:4096",
+    ]

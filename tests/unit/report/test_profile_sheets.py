@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from orchestrator.errors import UsageError
+from orchestrator.report.cache_sheets import cache_sheets
 from orchestrator.report.callgrind import callgrind_text
 from orchestrator.report.flame_graph import flame_graph
 from orchestrator.report.folded_stacks import folded_text
@@ -20,6 +21,7 @@ from orchestrator.report.profile_json import difference_json, profile_json
 from orchestrator.report.profile_sheets import difference_sheet, profile_sheet
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.table import print_sheets
+from orchestrator.results.misses import CacheProfile, InstructionMisses, Misses
 from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
 from orchestrator.results.profile_difference import difference
 
@@ -115,6 +117,65 @@ def test_callgrind_has_each_instruction_and_the_sum() -> None:
 def test_callgrind_has_what_else_was_counted() -> None:
     counted = AFTER.model_copy(update={"has_details": True})
     assert "events: Ir Loads Stores Taken\nsummary: 16501 0 0 0\n" in callgrind_text(counted)
+
+
+def cached(repeated: int = 1500) -> CellProfile:
+    """The kprobe's profile, whose handler misses in the data cache and whose program misses in the other one."""
+    caches = [
+        CacheProfile(name="l1i", size=16384, ways=8, line=64, accesses=17000, misses=500, repeated=500),
+        CacheProfile(name="l1d", size=8192, ways=4, line=64, accesses=9000, misses=1500, repeated=repeated),
+        CacheProfile(name="l2", size=524288, ways=8, line=64, accesses=2000, misses=1000, repeated=1000),
+        CacheProfile(name="dtlb", size=262144, ways=64, line=4096, accesses=9000, misses=0, repeated=0),
+    ]
+    missed = {
+        "callbench": (InstructionMisses(0x8049000, "90", Misses(l1i=500)),),
+        "kprobe_func": (InstructionMisses(0, "c3", Misses(l1d_loads=1000, l1d_stores=500, l2=1000)),),
+    }
+    symbols = [one.model_copy(update={"misses": missed.get(one.name, ())}) for one in AFTER.symbols]
+    found = AFTER.model_copy(update={"symbols": tuple(symbols)})
+    return CellProfile.model_validate({**found.model_dump(), "caches": caches})
+
+
+def test_caches_list_the_symbols_that_miss() -> None:
+    (sheet,) = cache_sheets(cached())
+    assert "L1D 8 KiB, 4 ways of 64 bytes" in sheet.facts[1]
+    assert "DTLB 64 pages, 64 ways" in sheet.facts[1]
+    text = printed(sheet)
+    assert "get_kprobe" not in text
+    assert "kprobe_func [lab_kprobe+0x40]" in text
+    assert [[row.label, *row.cells] for block in sheet.grid.blocks for row in block] == [
+        ["kprobe_func [lab_kprobe+0x40]", "0", "-", "3", "100.0 %", "2", "100.0 %", "0", "-"],
+        ["callbench (user space)", "1", "100.0 %", "0", "-", "0", "-", "0", "-"],
+        ["all", "1", "100.0 %", "3", "100.0 %", "2", "100.0 %", "0", "-"],
+        ["accesses", "34", "", "18", "", "4", "", "18", ""],
+    ]
+    assert "As many calls again missed equally often." in text
+    assert "As many calls again missed 3.2 times a call in L1D." in printed(cache_sheets(cached(1600))[0])
+    assert not cache_sheets(AFTER)
+
+
+def test_json_has_misses_where_caches_were_modelled() -> None:
+    found = profile_json(cached(), {})
+    assert found["caches"][1] == {
+        "name": "l1d",
+        "size": 8192,
+        "ways": 4,
+        "line": 64,
+        "accesses": 18.0,
+        "hits": 15.0,
+        "misses": 3.0,
+        "misses_again": 3.0,
+    }
+    handler = found["symbols"][-1]
+    assert handler["misses"] == {"l1i": 0, "l1d_loads": 2.0, "l1d_stores": 1.0, "l2": 2.0, "itlb": 0, "dtlb": 0}
+    assert "caches" not in profile_json(AFTER, {})
+    assert "misses" not in profile_json(AFTER, {})["symbols"][0]
+
+
+def test_callgrind_has_misses_as_events() -> None:
+    text = callgrind_text(cached())
+    assert "events: Ir I1mr D1mr D1mw L2m ITLBm DTLBm\nsummary: 16501 500 1000 500 1000 0 0\n" in text
+    assert "\n0x40 500 0 1000 500 1000 0 0\n" in text
 
 
 def stacked() -> CellProfile:

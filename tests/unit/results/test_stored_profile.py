@@ -15,6 +15,7 @@ from record_builders import cell, run
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.chosen_cell import cells_named
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.misses import CacheProfile, InstructionMisses, Misses
 from orchestrator.results.profile import (
     FOLDER,
     CellProfile,
@@ -55,6 +56,56 @@ def test_a_profile_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert file.name == "pentium4.debian-686.kprobe.noop.json.gz"
     assert load_profile(tmp_path, profiled("kprobe", sha256=digest)) == written
     assert write_profile(written, tmp_path / "again") == digest
+
+
+CACHES = tuple(
+    CacheProfile(name=name, size=8192, ways=4, line=64, accesses=accesses, misses=misses, repeated=misses)
+    for name, accesses, misses in (
+        ("l1i", 100, 0),
+        ("l1d", 50, 7),
+        ("l2", 7, 4),
+        ("itlb", 100, 0),
+        ("dtlb", 50, 1),
+    )
+)
+
+
+def missing(**changes: Any) -> CellProfile:
+    """A profile whose first symbol misses in caches."""
+    misses = (InstructionMisses(0, "55", Misses(0, 3, 4, 4, 0, 1)),)
+    found = profile(symbol("get_kprobe", 10350).model_copy(update={"misses": misses}), symbol("other", 10))
+    return CellProfile.model_validate({**found.model_dump(), "caches": CACHES, **changes})
+
+
+def test_misses_are_stored(tmp_path: Path) -> None:
+    written = missing()
+    digest = write_profile(written, tmp_path / FOLDER / file_name(written.cell))
+    read = load_profile(tmp_path, profiled("kprobe", sha256=digest))
+    assert read == written
+    assert read.missed == Misses(0, 3, 4, 4, 0, 1)
+    assert [one.missed.of("l1d") for one in read.symbols] == [7, 0]
+    assert [one.hits for one in read.caches] == [100, 43, 3, 100, 49]
+
+
+def test_a_profile_from_before_there_were_caches_is_read() -> None:
+    old = profile(symbol("get_kprobe", 10350)).model_dump(exclude={"caches": True, "symbols": {"__all__": {"misses"}}})
+    assert "misses" not in old["symbols"][0]
+    assert CellProfile.model_validate(old).missed == Misses()
+
+
+@pytest.mark.parametrize(
+    ("cache", "changes", "why"),
+    [
+        (1, {"misses": 8}, "l1d missed 8 times, and the symbols 7 times"),
+        (2, {"accesses": 8}, "level 2 has other accesses than level 1 has misses"),
+        (4, {"accesses": 0}, "dtlb missed 1 of 0 accesses"),
+    ],
+)
+def test_caches_that_contradict_the_symbols_are_refused(cache: int, changes: dict[str, int], why: str) -> None:
+    changed = [one.model_dump() for one in CACHES]
+    changed[cache].update(changes)
+    with pytest.raises(ValidationError, match=why):
+        missing(caches=changed)
 
 
 def test_another_file_than_the_recorded_one_is_refused(tmp_path: Path) -> None:

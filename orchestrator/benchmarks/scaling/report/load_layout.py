@@ -114,8 +114,8 @@ def _sentences(table: ScalingCells) -> Iterator[str]:
     yield (
         f"Published: {kprobe_cache().source}: {published.enabled} of {published.registered} events enabled in "
         f"{published.seconds['without']} s and with the cache in {published.seconds['with']} s, {published.pauses} "
-        f"pauses of {published.pause_seconds} s included, which the mean leaves out; shares of perf's event cache-misses, "
-        "of which the mail names neither the cache, the CPU nor the load."
+        f"pauses of {published.pause_seconds} s included, which the mean leaves out; shares of perf's event "
+        "cache-misses, of which the mail names neither the cache, the CPU nor the load."
     )
     if any("l1d_misses" in cell.parameters for cell in table.cells):
         yield "Misses are those of models with LRU and without prefetching (./lab profile RUN CELL has all of them)."
