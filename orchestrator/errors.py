@@ -105,5 +105,9 @@ class NotEntered(EvidenceError):
     """Calls never ran into the probe, as is proved from outside the guest. The cell fails; its guest is sound."""
 
 
+class OtherMechanism(EvidenceError):
+    """The kernel hits a kprobe in another way than the cell's kind of probe: nothing is wrong with the guest."""
+
+
 class UnsupportedError(LabError):
     """A guest, kernel or module cannot do what was asked for, and nothing is wrong with it."""

@@ -2,9 +2,9 @@
 // Serves the host's commands over a virtio serial port, one at a time, in frames.
 //
 // A frame is a header of three little-endian words (payload length, type, request number) and its payload.
-//   host → guest   EXEC  "directory\0program\0argument\0..."     KILL (the running command's process group)
+//   host → guest   EXEC  "directory\0program\0argument\0..."     PING
 //                  PUT   octal-free mode word, "path\0"; then DATA frames, an empty one ends the file
-//                  GET   "path\0"                               PING
+//                  GET   "path\0"                               KILL (the command's process group, or the file)
 //   guest → host   HELLO (protocol version word) once; STDOUT, STDERR, DATA; and to end a request
 //                  EXIT (wait status word), OK, or ERROR (errno word)
 // The console is the kernel's; nothing of this channel passes over it.
@@ -283,13 +283,29 @@ static void put_file(void)
 	finish(request, error);
 }
 
+// Whether the host has given a request up.
+static int is_killed(uint32_t request)
+{
+	struct pollfd asked = {port, POLLIN, 0};
+
+	if (waiting || sys3(SYS_poll, &asked, 1, 0) <= 0)
+		return 0;
+	receive();
+	waiting = received.header.type != KILL;
+	return !waiting && received.header.request == request;
+}
+
+// Some files never end: the host gives one up that has become too large for it.
 static void get_file(void)
 {
 	uint32_t request = received.header.request;
 	long fd = sys3(SYS_open, received.payload, O_RDONLY | O_CLOEXEC, 0), n = fd;
 
-	while (n >= 0 && (n = sys3(SYS_read, fd, sent.payload, PAYLOAD_MAX)) > 0)
+	while (n >= 0 && (n = sys3(SYS_read, fd, sent.payload, PAYLOAD_MAX)) > 0) {
 		send(DATA, request, (size_t)n);
+		if (n == PAYLOAD_MAX && is_killed(request))
+			n = -125; // ECANCELED
+	}
 	if (fd >= 0)
 		sys1(SYS_close, fd);
 	finish(request, n);

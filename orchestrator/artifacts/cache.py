@@ -226,15 +226,14 @@ class Cache:
 
     def discard(self, artifact: Artifact) -> None:
         """Remove an artifact, whoever uses it: for one whose users have all opened what they need of it."""
-        place = artifact.path
-        unfinished = place.with_name(place.name + _UNFINISHED)
-        with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(place)):
-            release(artifact.stamp)
-            if is_real_folder(place):
-                shutil.rmtree(unfinished, ignore_errors=True)
-                place.rename(unfinished)
-                shutil.rmtree(unfinished)
-        self._sound.discard(place)
+        with self._discarding(artifact) as place:
+            self._remove_at_once(place)
+
+    def discard_damaged(self, artifact: Artifact, check: Callable[[Path], Damage | None]) -> None:
+        """The same, unless another process has made it anew meanwhile and ``check`` finds nothing any more."""
+        with self._discarding(artifact) as place:
+            if check(place) is not None:
+                self._remove_at_once(place)
 
     def remove_leftover(self, place: Path) -> bool:
         """Remove what a killed builder left; False where one is at work, or has finished meanwhile."""
@@ -266,6 +265,21 @@ class Cache:
                 yield lock.is_locked
             finally:
                 lock.release()
+
+    @contextlib.contextmanager
+    def _discarding(self, artifact: Artifact) -> Iterator[Path]:
+        """Stop using an artifact, and hold its lock."""
+        with step(f"discard {artifact.kind}: {artifact.label}"), self.lock(self.build_lock(artifact.path)):
+            release(artifact.stamp)
+            yield artifact.path
+        self._sound.discard(artifact.path)
+
+    def _remove_at_once(self, place: Path) -> None:
+        if is_real_folder(place):
+            unfinished = place.with_name(place.name + _UNFINISHED)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            place.rename(unfinished)
+            shutil.rmtree(unfinished)
 
     def _checked(self, artifact: Artifact) -> Damage | None:
         """What was changed in an artifact; without a record (earlier versions made none) it is recorded as it is."""

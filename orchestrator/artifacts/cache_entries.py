@@ -40,6 +40,7 @@ class Kind(StrEnum):
     IMAGES = "images"
     DATA_DISKS = "data-disks"
     KERNEL_FUNCTIONS = "kernel-functions"
+    EXECUTED_FUNCTIONS = "executed-functions"
     BUILD_SOURCES = "build-sources"
     PREPARED_BUILDS = "prepared-builds"
     SAVED_GUESTS = "saved-guests"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _BUILD = "<build>"
+_WARNINGS = "warnings.txt"
 _PLACE = re.compile(rf"{_BUILD}/(?P<file>[^\s:]+)(?::(?P<line>\d+)(?P<column>:\d+)?)?")
 # Not the word alone, which may be in a path.
 _ERROR = re.compile(r"(?:error|ERROR): |undefined |\*\*\* ")
@@ -31,10 +32,20 @@ def kept_output(output: str, folder: Path) -> str:
     return output.replace(str(folder), _BUILD)
 
 
-def kept_warnings(errors: str, folder: Path) -> str:
-    """Return what a build that succeeded printed as errors, without what the build system says of itself."""
+def keep_warnings(target: Path, errors: str, folder: Path) -> None:
+    """Keep in ``target`` what a build in ``folder`` that succeeded printed as errors.
+
+    What the build system says of itself is left out; where nothing is left there is no file.
+    """
     lines = [line for line in kept_output(errors, folder).splitlines() if not _OF_THE_BUILD.match(line)]
-    return "".join(f"{line}\n" for line in lines)
+    if lines:
+        (target / _WARNINGS).write_text("".join(f"{line}\n" for line in lines))
+
+
+def shown_warnings(target: Path, origins: Mapping[str, Path]) -> tuple[str, ...]:
+    """Return what was kept in ``target``, with the places in the files of ``origins``."""
+    kept = target / _WARNINGS
+    return tuple(located(kept.read_text(), origins)) if kept.exists() else ()
 
 
 def located(kept: str, origins: Mapping[str, Path]) -> list[str]:

@@ -66,9 +66,10 @@ def record(folder: Path, besides: str) -> None:
 
 
 def recorded(folder: Path, name: str) -> str | None:
-    """The SHA-256 of a file of a recorded folder; None where there is no record, or the file is not in it."""
+    """The SHA-256 of a file of a recorded folder; None where it is not in the record, or was written to since."""
     try:
-        return next((line.digest for line in _read(folder) if line.path == name), None)
+        facts = _facts(os.lstat(folder / name))
+        return next((line.digest for line in _read(folder) if (line.path, line.facts) == (name, facts)), None)
     except (OSError, ValueError):
         return None
 

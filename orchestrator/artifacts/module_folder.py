@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -12,20 +11,23 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.diagnostics import error_place, first_error, kept_output, kept_warnings, located
+from orchestrator.artifacts.diagnostics import (
+    error_place,
+    first_error,
+    keep_warnings,
+    kept_output,
+    located,
+    shown_warnings,
+)
 from orchestrator.artifacts.kbuild import make_modules, plain_places, scratch_folder, strip_module
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, show_warnings
 from orchestrator.artifacts.prebuilt import modinfo
+from orchestrator.artifacts.source_folder import read_sources
 from orchestrator.errors import BuildError, ConfigError, UsageError
 
 _KIND = "module-folders"
-_WARNINGS = "warnings.txt"
 _QUOTED_LINES = 20
-_MOST_FILES = 2000
-_MOST_BYTES = 64 << 20
-_BUILT = re.compile(r"\..*|.*\.(o|ko|a|mod|mod\.c|cmd)|Module\.symvers|modules\.order")
-"""What an earlier build has left in the folder, and hidden files."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_./ +=-]{0,200}")
@@ -43,27 +45,28 @@ def folder_modules(
     ``variables`` are given to make. Make runs what the folder's Kbuild says, with the rights of the user.
     Raises ConfigError for a folder that makes no module, UsageError for a wrong variable, BuildError.
     """
-    files = _files(folder)
-    if not {"Kbuild", "Makefile"} & files.keys():
+    sources = read_sources(folder)
+    if not {"Kbuild", "Makefile"} & sources.keys():
         raise ConfigError("has neither a Kbuild nor a Makefile", where=str(folder))
     assignments = _assignments(variables)
-    content = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+    content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
+    files = {name: folder / name for name in sources}
     inputs = {"kernel": kernel.key, "compiler": kernel.toolchain.version, "files": content, "make": assignments}
 
     def build(place: Path) -> None:
         context.say(f"building {folder.name} for {kernel.spec.name}")
         with scratch_folder() as scratch, plain_places(kernel) as places:
-            _copy(files, scratch)
+            _write(sources, folder, scratch)
             finished = make_modules(kernel, places, scratch, assignments)
             if finished.status != 0:
                 raise _build_error(files, kept_output(finished.stdout + finished.stderr, scratch), folder)
             for file in sorted(scratch.rglob("*.ko")):
                 strip_module(kernel, file)
                 shutil.copy(file, place)
-            (place / _WARNINGS).write_text(kept_warnings(finished.stderr, scratch))
+            keep_warnings(place, finished.stderr, scratch)
 
     artifact = context.cache.obtain(_KIND, inputs, f"{folder.name} for {kernel.spec.name}", build)
-    warnings = tuple(located((artifact.path / _WARNINGS).read_text(), files))
+    warnings = shown_warnings(artifact.path, files)
     modules = {}
     for file in sorted(artifact.path.glob("*.ko")):
         name = modinfo(file).get("name", file.stem)
@@ -72,23 +75,6 @@ def folder_modules(
         raise ConfigError("makes no module", where=str(folder), hint="obj-m has none: are its variables set?")
     show_warnings(context, kernel, list(modules.values())[:1])
     return modules
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """The folder's files by their paths in it, without what a build has left there."""
-    found: dict[str, Path] = {}
-    size = 0
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for file in (Path(parent, name) for name in sorted(names) if not _BUILT.fullmatch(name)):
-            if not file.is_file():
-                continue
-            size += file.stat().st_size
-            found[str(file.relative_to(folder))] = file
-            if len(found) > _MOST_FILES or size > _MOST_BYTES:
-                what = f"holds more than {_MOST_FILES} files or {_MOST_BYTES >> 20} MiB, too much for a module"
-                raise ConfigError(what, where=str(folder))
-    return found
 
 
 def _assignments(variables: Mapping[str, str | int]) -> list[str]:
@@ -100,10 +86,11 @@ def _assignments(variables: Mapping[str, str | int]) -> list[str]:
     return [f"{name}={value}" for name, value in sorted(variables.items())]
 
 
-def _copy(files: Mapping[str, Path], target: Path) -> None:
-    for name, file in files.items():
+def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
+    for name, content in sources.items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, target / name)
+        (target / name).write_bytes(content)
+        shutil.copymode(folder / name, target / name)  # a program that make calls
 
 
 def _build_error(files: Mapping[str, Path], kept: str, folder: Path) -> BuildError:

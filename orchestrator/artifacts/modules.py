@@ -12,7 +12,14 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
-from orchestrator.artifacts.diagnostics import error_place, first_error, kept_output, kept_warnings, located
+from orchestrator.artifacts.diagnostics import (
+    error_place,
+    first_error,
+    keep_warnings,
+    kept_output,
+    located,
+    shown_warnings,
+)
 from orchestrator.artifacts.kbuild import Places, make_modules, plain_places, scratch_folder, strip_module
 from orchestrator.artifacts.kernel_source import sound_source
 from orchestrator.artifacts.kernels import Kernel
@@ -20,7 +27,6 @@ from orchestrator.artifacts.module_source import ModuleSource, Scalar
 from orchestrator.errors import BuildError
 from orchestrator.steps import step
 
-_WARNINGS = "warnings.txt"
 _SHOWN_LINES = 60
 _RECIPE = "warnings kept"
 """Part of every key: modules from before were built without a record of their warnings."""
@@ -98,16 +104,13 @@ def _build(context: BuildContext, kernel: Kernel, source: ModuleSource, places: 
             strip_module(kernel, scratch / f"{source.name}.ko")
             shutil.copy(scratch / f"{source.name}.ko", folder / f"{source.name}.ko")
             (folder / "sources").mkdir()
-            warnings = kept_warnings(finished.stderr, scratch)
-            if warnings:
-                (folder / "sources" / _WARNINGS).write_text(warnings)
+            keep_warnings(folder / "sources", finished.stderr, scratch)
             for name, text in source.files.items():
                 (folder / "sources" / name).write_text(text)
 
     label = f"{source.name} for {kernel.spec.name}"
     artifact = context.cache.obtain("modules", _inputs(kernel, source), label, build)
-    kept = artifact.path / "sources" / _WARNINGS
-    warnings = tuple(located(kept.read_text(), source.origins)) if kept.exists() else ()
+    warnings = shown_warnings(artifact.path / "sources", source.origins)
     return Module(source.name, artifact.path / f"{source.name}.ko", artifact.key, artifact.path / "sources", warnings)
 
 

@@ -12,6 +12,9 @@ from pydantic import Field, TypeAdapter
 
 from orchestrator.catalog.data import Fact, read
 
+ClaimClock = Literal["instructions", "wall", "modelled"]
+"""The clocks that claims are judged on. Only ratios are judged on the modelled one."""
+
 
 class _Claim(Fact):
     """A claim of a document about its ``tables``; ``why`` explains, by clock, why it does not hold."""
@@ -20,7 +23,7 @@ class _Claim(Fact):
     document: str
     tables: list[str]
     sentence: str
-    why: dict[Literal["instructions", "wall"], str]
+    why: dict[ClaimClock, str]
 
 
 class RatioClaim(_Claim):

@@ -56,6 +56,12 @@ def probes() -> Mapping[str, ProbeKind]:
     return named(ProbeKind, read("probes.yaml"))
 
 
+def published_column(probe: str) -> str | None:
+    """A probe's column in the published tables; None where it has none, as a user's module."""
+    kind = probes().get(probe)
+    return None if kind is None else kind.column
+
+
 def probe_kind(name: str) -> ProbeKind:
     """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
 

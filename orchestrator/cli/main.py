@@ -15,6 +15,7 @@ from orchestrator.cli import (
     kernel,
     kmod,
     listing,
+    model,
     profile,
     report,
     run,
@@ -40,6 +41,7 @@ app.command("shell")(shell.shell)
 app.add_typer(kernel.app, name="kernel")
 app.add_typer(image.app, name="image")
 app.add_typer(kmod.app, name="kmod")
+app.add_typer(model.app, name="model")
 app.add_typer(cache.app, name="cache")
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,19 +10,12 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.failures import expected_failures
+from orchestrator.cli.profile_forms import Depth, Form, FormOption, Limit, Share, print_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orchestrator.results.profile import CellProfile
-
-
-class Form(StrEnum):
-    """Forms of a profile, and of a difference between two."""
-
-    TABLE = "table"
-    MARKDOWN = "markdown"
-    JSON = "json"
 
 
 @expected_failures
@@ -35,9 +27,13 @@ def profile(
     cell: Annotated[
         str | None, typer.Argument(metavar="CELL", help="A cell's id, or parts of it, such as kprobe; default: all.")
     ] = None,
-    form: Annotated[
-        Form, typer.Option("--format", help="table: for people; markdown: the same for GitHub; json: for programs.")
-    ] = Form.TABLE,
+    form: FormOption = Form.TABLE,
+    limit: Limit = 20,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Calls, each with all that it calls; profiles need stacks.")
+    ] = False,
+    depth: Depth = 24,
+    share: Share = 1.0,
     annotate: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="The function's instructions, each with its count per call.")
     ] = None,
@@ -61,8 +57,10 @@ def profile(
 
         for one in profiles:
             typer.echo(f"{one.cell}\n{annotated(one, annotate)}")
+    elif tree:
+        _print_trees(profiles, depth, share, form)
     else:
-        _print(profiles, form)
+        _print_symbols(profiles, limit or None, form)
 
 
 def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
@@ -94,26 +92,30 @@ def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
     return [load_profile(found.directory, one) for one in wanted]
 
 
-def _print(profiles: Sequence[CellProfile], form: Form) -> None:
+def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: Form) -> None:
     from orchestrator.profile.classes import per_call
-    from orchestrator.report import profile_json, profile_sheets
     from orchestrator.report.cache_sheets import cache_sheets
+    from orchestrator.report.profile_json import profile_json
+    from orchestrator.report.profile_sheets import profile_sheet
 
-    classes = [per_call(one) for one in profiles]
-    if form is Form.JSON:
-        content = [profile_json.profile_json(*both) for both in zip(profiles, classes, strict=True)]
-        typer.echo(profile_json.text(content), nl=False)
-        return
-    sheets = []
-    for one, found in zip(profiles, classes, strict=True):
-        sheets += [profile_sheets.profile_sheet(one, found), *cache_sheets(one)]
-    if form is Form.MARKDOWN:
-        from orchestrator.report.markdown import render_sheets
+    found = [(one, per_call(one)) for one in profiles]
+    print_profiles(
+        "Profiles",
+        form,
+        lambda: [sheet for both in found for sheet in (profile_sheet(*both, limit), *cache_sheets(both[0]))],
+        lambda: [profile_json(*both) for both in found],
+    )
 
-        typer.echo(render_sheets("Profiles", sheets), nl=False)
-    else:
-        from rich.console import Console
 
-        from orchestrator.report.table import print_sheets
+def _print_trees(profiles: Sequence[CellProfile], depth: int, share: float, form: Form) -> None:
+    from orchestrator.report.call_sheets import Cut, tree_sheet
+    from orchestrator.report.profile_json import tree_json
+    from orchestrator.results.call_tree import call_tree
 
-        print_sheets(sheets, Console())
+    found = [(one, call_tree(one)) for one in profiles]
+    print_profiles(
+        "Profiles",
+        form,
+        lambda: [tree_sheet(tree, Cut(depth, share)) for _, tree in found],
+        lambda: [tree_json(*both) for both in found],
+    )

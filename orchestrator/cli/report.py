@@ -13,7 +13,17 @@ from orchestrator.cli import completion
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orchestrator.results.contract import RunRecord
+    from orchestrator.results.runs import Run
+
+
+class ReportClock(StrEnum):
+    """What times a report has."""
+
+    MEASURED = "measured"
+    MODELLED = "modelled"
 
 
 class Format(StrEnum):
@@ -38,17 +48,30 @@ def report(
             help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract.",
         ),
     ] = Format.TABLE,
+    clock: Annotated[
+        ReportClock,
+        typer.Option(help="measured: as the run did; modelled: what CPUs would take for what its profiles counted."),
+    ] = ReportClock.MEASURED,
+    costs: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="A cost table of your own, for modelled times.")
+    ] = None,
     charts: Annotated[
         bool, typer.Option("--charts", help="Draw charts too, as PNG and SVG in the run's directory.")
     ] = False,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
+    from orchestrator.errors import UsageError
     from orchestrator.paths import lab_dir
     from orchestrator.results.contract import all_ok
     from orchestrator.results.runs import find_run
 
+    if costs and clock is not ReportClock.MODELLED:
+        raise UsageError("measured times have no costs", where="--costs", hint="add --clock modelled")
     found = find_run(run, lab_dir())
-    _print(found.record, form)
+    if clock is ReportClock.MODELLED:
+        _print_modelled(found, form, costs or [])
+    else:
+        _print(found.record, form)
     if charts:
         from orchestrator.benchmarks.registry import reports
         from orchestrator.report.charts import draw_charts
@@ -83,3 +106,32 @@ def _print(record: RunRecord, form: Format) -> None:
             from orchestrator.results.contract import json_text
 
             typer.echo(json_text(record), nl=False)
+
+
+def _print_modelled(run: Run, form: Format, costs: Sequence[str]) -> None:
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.model.modelled_run import known_costs, modelled_run
+    from orchestrator.report.claims import assess_modelled
+    from orchestrator.report.modelled_sheets import modelled_sheets
+
+    modelled = modelled_run(run, known_costs(costs))
+    match form:
+        case Format.TABLE:
+            from rich.console import Console
+
+            from orchestrator.report.table import print_sheets
+
+            print_sheets(modelled_sheets(modelled), Console(), assess_modelled(run.record, modelled, reports()))
+        case Format.MARKDOWN:
+            from orchestrator.report.markdown import render_sheets
+
+            claims = assess_modelled(run.record, modelled, reports())
+            typer.echo(render_sheets(modelled.experiment, modelled_sheets(modelled), claims), nl=False)
+        case Format.CSV:
+            from orchestrator.report.modelled_csv import render_modelled_csv
+
+            typer.echo(render_modelled_csv(modelled), nl=False)
+        case Format.JSON:
+            from orchestrator.results.modelled import json_text
+
+            typer.echo(json_text(modelled), nl=False)

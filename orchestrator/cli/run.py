@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,9 +51,7 @@ def run(
     ] = False,
     profile: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PART", help="Also where the instructions of each call go: symbols, classes, stacks, caches."
-        ),
+        typer.Option(metavar="PART", help="Where instructions go, too: symbols, classes, stacks, caches, purposes."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
@@ -67,42 +66,45 @@ def run(
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.cache import Cache
     from orchestrator.benchmarks.registry import kinds
-    from orchestrator.cli.progress import listener
+    from orchestrator.cli.measured import Measuring
     from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.experiment.plan import plan
-    from orchestrator.experiment.profiled import with_profile
+    from orchestrator.experiment.profiled import unprofiled, with_profile
     from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
-    from orchestrator.paths import cache_dir, lab_dir
+    from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
-    from orchestrator.results.store import Store
-    from orchestrator.run.runner import Runner
+    from orchestrator.run.found_cells import with_found_before
 
     # All files are checked before the first one runs.
     experiments = [load_experiment(config, kinds(), overrides or [], qemu_cpu_names) for config in configs]
-    experiments = [with_profile(experiment, profile) if profile else experiment for experiment in experiments]
+    if profile:
+        without = [sentence for experiment in experiments for sentence in unprofiled(experiment, profile)]
+        experiments = [with_profile(experiment, profile) for experiment in experiments]
+        for sentence in without:
+            print(sentence, file=sys.stderr)
     _check_names(configs, experiments)
-    plans = [select(plan(experiment), only or []) for experiment in experiments]
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
+    measuring = Measuring(jobs, events, fresh, offline, verbose)
+    if dry_run:
+        experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
+    else:
+        experiments = [measuring.found(experiment) for experiment in experiments]
+    plans = [select(plan(experiment), only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]
     if dry_run:
-        for planned, kernels in zip_longest(plans, unchecked):
+        for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
             _print_plan(planned, at_hand)
+            for unknown in (one.table.unknown for one in experiment.tables if one.table.unknown is not None):
+                typer.echo(f"# {unknown}")
             for name in kernels or ():
                 typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
         return
     valid = True
     for experiment, planned in zip(experiments, plans, strict=True):
         directory = out / experiment.name if out is not None and len(experiments) > 1 else out
-        with (
-            listener(sys.stderr) as watching,
-            options.printed_steps(verbose=verbose),
-            Store.open(lab_dir()) as store,
-        ):
-            context = BuildContext(Cache(cache_dir()), offline, watching.say, watching.warn)
-            runner = Runner(context, store, watching, kinds(), jobs, events, fresh)
-            entry = _run_one(runner, experiment, planned, directory, resume=resume)
-            record = store.load_run(entry.id)
+        work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
+        entry, record = measuring.done(work)
         _show(record, entry)
         if experiment.charts:
             _draw(record, entry)
@@ -172,7 +174,8 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:
     from orchestrator.benchmarks.registry import kinds
     from orchestrator.errors import UsageError
-    from orchestrator.run.runner import check_resumable
+    from orchestrator.experiment.plan import plan
+    from orchestrator.run.runner import check_resumable, check_same_cells
 
     if directory is None:
         entry = store.latest(experiment.name, unfinished=True)
@@ -186,6 +189,7 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
             raise UsageError("this lab has no run in that directory", where=str(directory))
         entry = entries[0]
     check_resumable(entry, experiment, kinds())
+    check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))
     return entry
 
 

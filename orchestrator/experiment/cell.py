@@ -56,6 +56,11 @@ def named_point(cell: Cell[Any]) -> str | None:
     return None if point is None else str(point)
 
 
+def is_found(cell: Cell[Any]) -> bool:
+    """Whether the cell's point was found in a guest, and not named in the experiment."""
+    return cell.parameters.get("points") == "executed"
+
+
 def cell_id(table: str | None, *parts: str) -> str:
     """The id of a cell of the table: its parts with slashes between."""
     return "/".join(parts if table is None else (table, *parts))

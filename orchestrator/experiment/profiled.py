@@ -27,16 +27,38 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
         if part not in known:
             raise UsageError(f"found '{part}'; {choices_sentence(part, known)}", where="--profile")
     wanted = tuple(dict.fromkeys(parts))
-    tables = [_changed(one, wanted) for one in experiment.tables]
-    if tables == list(experiment.tables):
-        why = "a profile needs clock 'instructions', work that the clock can prove, and caches that are known"
-        raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", hint=why)
+    reasons = unprofiled(experiment, wanted)
+    if len(reasons) == len(experiment.tables):
+        why = "a profile needs clock 'instructions', and work whose instructions the clock can prove (docs/profiles.md)"
+        raise UsageError(f"no table of experiment '{experiment.name}' can have a profile", detail=reasons, hint=why)
+    tables = [one if _why_not(one, wanted) else replace(one, table=_changed(one, wanted)) for one in experiment.tables]
     return replace(experiment, tables=tables)
 
 
-def _changed(one: NamedTable, parts: tuple[str, ...]) -> NamedTable:
-    possible = tuple(part for part in parts if part in type(one.table).PROFILE_PARTS)
-    if not possible:
-        return one
-    table: Table = one.table.model_copy(update={KEY: possible})
-    return one if any(problem.path == (KEY,) for problem in table.conflicts()) else replace(one, table=table)
+def only_profiled(experiment: Experiment) -> Experiment:
+    """The experiment without the tables whose cells have no profiles."""
+    return replace(experiment, tables=[one for one in experiment.tables if getattr(one.table, KEY, None)])
+
+
+def unprofiled(experiment: Experiment, parts: Sequence[str]) -> Sequence[str]:
+    """A sentence for each table that can have no profile of these parts."""
+    reasons = {one.name: _why_not(one, tuple(dict.fromkeys(parts))) for one in experiment.tables}
+    return [f"no profile of {f'table {name}' if name else 'the table'}: {why}" for name, why in reasons.items() if why]
+
+
+def _why_not(one: NamedTable, parts: tuple[str, ...]) -> str | None:
+    """Why a table can have no profile; None where it can."""
+    benchmark = one.table.benchmark.name
+    if not type(one.table).PROFILE_PARTS:
+        return f"benchmark '{benchmark}' has none"
+    if not _possible(one, parts):
+        return f"benchmark '{benchmark}' has none of {', '.join(parts)}"
+    return next((problem.sentence for problem in _changed(one, parts).conflicts() if problem.path == (KEY,)), None)
+
+
+def _possible(one: NamedTable, parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for part in parts if part in type(one.table).PROFILE_PARTS)
+
+
+def _changed(one: NamedTable, parts: tuple[str, ...]) -> Table:
+    return one.table.model_copy(update={KEY: _possible(one, parts)})

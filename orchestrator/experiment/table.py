@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -31,13 +31,22 @@ FEWEST_WALL_REPEATS = 6
 
 Kernel = Annotated[str, BeforeValidator(fields.kernel)]
 Row = Annotated[str, BeforeValidator(fields.probe)]
-Point = Annotated[str, BeforeValidator(fields.point)]
+Points = Annotated[tuple[str, ...] | Literal["executed"], BeforeValidator(fields.points)]
+"""Places by their names, or every function that the calls enter."""
 
 
 def mapping_of_kernels(value: object) -> object:
     """Kernels by the probes that are measured on them."""
     if not isinstance(value, dict):
         raise mismatch(value, "expected a mapping of probe to kernel, such as {kretprobe: lab-i386-smp-preempt}")
+    return value
+
+
+def _no_modelled_clock(value: object) -> object:
+    """Times are modelled when they are reported: a table says what is measured."""
+    if value == "modelled":
+        what = "expected instructions, and a profile: [symbols]; then, report --clock modelled"
+        raise mismatch(value, what)
     return value
 
 
@@ -56,7 +65,7 @@ class Table(Strict):
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ()
 
-    clock: Annotated[Clock, one_of(lambda: get_args(Clock))] = "instructions"
+    clock: Annotated[Clock, one_of(lambda: get_args(Clock)), BeforeValidator(_no_modelled_clock)] = "instructions"
     benchmark: BenchmarkChoice
     reference: str | None = None
     image: Annotated[str, BeforeValidator(fields.image)] | None = None
@@ -69,6 +78,11 @@ class Table(Strict):
     def all_kernels(self) -> tuple[str, ...]:
         """The table's kernels and those of single probes, each once."""
         return tuple(dict.fromkeys([*self.kernels, *self.kernel_for.values()]))
+
+    @property
+    def unknown(self) -> str | None:
+        """What of its cells is not known until it was found out in a guest; None where all are known."""
+        return None
 
     def resolved(self) -> dict[str, Any]:
         """The table as plain values, every default written out."""
@@ -94,12 +108,13 @@ class Table(Strict):
 class ProbedTable(Table):
     """A table whose guests are used over a channel, with probes at ``points`` that have ``handlers``.
 
-    Without ``points`` the benchmark's own is probed. ``time_limit`` is in seconds of the host's time for one cell.
+    Without ``points`` the benchmark's own is probed; ``executed`` are those that the calls enter, which a guest has to
+    find out first (``BenchmarkKind.find``). ``time_limit`` is in seconds of the host's time for one cell.
     """
 
     reference: Annotated[str, one_of(reference_tables)] | None = None
     channel: Annotated[ChannelKind, one_of(lambda: get_args(ChannelKind))] = "framed"
-    points: Entries[Point] | None = None
+    points: Points | None = None
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
     time_limit: Annotated[int, whole(1, 86_400)] = 120
 

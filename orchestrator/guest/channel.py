@@ -17,6 +17,9 @@ from typing import Protocol
 from orchestrator.errors import GuestError
 from orchestrator.guest.console import plain_lines
 
+COMMAND_LIMIT = 60.0
+"""Host seconds for a command, a file, or a condition to become true, where nothing else is said."""
+
 KILL_LIMIT = 10.0
 """Seconds that a guest may take to kill a command."""
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from orchestrator.guest.kernel_reports import RANK, KernelReport, Trouble, reports_in, sign_in
 
+REPORTS_MAX = 100
+"""Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
+
 _TAIL_BYTES = 16 * 1024
 _QUOTED_LINES = 20
 _CONTEXT_LINES = 3

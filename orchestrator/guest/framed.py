@@ -152,18 +152,20 @@ class FramedChannel:
 
     def _done(self, request: int, deadline: float, failure: str = "the request failed", largest: int = 0) -> bytes:
         content = bytearray()
-        size = 0
+        is_too_large = False
         while True:
             kind, payload = self._reply(request, deadline)
             if kind == Frame.DATA:
-                size += len(payload)
-                # The rest of a file that is too large is read, but not kept: the next reply must be found.
-                if size <= largest:
+                if not is_too_large and len(content) + len(payload) > largest:
+                    # It may never end. What is on its way is read, but not kept: the next reply must be found.
+                    is_too_large = True
+                    self._send_frame(Frame.KILL, request, b"", deadline)
+                if not is_too_large:
                     content += payload
+            elif is_too_large:
+                raise GuestError(f"{failure}: it has more than {largest} bytes")
             elif kind != Frame.OK:
                 raise GuestError(f"{failure}: {_error_text(kind, payload)}")
-            elif size > largest:
-                raise GuestError(f"{failure}: its {size} bytes are more than {largest}")
             else:
                 return bytes(content)
 

@@ -136,7 +136,7 @@ class SerialChannel:
             kept = content if stream is Stream.STDOUT else errors
             kept += data
             if len(content) > largest:
-                raise TooMuchOutput(f"cannot read {source}: its {len(content)} bytes are more than {largest}")
+                raise TooMuchOutput(f"cannot read {source}: it has more than {largest} bytes")
 
         try:
             result = self.run(["env", "LC_ALL=C", "cat", source], time_limit=time_limit, listener=listener)

@@ -117,7 +117,7 @@ class SshChannel:
                     content += block
                     size = max(size, len(content))
         if size > largest:
-            raise GuestError(f"cannot read {source}: its {size} bytes are more than {largest}")
+            raise GuestError(f"cannot read {source}: it has more than {largest} bytes")
         return bytes(content)
 
     def close(self) -> None:

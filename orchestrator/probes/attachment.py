@@ -17,7 +17,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
 from orchestrator.probes.loading import load
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
-from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracer import called_by_tracer
 
 _OPTIMISER_TURNS = 100
@@ -217,7 +217,7 @@ class Attachment:
         if found is None:
             raise EvidenceError(f"the module reports no detour buffer: {self.parameter('detour')!r}")
         start, size = int(found[1], 16), int(found[2])
-        memory = LoadedModule.of(self._guest, self._module.name)
+        memory = ModuleMemory.of(self._guest, self._module.name)
         if not memory.start <= start < start + size <= memory.end:
             raise EvidenceError(f"the detour buffer at {start:#x} is not in module {self._module.name}")
         target = self.point.address + (seen.jump_target or 0)
@@ -232,7 +232,7 @@ class Attachment:
         return self._known_symbols or Symbols.of(self._guest)
 
     def _check_pointer(self, seen: Observation) -> None:
-        memory = LoadedModule.of(self._guest, self._module.name)
+        memory = ModuleMemory.of(self._guest, self._module.name)
         if not memory.start <= seen.pointer < memory.end:
             raise EvidenceError(f"{self.point.name} points to {seen.pointer:#x}, not into module {self._module.name}")
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.tracer import ALL_USERS, KPROBES_HANDLER, TRACED_FUNCTIONS, Traced, find_traced
@@ -24,6 +24,9 @@ UNSIGNED = 1 << 13
 
 _JUMP_BYTES = 5
 _JUMPS = frozenset({0xE9, 0xEB})
+
+
+_INT3 = 0xCC
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,9 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     flags = seen.flags or ""
     opened = seen.live != point.original if look.first is None else seen.live[0] in look.first
     if flags != look.flags or not opened:
-        raise EvidenceError(
+        # One kprobe with an int3, as all are armed that the kernel does not optimise.
+        is_breakpoint = kind.site == "kprobe" and seen.probes == 1 and seen.live[0] == _INT3
+        raise (OtherMechanism if is_breakpoint else EvidenceError)(
             f"{when}, {point.name} is not armed by {look.described}: its bytes are {seen.live[:6].hex(' ')} "
             f"and the kernel lists it {f'as {flags}' if flags else 'without a flag'}; that is {_described(kind, seen)}"
         )
@@ -178,7 +183,7 @@ def check_step(kind: ProbeKind, step: str) -> None:
     """
     expected = {1: "boosted", 2: "single-stepped", 3: "single-stepped"}.get(kind.int3_per_hit or 0)
     if kind.mechanism == "int3" and step != expected:
-        raise EvidenceError(
+        raise OtherMechanism(
             f"the probed instruction is {step[:40]}, and for {kind.name} it must be {expected}",
             hint="kprobes emulate a call or a jump: probe another instruction" if step == "emulated" else "",
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from orchestrator.errors import EvidenceError, UsageError
-from orchestrator.guest.guest import COMMAND_LIMIT, Guest
+from orchestrator.guest.channel import COMMAND_LIMIT
+from orchestrator.guest.guest import Guest
 
 _PARAMETER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _VALUE_MAX = 1024

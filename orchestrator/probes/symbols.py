@@ -55,6 +55,10 @@ class Symbols:
             )
         return found[0]
 
+    def functions(self, name: str) -> int:
+        """How many functions of the kernel itself have a name: static ones may share it."""
+        return len(self._found(name, _FUNCTION))
+
     def names(self, address: int) -> frozenset[str]:
         """All names of the kernel's own function at an address; the kernel's lists show one of them."""
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
@@ -143,25 +147,25 @@ _shared = lru_cache(maxsize=2)(Symbols)
 
 
 @dataclass(frozen=True)
-class LoadedModule:
+class ModuleMemory:
     """A module's memory, from its first byte to behind its last."""
 
     start: int
     end: int
 
     @classmethod
-    def all_of(cls, guest: Guest) -> Mapping[str, LoadedModule]:
+    def all_of(cls, guest: Guest) -> Mapping[str, ModuleMemory]:
         """The modules in ``/proc/modules`` whose init has ended, by their names."""
         return cls.all_in(guest.get("/proc/modules"))
 
     @classmethod
-    def all_in(cls, listing: bytes) -> Mapping[str, LoadedModule]:
+    def all_in(cls, listing: bytes) -> Mapping[str, ModuleMemory]:
         """The same of a listing that was kept."""
         found = [_MODULE.match(line) for line in listing.decode("ascii", errors="replace").splitlines()]
         return {one[1]: cls(int(one[3], 16), int(one[3], 16) + int(one[2])) for one in found if one is not None}
 
     @classmethod
-    def of(cls, guest: Guest, name: str) -> LoadedModule:
+    def of(cls, guest: Guest, name: str) -> ModuleMemory:
         """Look one module up. Raises EvidenceError when it is not loaded."""
         module = cls.all_of(guest).get(name)
         if module is None:

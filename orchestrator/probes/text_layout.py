@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.static_branches import Span
-from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 
 KERNEL = "kernel"
 
@@ -35,7 +35,7 @@ class TextLayout:
         """Look both up in a running guest. Raises EvidenceError where its lists make no sense."""
         kernel = cls.of_kernel(symbols)
         text, data = [*kernel.text], [*kernel.data]
-        modules = [Span(name, module.start, module.end) for name, module in LoadedModule.all_of(guest).items()]
+        modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
         sections = _sections(guest, modules)
         for module in modules:
             first = _first_data(module, sections[module.name])

@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from orchestrator.artifacts.instructions import disassembled
 from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import UsageError
+from orchestrator.profile.relocated import CodeOfProfile
 from orchestrator.report.figures import number
 from orchestrator.results.profile import CellProfile, SymbolProfile
-
-_WORDS = {"i386": 4, "x86_64": 8}
 
 
 def annotated(profile: CellProfile, function: str) -> str:
@@ -31,9 +29,9 @@ def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
             number(float(Fraction(one.executed, profile.calls))),
             f"+{one.offset:#x}",
             one.code,
-            disassembled(bytes.fromhex(one.code), symbol.address + one.offset, _WORDS[profile.arch]),
+            relocated.text,
         )
-        for one in symbol.instructions
+        for one, relocated in zip(symbol.instructions, CodeOfProfile(profile).relocated(symbol), strict=True)
     ]
     counts, offsets, codes = (max(len(row[column]) for row in rows) for column in range(3))
     for count, offset, code, text in rows:

@@ -10,13 +10,13 @@ from functools import lru_cache
 
 from orchestrator.artifacts.instructions import decoded
 from orchestrator.catalog.instruction_classes import instruction_classes
+from orchestrator.profile.operands import WORDS
 from orchestrator.results.profile import CellProfile
 
 SEGMENT_LOADS = "segment loads"
 LOCKED = "locked"
 LOADS, STORES, TAKEN = "loads", "stores", "taken branches"
 
-_WORDS = {"i386": 4, "x86_64": 8}
 _SEGMENTS = frozenset({"cs", "ds", "es", "fs", "gs", "ss"})
 _FAR_LOADS = frozenset({"lds", "les", "lfs", "lgs", "lss"})
 _LOCK = 0xF0
@@ -34,7 +34,7 @@ def per_call(profile: CellProfile) -> Mapping[str, Fraction]:
     if profile.has_details:
         names += [LOADS, STORES, TAKEN]
     sums: Counter[str] = Counter()
-    word = _WORDS[profile.arch]
+    word = WORDS[profile.arch]
     for one in profile.instructions:
         classes, is_branch = _classes(one.code, word)
         sums.update(dict.fromkeys(classes, one.executed))

@@ -11,7 +11,7 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.module_symbols import module_functions
-from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.places import CodeRange, Function, Places
 
 _BEHIND_NAMES = "\x7f"
@@ -25,7 +25,7 @@ class OwnModule:
     """A module that the kernel's own list of symbols does not have: its memory, and its functions by name."""
 
     name: str
-    memory: LoadedModule
+    memory: ModuleMemory
     functions: Mapping[str, int]
 
 
@@ -34,14 +34,14 @@ def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str)
 
     Raises EvidenceError where the guest's lists make no sense.
     """
-    modules = LoadedModule.all_of(guest)
+    modules = ModuleMemory.all_of(guest)
     own = None
     if module is not None and module.name in modules:
         own = OwnModule(module.name, modules[module.name], module_functions(guest, module.name, module.file))
     return places_of(symbols, modules.values(), own, program)
 
 
-def places_of(symbols: Symbols, modules: Iterable[LoadedModule], own: OwnModule | None, program: str) -> Places:
+def places_of(symbols: Symbols, modules: Iterable[ModuleMemory], own: OwnModule | None, program: str) -> Places:
     """The functions of ``symbols`` and of ``own``, one of the ``modules``. Raises EvidenceError as ``code_of``."""
     start, end = symbols.anywhere("_stext"), symbols.anywhere("_etext")
     if start is None or end is None:

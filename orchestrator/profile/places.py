@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.profile.counts import Code, Counts, Stack
+from orchestrator.profile.operands import operands
 from orchestrator.results.misses import InstructionMisses, Misses
 from orchestrator.results.profile import Instruction, Place, SymbolProfile
 
 _RETPOLINE = "__x86_indirect_thunk"
+_HALF = 1 << 63
+"""64-bit kernels are above it."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,30 @@ class Places:
                 names.pop()
             found[";".join(names)] += count
         return tuple(sorted((folded, count) for folded, count in found.items() if count))
+
+    def names(self, codes: Iterable[Code]) -> dict[str, dict[int, str]]:
+        """The functions that instructions jump or refer to, by module and address, as a profile has them."""
+        behind = 1 << 8 * (8 if self.kernel_start >= _HALF else 4)
+        found: dict[str, dict[int, str]] = defaultdict(dict)
+        for address, code in codes:
+            owner = self.owner(address)
+            numbers = () if owner.place == "user" else operands(code, behind.bit_length() // 8)[1]
+            for one in numbers:
+                target = ((address if one.kind == "relative" else 0) + one.value) % behind
+                name = self._place(target)
+                if name is not None and one.kind == "relative":
+                    found[owner.function.module or ""][(target - owner.start) % behind] = name
+                elif name is not None:
+                    found[""][target] = name
+        return dict(found)
+
+    def _place(self, address: int) -> str | None:
+        """The function at an address and how far behind its beginning; None for what is no function's."""
+        owner = self.owner(address)
+        if owner.place not in ("kernel", "module"):
+            return None
+        behind = address - owner.function.address
+        return self._title(address) + (f"+{behind:#x}" if behind else "")
 
     def _title(self, address: int) -> str:
         function = self.owner(address).function

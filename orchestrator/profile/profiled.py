@@ -24,16 +24,14 @@ _INT3 = "cc"
 
 @dataclass(frozen=True)
 class Counter:
-    """A guest whose QEMU has the counting plugin, and where the profile of one cell goes.
+    """A guest whose QEMU has the counting plugin.
 
     ``symbols`` were read when the guest was ready; ``module`` is what was loaded since.
     """
 
     guest: Guest
     symbols: Symbols
-    module: Module | None
-    cell: str
-    file: Path
+    module: Module | None = None
 
     def mark(self) -> int:
         """How much the plugin has written so far. Raises EvidenceError where this guest has none."""
@@ -43,37 +41,36 @@ class Counter:
             why = f"QEMU counts no instructions here: {error.strerror}"
             raise EvidenceError(why, where=str(self.guest.counts_file)) from None
 
-    def profile(self, mark: int, timed: Timed, *, calls: int, program: str) -> ProfileEvidence:
-        """Write the profile of a sample of ``calls`` calls that a program made since the ``mark``, and prove it.
+    def profile(self, mark: int, timed: Timed, *, cell: str, calls: int, program: str) -> CellProfile:
+        """The profile of a sample of ``calls`` calls that a program made since the ``mark``, for a ``cell``.
 
         Raises EvidenceError unless the plugin counted what the clock did.
         """
-        machine = self.guest.machine
-        assert machine.counter is not None
+        counter = self.guest.machine.counter
+        assert counter is not None
         regions = read_regions(self.guest.counts_file, mark)
         sample = sample_of(regions, timed)
-        cpu = machine.counter.caches
+        cpu = counter.caches
         missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
-        return self._written(sample, missed, calls, "call", program)
+        return self._profile(cell, sample, missed, calls=calls, unit="call", program=program)
 
-    def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, rounds: int) -> ProfileEvidence:
-        """Write the profile of ``rounds`` rounds of a loop of the module's, and prove it.
+    def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
+        """The profile of ``rounds`` rounds of a loop of the module's, for a ``cell``.
 
         Since the ``mark`` they have run several times, and after each time twice as many: ``timed`` is what the clock
         says of both. Raises EvidenceError unless the plugin counted the same, and each time the same instructions.
         """
-        return self._written(
-            rounds_of(read_regions(self.guest.counts_file, mark), timed), CacheMisses(), rounds, "round"
-        )
+        sample = rounds_of(read_regions(self.guest.counts_file, mark), timed)
+        return self._profile(cell, sample, CacheMisses(), calls=rounds, unit="round", program="user space")
 
-    def _written(
-        self, sample: Region, missed: CacheMisses, calls: int, unit: Unit, program: str = "user space"
-    ) -> ProfileEvidence:
+    def _profile(
+        self, cell: str, sample: Region, missed: CacheMisses, *, calls: int, unit: Unit, program: str
+    ) -> CellProfile:
         machine = self.guest.machine
         assert machine.counter is not None
         places = code_of(self.guest, self.symbols, self.module, program)
-        profile = CellProfile(
-            cell=self.cell,
+        return CellProfile(
+            cell=cell,
             arch=_arch(places.kernel_start),
             calls=calls,
             unit=unit,
@@ -81,13 +78,18 @@ class Counter:
             symbols=places.symbols(sample.counts, missed.by_code),
             stacks=places.stacks(sample.stacks),
             caches=missed.caches,
+            names=places.names(sample.counts),
         )
-        return ProfileEvidence(
-            sha256=write_profile(profile, self.file),
-            calls=calls,
-            instructions=profile.executed,
-            int3=sum(counts.executed for code, counts in sample.counts.items() if code.code == _INT3),
-        )
+
+
+def stored(profile: CellProfile, file: Path) -> ProfileEvidence:
+    """Write a profile to its file; what proves it. Raises HostError when the disk is full."""
+    return ProfileEvidence(
+        sha256=write_profile(profile, file),
+        calls=profile.calls,
+        instructions=profile.executed,
+        int3=sum(one.executed for one in profile.instructions if one.code == _INT3),
+    )
 
 
 def _arch(kernel_start: int) -> Literal["i386", "x86_64"]:

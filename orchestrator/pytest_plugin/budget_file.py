@@ -6,14 +6,22 @@
         debian-686 6.1.0-41-686, pentium4: 422
       sh:
         debian-686 6.1.0-41-686, pentium4: 1234567 +2%
+      getppid:
+        debian-686 6.1.0-41-686, pentium4:
+          instructions: 369
+          symbols:
+            callbench: 13
+            entry_SYSENTER_32: 60
 
-A number alone is hard: one instruction more is too many. With a percentage it is soft.
+A number alone is hard: one instruction more is too many. With a percentage it is soft. The symbols say where a budget
+that is broken has grown; a budget may be without.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +34,8 @@ SUFFIX = ".budgets.yaml"
 
 _HEAD = "# Instructions that tests may take. pytest --qemu --qemu-update-budgets writes what it counts.\n"
 _BUDGET = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(?: \+(\d{1,3}(?:\.\d{1,3})?)%)?")
-_LARGEST = 1 << 20
+_LARGEST = 4 << 20
+_INSTRUCTIONS, _SYMBOLS = "instructions", "symbols"
 
 Budgets = dict[str, dict[str, dict[str, Any]]]
 """Texts of budgets by test, label, and the machine that they were counted on."""
@@ -34,10 +43,11 @@ Budgets = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Budget:
-    """At most so many ``instructions``, and ``percent`` more."""
+    """At most so many ``instructions``, and ``percent`` more. ``symbols`` is what each had of them, where known."""
 
     instructions: float
     percent: float = 0.0
+    symbols: Mapping[str, float] | None = None
 
     @property
     def most(self) -> float:
@@ -70,7 +80,12 @@ class BudgetFile:
         with self._cache.lock(f"budgets-{digest(str(self.path))}"):
             budgets = self._read()
             hard = budget.percent == 0 and float(budget.instructions).is_integer()
-            value = int(budget.instructions) if hard else str(budget)
+            value: object = int(budget.instructions) if hard else str(budget)
+            if budget.symbols is not None:
+                value = {
+                    _INSTRUCTIONS: value,
+                    _SYMBOLS: {name: _plain(count) for name, count in budget.symbols.items()},
+                }
             budgets.setdefault(test, {}).setdefault(label, {})[machine] = value
             unfinished = self.path.with_name(f".{self.path.name}.new")
             try:
@@ -94,10 +109,28 @@ class BudgetFile:
         return budgets
 
     def _parsed(self, text: object) -> Budget:
+        if isinstance(text, dict):
+            symbols = text.get(_SYMBOLS)
+            if set(text) != {_INSTRUCTIONS, _SYMBOLS} or not _are_counts(symbols):
+                what = "a budget with symbols has instructions, and symbols with a number for each"
+                raise ConfigError(f"found {str(text)[:80]!r}; {what}", where=str(self.path))
+            return replace(self._parsed(text[_INSTRUCTIONS]), symbols=symbols)
         match = _BUDGET.fullmatch(str(text))
         if match is None:
             raise ConfigError(f"found {text!r}; a budget is a number, or one with +N%", where=str(self.path))
         return Budget(float(match[1]), float(match[2] or 0))
+
+
+def _are_counts(symbols: object) -> bool:
+    return isinstance(symbols, dict) and all(
+        isinstance(name, str) and isinstance(count, int | float) and not isinstance(count, bool)
+        for name, count in symbols.items()
+    )
+
+
+def _plain(count: float) -> float:
+    """A whole number as one."""
+    return int(count) if float(count).is_integer() else count
 
 
 def _is_nested(content: object, depth: int) -> bool:

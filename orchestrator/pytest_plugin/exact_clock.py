@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,10 +16,14 @@ from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument, Calls, system_call, user_function
 from orchestrator.benchmarks.calls.table import CallsBenchmark
 from orchestrator.benchmarks.calls.whole_program import parse_runs
+from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.errors import EvidenceError, UnsupportedError, UsageError
 from orchestrator.experiment.file.problems import problems_of
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.profiled import Counter
+from orchestrator.results.profile import CellProfile
 from orchestrator.run.postconditions import check_clocksource
 
 _CALLS = 1000
@@ -28,6 +33,14 @@ _LIMIT = 600.0
 _WORD_SIZES = {"i386": 4, "x86_64": 8}
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_LIMIT = 180.0
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Instructions of one call, and what counts them one by one; None where the guest does not."""
+
+    instructions: float
+    profile: Callable[[], CellProfile] | None = None
 
 
 def settle(guest: Guest) -> None:
@@ -40,7 +53,7 @@ def settle(guest: Guest) -> None:
     guest.wait_until_succeeds(["grep", "-qx", "tsc", _CLOCKSOURCE_FILE], time_limit=_SETTLING_LIMIT)
 
 
-def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[object]) -> float:
+def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[object]) -> Counted:
     """Instructions of one system call, from user space and back. Raises EvidenceError where calls differ."""
     try:
         checked = CallsBenchmark.model_validate({"name": "syscall", "call": call, "arguments": arguments})
@@ -55,22 +68,22 @@ def count_call(guest: Guest, kernel: Kernel, call: str, arguments: Sequence[obje
     return _counted(guest, kernel, calls)
 
 
-def count_function(guest: Guest, workshop: BuildContext, kernel: Kernel, file: Path) -> float:
+def count_function(guest: Guest, workshop: BuildContext, kernel: Kernel, file: Path) -> Counted:
     """Instructions of one call of ``workload()``, which a C file defines, in user space and in the kernel."""
     return _counted(guest, kernel, user_function(workload_program(workshop, kernel.spec.arch, file), calls=_CALLS))
 
 
-def count_command(guest: Guest, argv: Sequence[str]) -> float:
+def count_command(guest: Guest, argv: Sequence[str]) -> Counted:
     """Instructions of one run of a program of the guest, by its path, from before its fork to after its end.
 
     The cheapest of several runs: the first one brings its files into memory, and timer ticks fall into some.
     """
     settle(guest)
     result = guest.succeed(["runbench", str(_RUNS), *argv], time_limit=_LIMIT)
-    return float(min(instructions for instructions, _, _ in parse_runs(result.text, _RUNS)))
+    return Counted(float(min(instructions for instructions, _, _ in parse_runs(result.text, _RUNS))))
 
 
-def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> float:
+def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> Counted:
     settle(guest)
     calls.prepare(guest)
     ticks = int(kernel.config["CONFIG_HZ"])
@@ -78,4 +91,17 @@ def _counted(guest: Guest, kernel: Kernel, calls: Calls) -> float:
     check_clocksource(guest)
     if not measured.samples:
         raise EvidenceError("nothing was counted")
-    return measured.samples[0]
+    if guest.machine.counter is None:
+        return Counted(measured.samples[0])
+    return Counted(measured.samples[0], lambda: _profile(guest, calls, measured))
+
+
+def _profile(guest: Guest, calls: Calls, measured: Measurement) -> CellProfile:
+    """Where the instructions of the calls go, made again. Raises EvidenceError where they are others."""
+    counter = Counter(guest, Symbols.of(guest))
+    mark = counter.mark()
+    marked = calls.measure_marked(guest, measured, time_limit=_LIMIT)
+    profile = counter.profile(mark, marked.timed, cell="call", calls=marked.calls, program=marked.program)
+    if profile.executed != marked.calls * measured.samples[0]:
+        raise EvidenceError(f"made again, a call takes {profile.executed / marked.calls:.15g} instructions")
+    return profile

@@ -7,14 +7,15 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
+from itertools import islice
 
 from orchestrator.errors import GuestError, GuestExit, GuestHang, UsageError
-from orchestrator.guest.console import plain_lines
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.console import REPORTS_MAX, plain_lines
+from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import Trouble, report_patterns
+from orchestrator.guest.life import State
 
 _PAUSE = 0.02
-_REPORTS_MAX = 100
 _MOST_BYTES = 64 << 20
 """Bytes of the console that are looked at for a line: a guest that prints without end is given up."""
 
@@ -80,7 +81,7 @@ def expect_panic(guest: Guest, regex: str, time_limit: float) -> Iterator[None]:
         if guest.console.length() > printed:
             printed, deadline = guest.console.length(), time.monotonic() + time_limit
         time.sleep(_PAUSE)
-    reports = [report for report, _ in zip(guest.console.reports(mark), range(_REPORTS_MAX), strict=False)]
+    reports = list(islice(guest.console.reports(mark), REPORTS_MAX))
     panics = [report for report in reports if report.trouble is Trouble.PANIC]
     if not panics or not any(report.is_expected([pattern]) for report in reports):
         raise failure or GuestError(
@@ -98,8 +99,8 @@ def _reported(guest: Guest, pattern: re.Pattern[str], mark: int, time_limit: flo
         length = guest.console.length()
         if length != printed:
             printed, deadline = length, time.monotonic() + time_limit
-            reports = zip(guest.console.reports(mark), range(_REPORTS_MAX), strict=False)
-            if any(report.is_expected([pattern]) for report, _ in reports):
+            reports = islice(guest.console.reports(mark), REPORTS_MAX)
+            if any(report.is_expected([pattern]) for report in reports):
                 if guest.state is State.READY:
                     guest.drain_console()  # the report's end, which belongs to this test
                 return True

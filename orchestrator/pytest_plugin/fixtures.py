@@ -16,6 +16,7 @@ from orchestrator.pytest_plugin.session import EXPECTED, FAILED, GUESTS, LOG, op
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
+    from orchestrator.guest.machine import Machine
     from orchestrator.pytest_plugin.guest_factory import GuestFactory
     from orchestrator.pytest_plugin.guest_pool import GuestPool
     from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
@@ -98,6 +99,14 @@ def guest_kernel(request: pytest.FixtureRequest, workshop: BuildContext, _guest_
         return ready_kernel(workshop, options_of(request).kernel)
 
 
+def _machine(request: pytest.FixtureRequest, workshop: BuildContext, kernel: Kernel) -> Machine:
+    """The machine of a test's guest. One that budgets are held in counts: a broken budget says where it has grown."""
+    from orchestrator.run.machines import counting
+
+    machine = options_of(request).machine(workshop, kernel)
+    return counting(workshop, machine) if "instruction_budget" in request.fixturenames else machine
+
+
 @pytest.fixture
 def guest(
     request: pytest.FixtureRequest, workshop: BuildContext, guest_kernel: Kernel, _guest_pool: GuestPool
@@ -108,7 +117,7 @@ def guest(
     """
     options = options_of(request)
     with sentences(request.config):
-        machine = options.machine(workshop, guest_kernel)
+        machine = _machine(request, workshop, guest_kernel)
         new = _guest_pool.booted if options.fresh else _guest_pool.clean
         tested = new(machine, guest_kernel)
         _begin(request.node, tested)
@@ -129,7 +138,7 @@ def shared_guest(
 
     with sentences(request.config):
         options = options_of(request)
-        machine = options.machine(workshop, guest_kernel)
+        machine = _machine(request, workshop, guest_kernel)
         sharing = Sharing(request.node.nodeid.partition("::")[0], options.fresh)
         tested = _guest_pool.shared(machine, guest_kernel, sharing)
         _begin(request.node, tested)

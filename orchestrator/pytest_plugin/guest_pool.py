@@ -10,7 +10,8 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import GuestError
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.life import State
 from orchestrator.guest.machine import Lan, Machine
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 from orchestrator.run.started_guest import started

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.errors import LabError
+from orchestrator.errors import EvidenceError, LabError
 from orchestrator.pytest_plugin.budget_file import Budget, BudgetFile
-from orchestrator.pytest_plugin.exact_clock import count_call, count_command, count_function
+from orchestrator.pytest_plugin.exact_clock import Counted, count_call, count_command, count_function
+from orchestrator.pytest_plugin.grown_symbols import by_symbol, grown, largest
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 _TICKS_PERCENT = 5.0
@@ -60,13 +62,15 @@ class InstructionBudget:
 
     def check(self, label: str, count: float) -> float:
         """Hold any count against its budget: an overhead that ``probe_cost`` has measured, for one."""
-        return self._held(label, count)
+        return self._held(label, Counted(count))
 
-    def _held(self, label: str, count: float, percent: float = 0.0) -> float:
+    def _held(self, label: str, counted: Counted, percent: float = 0.0) -> float:
+        count = counted.instructions
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
         if self.updates:
-            self.file.write(self.test, label, machine, Budget(count, percent if budget is None else budget.percent))
+            allowed = percent if budget is None else budget.percent
+            self.file.write(self.test, label, machine, Budget(count, allowed, _symbols(counted)))
         elif budget is None:
             others = self.file.machines(self.test, label)
             raise BudgetExceeded(
@@ -80,8 +84,28 @@ class InstructionBudget:
                 f"{label} takes {count:.15g} instructions, {count - budget.instructions:.15g} more than its budget, "
                 f"{budget}, on {machine}",
                 where=str(self.file.path),
+                detail=_where_it_grew(budget, counted),
             )
         elif budget.percent == 0 and count < budget.instructions:
             text = f"{self.test}: {label} takes {count:.15g} of {budget} instructions on {machine}"
             warnings.warn(f"{text}; --qemu-update-budgets lowers the budget", BudgetWarning, stacklevel=3)
         return count
+
+
+def _symbols(counted: Counted) -> Mapping[str, float] | None:
+    """Where the instructions are; None where that cannot be told, and proved."""
+    if counted.profile is None:
+        return None
+    with contextlib.suppress(EvidenceError):
+        return by_symbol(counted.profile())
+    return None
+
+
+def _where_it_grew(budget: Budget, counted: Counted) -> Sequence[str]:
+    """The symbols that a broken budget has more of; those with the most instructions where it has none."""
+    after = _symbols(counted)
+    if after is None:
+        return []
+    if budget.symbols is None:
+        return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
+    return [grown(budget.symbols, after)]

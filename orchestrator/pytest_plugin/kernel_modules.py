@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from orchestrator.artifacts.module_source import Value
-from orchestrator.guest.guest import State
-from orchestrator.probes.symbols import LoadedModule as ListedModule
+from orchestrator.guest.life import State
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.loaded_module import LoadedModule
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
@@ -44,7 +44,7 @@ class KernelModules:
         """
         if self._guest.state is not State.READY or self._guest.pid is None or self._guest.has_reported():
             return
-        there = ListedModule.all_of(self._guest)
+        there = ModuleMemory.all_of(self._guest)
         for module in reversed(self._loaded):
             for name in (module.name, *reversed(module.needed)):
                 if name in there:

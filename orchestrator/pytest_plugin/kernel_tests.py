@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.errors import ConfigError
+from orchestrator.errors import UsageError
 from orchestrator.guest.kernel_tests import ftracetest_results, kunit_results, program_results
 from orchestrator.ktap.expected import judged
 from orchestrator.ktap.results import TestRun
-from orchestrator.pytest_plugin.expected_failures import read_expected
+from orchestrator.pytest_plugin.expected_failures import check_expected, read_expected
 
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
@@ -65,10 +65,10 @@ class KernelTests:
 
     def _reasons(self, expected: Expected) -> Mapping[str, str]:
         """The list; a wrong one fails the test before anything runs, which may take minutes."""
-        if not isinstance(expected, str | Path):
-            return expected or {}
         try:
-            return read_expected(self._folder / expected)
-        except ConfigError as error:
+            if isinstance(expected, str | Path):
+                return read_expected(self._folder / expected)
+            return check_expected({} if expected is None else expected)
+        except UsageError as error:
             sentence = f"{type(error).__name__}: {error}"
         pytest.fail(sentence, pytrace=False)  # outside of the handler, whose error would be shown as well

@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-from orchestrator.guest.guest import Guest
-
-_FILE = "/proc/sys/kernel/tainted"
-
 _TROUBLE = {
     1: "a module was loaded by force",
     3: "a module was unloaded by force",
@@ -21,12 +17,6 @@ E, K, N, X, T), firmware (A, I), the CPU (S) and what a user asked for (U)."""
 
 REPORTED = frozenset({5, 7, 9, 14})
 """The bits that come with a report on the console."""
-
-
-def read_taint(guest: Guest) -> int:
-    """The taint mask of a guest's kernel. Raises GuestError."""
-    text = guest.get(_FILE).decode("ascii", errors="replace").strip()
-    return int(text) if text.isdecimal() else 0
 
 
 def troubles(before: int, after: int) -> dict[int, str]:

@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,18 +18,21 @@ from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestOops
+from orchestrator.guest.channel import COMMAND_LIMIT
+from orchestrator.guest.console import REPORTS_MAX
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import END_OF_LOG
-from orchestrator.guest.guest import COMMAND_LIMIT, Guest, State
+from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import Trouble
+from orchestrator.guest.life import State
 from orchestrator.guest.machine import Machine
+from orchestrator.guest.taint import taint_mask
 from orchestrator.probes import loading
 from orchestrator.pytest_plugin import expectations, taint
 from orchestrator.pytest_plugin.interaction import converse
 from orchestrator.pytest_plugin.loaded_module import LoadedModule
 from orchestrator.steps import step
 
-_REPORTS_MAX = 100
 _ANYTHING = re.compile(".")
 _PRINTED_LINES = 1000
 _NOTHING: Mapping[str, str | int] = MappingProxyType({})
@@ -195,13 +199,12 @@ class TestedGuest(Guest):
         """
         was_lost = self.has_failed
         self.drain_console()
-        reports = list(zip(self.console.reports(self._test.mark), range(_REPORTS_MAX), strict=False))
-        unexpected = [
-            report for report, _ in reports if not report.is_expected([*self._test.allowed, *self._test.expected])
-        ]
+        reports = list(islice(self.console.reports(self._test.mark), REPORTS_MAX))
+        expected = [*self._test.allowed, *self._test.expected]
+        unexpected = [report for report in reports if not report.is_expected(expected)]
         if unexpected:
             raise trouble_of(unexpected)
-        if was_lost or any(report.trouble is Trouble.PANIC for report, _ in reports):
+        if was_lost or any(report.trouble is Trouble.PANIC for report in reports):
             return
         self.check_alive("the test ran")
         try:
@@ -223,7 +226,7 @@ class TestedGuest(Guest):
     def _taint(self) -> int:
         if self.state is not State.READY or self.pid is None:
             return self._test.taint
-        return taint.read_taint(self)
+        return taint_mask(self)
 
     # --- a person ---------------------------------------------------------------------------------
 

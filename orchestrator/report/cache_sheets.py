@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from orchestrator.catalog.cpu_caches import CacheName
-from orchestrator.report.figures import NOTHING, number
+from orchestrator.report.figures import NOTHING
 from orchestrator.report.grid import Grid, Row
+from orchestrator.report.profile_figures import per_call, share
 from orchestrator.report.profile_sheets import symbol_title
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.misses import CacheProfile, Misses
@@ -24,8 +25,8 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
         return []
     symbols = [one for one in profile.symbols if any(one.missed)]
     symbols.sort(key=lambda one: -sum(one.missed))
-    rows = [Row(symbol_title(one), _cells(profile, one.missed)) for one in symbols]
-    sums = [Row("all", _cells(profile, profile.missed), "bold")]
+    rows = [Row(symbol_title(one), [*_cells(profile, one.missed)]) for one in symbols]
+    sums = [Row("all", [*_cells(profile, profile.missed)], "bold")]
     accesses = [Row("accesses", [cell for one in profile.caches for cell in (_per_call(profile, one.accesses), "")])]
     headings = [heading for one in profile.caches for heading in (f"{TITLES[one.name]} misses", "share")]
     return [
@@ -43,12 +44,11 @@ def cache_sheets(profile: CellProfile) -> Sequence[Sheet]:
     ]
 
 
-def _cells(profile: CellProfile, missed: Misses) -> list[str]:
-    return [
-        cell
-        for one in profile.caches
-        for cell in (_per_call(profile, missed.of(one.name)), _share(missed.of(one.name), one.misses))
-    ]
+def _cells(profile: CellProfile, missed: Misses) -> Iterator[str]:
+    for one in profile.caches:
+        count = missed.of(one.name)
+        yield _per_call(profile, count)
+        yield share(count, one.misses) if count else NOTHING
 
 
 def _geometry(cache: CacheProfile) -> str:
@@ -57,17 +57,13 @@ def _geometry(cache: CacheProfile) -> str:
     return f"{TITLES[cache.name]} {cache.size // _KIB} KiB, {cache.ways} ways of {cache.line} bytes"
 
 
+def _per_call(profile: CellProfile, count: int) -> str:
+    return per_call(Fraction(count, profile.calls))
+
+
 def _repeated(profile: CellProfile) -> Iterator[str]:
     differing = [one for one in profile.caches if one.repeated != one.misses]
     if not differing:
         yield "As many calls again missed equally often."
     for one in differing:
         yield f"As many calls again missed {_per_call(profile, one.repeated)} times a call in {TITLES[one.name]}."
-
-
-def _per_call(profile: CellProfile, count: int) -> str:
-    return number(float(Fraction(count, profile.calls)))
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if part else NOTHING

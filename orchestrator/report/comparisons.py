@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from orchestrator.catalog.claims import Claim, MechanismClaim, RatioClaim, SizeClaim, TrapsClaim
 from orchestrator.report.facts import Facts
@@ -47,10 +48,27 @@ def _ratio(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
         return Comparison(label, NOTHING, None)
     if {probe, claim.to} & facts.undecided:
         return Comparison(label, UNDECIDED, None)
+    if probe in facts.bands and claim.to in facts.bands:
+        return _ratio_of_bands(claim, probe, facts)
     # The product, unlike the quotient, is also correct for a base below zero.
     enough = claim.at_least is None or value >= claim.at_least * base
     small = claim.at_most is None or value <= claim.at_most * base
     return Comparison(label, ratio_figure(value, base) if base > 0 else BELOW_ZERO, enough and small)
+
+
+def _ratio_of_bands(claim: RatioClaim, probe: str, facts: Facts) -> Comparison:
+    """Decided where the claim holds, or does not, for every pair of values within the two bands."""
+    (low, high), (base_low, base_high) = facts.bands[probe], facts.bands[claim.to]
+    label = f"{probe} / {claim.to}"
+    text = ratio_figure(facts.overheads[probe], facts.overheads[claim.to])
+    if low <= 0 or base_low <= 0:
+        return Comparison(label, text, None)
+    least, most = low / base_high, high / base_low
+    at_least, at_most = claim.at_least or 0.0, claim.at_most or inf
+    holds = True if at_least <= least and most <= at_most else None
+    if most < at_least or least > at_most:
+        holds = False
+    return Comparison(label, f"{text} ({least:.2f} to {most:.2f})", holds)
 
 
 def _traps(probe: str, expected: int, single_step: int, facts: Facts) -> list[Comparison]:

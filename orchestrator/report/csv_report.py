@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
+from orchestrator.catalog.purposes import in_order
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 
-_NESTED = ("evidence", "work", "reference", "parameters")
+_NESTED = ("evidence", "work", "reference", "parameters", "purposes")
 _LISTS = ("text", "profile")
 """Fields with lists, or with a file of their own, which a row has no columns for; the JSON report has them."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -23,15 +25,16 @@ def render_csv(run: RunRecord) -> str:
     apostrophe; figures are left as they are.
     """
     parameters = sorted({name for cell in run.cells for name in cell.parameters})
+    spent = in_order([name for cell in run.cells for name in cell.purposes])
     file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, _columns(parameters, _work_fields(run)), restval="", lineterminator="\r\n")
+    writer = csv.DictWriter(file, _columns(parameters, spent, _work_fields(run)), restval="", lineterminator="\r\n")
     writer.writeheader()
     for cell in run.cells:
         writer.writerow({"run": run.run, "experiment": run.experiment, **_row(cell)})
     return file.getvalue()
 
 
-def _columns(parameters: list[str], work: list[str]) -> list[str]:
+def _columns(parameters: list[str], spent: Sequence[str], work: list[str]) -> list[str]:
     columns = ["run", "experiment"]
     for name in CellRecord.model_fields:
         if name == "interval":
@@ -39,6 +42,7 @@ def _columns(parameters: list[str], work: list[str]) -> list[str]:
         elif name not in (*_NESTED, *_LISTS):
             columns.append(name)
     columns += [f"parameters.{name}" for name in parameters]
+    columns += [f"purposes.{name}" for name in spent]
     columns += [f"evidence.{name}" for name in Evidence.model_fields]
     columns += [f"work.{name}" for name in work]
     columns += [f"reference.{name}" for name in ReferenceValue.model_fields]

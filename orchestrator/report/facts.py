@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from orchestrator.catalog.reference import ReferenceTable
 from orchestrator.report.evidence import traps_per_hit
 from orchestrator.report.panel import Panel
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.modelled import ModelledCell
 
 PLAIN, EXTRA = "probe_bytes_plain", "probe_bytes_extra"
 """Parameters of an optimised probe's cell: bytes of a probe that is not, and how many more it takes."""
@@ -23,7 +24,7 @@ _Fact = TypeVar("_Fact")
 class Facts:
     """By kind of probe: overhead, breakpoint traps a hit, size to that of a plain probe, bytes more than it, mechanism.
 
-    ``undecided`` are the probes whose overhead the host's drift hides.
+    ``undecided`` are the probes whose overhead the host's drift hides, ``bands`` those of modelled overheads.
     """
 
     overheads: Mapping[str, float]
@@ -32,6 +33,7 @@ class Facts:
     extra_bytes: Mapping[str, int]
     mechanisms: Mapping[str, str] = field(default_factory=dict)
     undecided: frozenset[str] = frozenset()
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def measured_facts(panel: Panel) -> Facts:
@@ -44,6 +46,17 @@ def measured_facts(panel: Panel) -> Facts:
         extra_bytes=_known(cells, lambda cell: _bytes(cell, EXTRA)),
         mechanisms=_known(cells, lambda cell: cell.evidence.mechanism if cell.evidence else None),
         undecided=frozenset(probe for probe, cell in cells.items() if cell.verdict == "none"),
+    )
+
+
+def modelled_facts(cells: Sequence[ModelledCell]) -> Facts:
+    """Return the modelled times of cells, in nanoseconds."""
+    return Facts(
+        overheads={cell.probe: cell.overhead for cell in cells if cell.overhead is not None},
+        traps={},
+        sizes={},
+        extra_bytes={},
+        bands={cell.probe: cell.interval for cell in cells if cell.interval is not None},
     )
 
 

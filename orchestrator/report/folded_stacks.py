@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from orchestrator.errors import UsageError
+from orchestrator.results.call_tree import check_stacks
 from orchestrator.results.profile import CellProfile
 
 
@@ -12,7 +12,5 @@ def folded_text(profile: CellProfile) -> str:
 
     Raises UsageError where there are none.
     """
-    if not profile.stacks:
-        hint = "measure with them: orchestrator run CONFIG --profile stacks"
-        raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
+    check_stacks(profile)
     return "".join(f"{folded} {count}\n" for folded, count in profile.stacks)

@@ -16,11 +16,20 @@ _HEADING_WIDTHS = (18, 12, 9)
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a label and a text for each column, set in a rich ``style``."""
+    """One row: a label and a text for each column, set in a rich ``style``.
+
+    ``depth`` is how far down a tree it is, by which its label is indented.
+    """
 
     label: str
     cells: Sequence[str]
     style: str = ""
+    depth: int = 0
+
+    @property
+    def indented(self) -> str:
+        """The label as it is set in text."""
+        return " " * self.depth + self.label
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Grid:
 
         Columns that do not fit follow below, under the same labels. Each part has at least one column.
         """
-        labels = max(len(row.label) for block in self.blocks for row in block)
+        labels = max(len(row.indented) for block in self.blocks for row in block)
         # The widest headings that leave the grid in the fewest parts.
         fitted = (_Fitted(self, fold, width - labels) for fold in _HEADING_WIDTHS)
         fitting = min(fitted, key=lambda one: (one.overflows, len(one.parts)))
@@ -59,7 +68,7 @@ class Grid:
         for block in self.blocks:
             yield Text(rule * (labels + sum(len(GAP) + width for width in widths)), style="dim")
             for row in block:
-                yield _line(row.label, [row.cells[column] for column in columns], labels, widths, row.style)
+                yield _line(row.indented, [row.cells[column] for column in columns], labels, widths, row.style)
 
 
 class _Fitted:

@@ -10,7 +10,7 @@ from orchestrator.report.claims import Assessment, assess
 from orchestrator.report.claims_layout import Statement, statements
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
-from orchestrator.report.grid import Grid
+from orchestrator.report.grid import Grid, Row
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sheets import sheets
@@ -34,9 +34,11 @@ def render_markdown(run: RunRecord, registry: ReportRegistry) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def render_sheets(title: str, sheets: Sequence[Sheet]) -> str:
-    """Return sheets that are of no run's tables, in the same way."""
-    return "\n\n".join([f"# {escaped(title)}", *(part for sheet in sheets for part in _sheet(sheet))]) + "\n"
+def render_sheets(title: str, sheets: Sequence[Sheet], assessments: Sequence[Assessment] = ()) -> str:
+    """Return sheets that are of no run's tables, and the outcome of claims, in the same way."""
+    parts = [part for sheet in sheets for part in _sheet(sheet)]
+    parts += [part for assessment in assessments for part in _claims(assessment)]
+    return "\n\n".join([f"# {escaped(title)}", *parts]) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -71,9 +73,14 @@ def _grid(grid: Grid) -> str:
             rows.append(["", *blank])
         for row in block:
             bold = "**" if row.style == "bold" and row.label else ""
-            rows.append([f"{bold}{escaped(row.label)}{bold}", *(escaped(cell) for cell in row.cells)])
+            rows.append([f"{bold}{_label(row)}{bold}", *(escaped(cell) for cell in row.cells)])
     rows[0] = [escaped(text) for text in rows[0]]
     return "\n".join(map(_table_row, rows))
+
+
+def _label(row: Row) -> str:
+    """A row's label; Markdown drops spaces at the beginning of one."""
+    return "&nbsp;" * row.depth + escaped(row.label)
 
 
 def _table_row(cells: Sequence[str]) -> str:

@@ -3,27 +3,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
-from orchestrator.report.figures import NOTHING, number
 from orchestrator.report.grid import Grid, Row
+from orchestrator.report.profile_figures import mark, others, per_call, share, signed
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.profile import CellProfile, SymbolProfile
-from orchestrator.results.profile_difference import ProfileDifference, SymbolDifference
+from orchestrator.results.profile_difference import (
+    FunctionDifference,
+    InstructionDifference,
+    ProfileDifference,
+    SymbolDifference,
+)
+
+_ItemT = TypeVar("_ItemT")
 
 USER = "user space"
+_NAMED = 5
+"""Names in a sentence."""
 
 
-def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction]) -> Sheet:
-    """A cell's instructions per call by symbol, and by class where there are ``classes``."""
+def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: int | None = None) -> Sheet:
+    """A cell's instructions per call by symbol, and by class where there are ``classes``.
+
+    Symbols behind the first ``limit`` share a row.
+    """
     total, unit = Fraction(profile.executed, profile.calls), profile.unit
+    listed, rest = _split(profile.symbols, limit)
     symbols = [
-        Row(symbol_title(one), [_number(Fraction(one.executed, profile.calls)), _share(one.executed, profile.executed)])
-        for one in profile.symbols
+        Row(symbol_title(one), [per_call(Fraction(one.executed, profile.calls)), share(one.executed, profile.executed)])
+        for one in listed
     ]
-    by_class = [Row(name, [_number(one), ""]) for name, one in classes.items()]
-    sums = [Row("all", [_number(total), _share(profile.executed, profile.executed)], "bold")]
+    if rest:
+        executed = sum(one.executed for one in rest)
+        figures = [per_call(Fraction(executed, profile.calls)), share(executed, profile.executed)]
+        symbols.append(Row(others(len(rest)), figures))
+    by_class = [Row(name, [per_call(one), ""]) for name, one in classes.items()]
+    sums = [Row("all", [per_call(total), share(profile.executed, profile.executed)], "bold")]
     return Sheet(
         title=profile.cell,
         facts=[f"instructions per {unit}, mean of {profile.calls} {unit}s; each was counted by QEMU"],
@@ -34,40 +52,80 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction]) -> Shee
     )
 
 
-def difference_sheet(difference: ProfileDifference) -> Sheet:
-    """The symbols that differ, the largest change first."""
+def difference_sheet(difference: ProfileDifference, limit: int | None = None) -> Sheet:
+    """The symbols that differ, the largest change first; those behind the first ``limit`` share a row."""
     before, after = difference.totals
-    rows = [_difference_row(one) for one in difference.symbols]
-    sums = Row("all", [_number(before), _number(after), _signed(after - before), ""], "bold")
-    same = "1 symbol is" if difference.equal == 1 else f"{difference.equal} symbols are"
+    listed, rest = _split(difference.symbols, limit)
+    rows = [_symbol_row(one) for one in listed]
+    if rest:
+        sides = [sum((side or Fraction(0) for side in sides), start=Fraction(0)) for sides in _sides(rest)]
+        figures = [*map(per_call, sides), signed(sides[1] - sides[0])]
+        rows.append(Row(others(len(rest)), [*figures, ""]))
+    sums = Row("all", [per_call(before), per_call(after), signed(after - before), ""], "bold")
     return Sheet(
-        title=f"{difference.before.cell} -> {difference.after.cell}",
-        facts=["instructions per call"],
+        title=difference_title(difference),
+        facts=["instructions per call", *difference.notes],
         grid=Grid(["before", "after", "change", ""], [block for block in (rows, [sums]) if block], together=4),
+        sentences=list(_equal(difference)),
+        footnotes=[],
+        proofs=[],
+    )
+
+
+def function_sheet(difference: ProfileDifference, function: FunctionDifference) -> Sheet:
+    """The instructions of a function that differ, in their order."""
+    symbol = function.symbol
+    rows = [_instruction_row(one) for one in function.instructions]
+    sums = Row("all", ["", per_call(symbol.before), per_call(symbol.after), signed(symbol.change), ""], "bold")
+    headings = ["at", "before", "after", "change", ""]
+    same = "1 instruction is" if function.equal == 1 else f"{function.equal} instructions are"
+    return Sheet(
+        title=f"{symbol.title}: {difference_title(difference)}",
+        facts=["executions per call of each instruction", *difference.notes],
+        grid=Grid(headings, [block for block in (rows, [sums]) if block], together=len(headings)),
         sentences=[f"{same} equal in both."],
         footnotes=[],
         proofs=[],
     )
 
 
-def _difference_row(one: SymbolDifference) -> Row:
-    mark = "new" if one.before is None else "gone" if one.after is None else ""
-    before, after = (NOTHING if value is None else _number(value) for value in (one.before, one.after))
-    return Row(one.title, [before, after, _signed(one.change), mark])
+def difference_title(difference: ProfileDifference) -> str:
+    """Which cells were compared."""
+    return f"{difference.before.cell} -> {difference.after.cell}"
+
+
+def _symbol_row(one: SymbolDifference) -> Row:
+    figures = [per_call(one.before), per_call(one.after), signed(one.change)]
+    return Row(one.title, [*figures, mark(one.before, one.after)])
+
+
+def _instruction_row(one: InstructionDifference) -> Row:
+    offset = one.before_offset if one.after_offset is None else one.after_offset
+    figures = [per_call(one.before), per_call(one.after), signed(one.change), mark(one.before, one.after)]
+    return Row(one.text, [f"+{offset or 0:#x}", *figures])
+
+
+def _sides(symbols: Sequence[SymbolDifference]) -> Iterable[Iterable[Fraction | None]]:
+    return (one.before for one in symbols), (one.after for one in symbols)
+
+
+def _equal(difference: ProfileDifference) -> Iterable[str]:
+    same = "1 symbol is" if difference.equal == 1 else f"{difference.equal} symbols are"
+    yield f"{same} equal in both."
+    other = difference.other_code
+    if other:
+        named = ", ".join([*other[:_NAMED], *([f"{len(other) - _NAMED} more"] if len(other) > _NAMED else [])])
+        what = "1 executes" if len(other) == 1 else f"{len(other)} execute"
+        yield f"{what} as many instructions in both, but not the same ones: {named}."
+
+
+def _split(items: Sequence[_ItemT], limit: int | None) -> tuple[Sequence[_ItemT], Sequence[_ItemT]]:
+    """Those that are listed, and the rest; a rest of one is listed as well."""
+    if limit is None or len(items) <= limit + 1:
+        return items, []
+    return items[:limit], items[limit:]
 
 
 def symbol_title(symbol: SymbolProfile) -> str:
     """A symbol as it is printed."""
     return f"{symbol.name} ({USER})" if symbol.place == "user" else symbol.placed_title
-
-
-def _number(value: Fraction) -> str:
-    return number(float(value))
-
-
-def _signed(value: Fraction) -> str:
-    return f"+{_number(value)}" if value > 0 else _number(value)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else NOTHING

@@ -32,12 +32,15 @@ def print_table(run: RunRecord, console: Console, registry: ReportRegistry) -> N
     _print(_lines(run, registry, console.width, _rule(console)), console)
 
 
-def print_sheets(sheets: Sequence[Sheet], console: Console) -> None:
-    """Print sheets that are of no run's tables, in the same way."""
+def print_sheets(sheets: Sequence[Sheet], console: Console, assessments: Sequence[Assessment] = ()) -> None:
+    """Print sheets that are of no run's tables, and the outcome of claims, in the same way."""
     for index, sheet in enumerate(sheets):
         if index:
             console.print()
         _print(_sheet(sheet, console.width, _rule(console)), console)
+    for assessment in assessments:
+        console.print()
+        _print(_claims(assessment, console.width, _rule(console)), console)
 
 
 def _rule(console: Console) -> str:

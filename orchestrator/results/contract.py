@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from math import isclose
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -54,6 +55,8 @@ Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*(\+0
 Number = Annotated[float, Field(allow_inf_nan=False)]
 # SQLite and most JSON readers hold 64 bits.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
+Instructions = Annotated[int, Field(gt=-(2**63), lt=2**63)]
+"""Executed, without those of an empty batch; a purpose may lack what the empty batch had."""
 
 
 def _printable(text: object) -> object:
@@ -196,6 +199,8 @@ class ProfileEvidence(_Record):
     """All that these calls executed, as QEMU counted them one by one."""
     int3: Count
     """Breakpoint instructions among them."""
+    purposes: dict[Name, Instructions] | None = None
+    """The instructions by what they are for, where that was asked for: see ``catalog.purposes``."""
     ticks: Count | None = None
     """What the clock says of the same work, where that is timed as a whole, with ticks and faults; None of calls."""
     faults: Count = 0
@@ -217,6 +222,8 @@ class ProfileEvidence(_Record):
         if evidence.int3 is not None and self.int3 * evidence.calls != evidence.int3 * self.calls:
             traps = f"{evidence.int3} traps in {evidence.calls} calls"
             return f"the profile has {self.int3} int3 in {self.calls} calls, and QEMU took {traps}"
+        if self.purposes is not None and sum(self.purposes.values()) != self.instructions:
+            return f"the purposes have {sum(self.purposes.values())} instructions, and the profile {self.instructions}"
         return None
 
     @model_serializer(mode="wrap")
@@ -266,6 +273,8 @@ class CellRecord(_Record):
     parameters: dict[Name, Phrase | bool | Count | Number] = {}
     """Further facts that distinguish cells. ``kernel_release`` is printed in place of the kernel's name."""
     verdict: Literal["none"] | None = None
+    purposes: dict[Name, Number] = {}
+    """The overhead by what it is spent on, where that was asked for; nothing is 0."""
     evidence: Evidence | None = None
     work: WorkEvidence | None = None
     """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
@@ -288,7 +297,7 @@ class CellRecord(_Record):
             self._require_evidence()
         elif self.reason is None:
             raise ValueError(f"a cell that is {self.status} needs a reason")
-        elif self.samples or (self.value, self.overhead, self.interval) != (None, None, None):
+        elif self.samples or self.purposes or (self.value, self.overhead, self.interval) != (None, None, None):
             raise ValueError(f"a cell that is {self.status} carries no samples, value, overhead or interval")
         return self
 
@@ -302,6 +311,9 @@ class CellRecord(_Record):
             raise ValueError(f"value {self.value} is not the {centre.__name__} of the samples, {centre(self.samples)}")
         if self.verdict is not None and not self.notes:
             raise ValueError("a cell without a verdict needs a note with the reason")
+        spent = sum(self.purposes.values())
+        if self.purposes and not isclose(spent, self.overhead or 0.0, rel_tol=1e-9):
+            raise ValueError(f"the purposes add up to {spent:.10g}, and the overhead is {self.overhead}")
 
     def _require_evidence(self) -> None:
         baseline = self.probe == BASELINE
@@ -329,8 +341,8 @@ class CellRecord(_Record):
     @model_serializer(mode="wrap")
     def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        for name in ("reason", "work", "text", "profile"):
-            if fields.get(name) is None:
+        for name in ("reason", "work", "text", "profile", "purposes"):
+            if not fields.get(name):
                 fields.pop(name, None)
         return fields
 

@@ -31,6 +31,8 @@ Place = Literal["kernel", "module", "user", "generated"]
 Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Offset = Annotated[int, Field(ge=0, lt=2**64)]
 Code = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,15}$")]
+FunctionPlace = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=800)]
+Folded = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=1 << 16)]
 Unit = Literal["call", "run", "round", "probe"]
 
 
@@ -101,10 +103,15 @@ class CellProfile(_Stored):
     unit: Unit = "call"
     has_details: bool
     symbols: tuple[SymbolProfile, ...]
-    stacks: tuple[tuple[str, Number], ...] = ()
+    stacks: tuple[tuple[Folded, Number], ...] = ()
     """Folded: names with semicolons between, the program first, and the instructions of the last one in all calls."""
     caches: tuple[CacheProfile, ...] = ()
     """The caches that were modelled."""
+    names: dict[str, dict[Offset, FunctionPlace]] = {}
+    """The functions that instructions jump or refer to, by address: ``get_kprobe``, ``get_kprobe+0x5``.
+
+    Of each module what its own instructions jump to, from its text on; under "" all others.
+    """
 
     @property
     def executed(self) -> int:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.experiment.cell import Cell
@@ -13,9 +14,14 @@ from orchestrator.results.contract import CellRecord
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
+    from orchestrator.artifacts.cache import Artifact
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.run.boot import Session
     from orchestrator.run.preparation import Prepared
+
+
+Obtain = Callable[[str, Mapping[str, object], str, "Callable[[Path], None]"], "Artifact | None"]
+"""Where artifacts come from: ``Cache.obtain``, or what gives only those that are there."""
 
 
 class BenchmarkKind(TableKind):
@@ -24,6 +30,14 @@ class BenchmarkKind(TableKind):
     ``prepare`` and ``measure`` may run in different processes, and on different machines: what the one makes for the
     other is named by content in the cache.
     """
+
+    def find(self, context: BuildContext, table: Any, obtain: Obtain) -> Any:
+        """The table with what its cells depend on and only a guest can tell, kept as artifacts; most have nothing such.
+
+        Where ``obtain`` has no artifact, what it would tell is left out.
+        """
+        del context, obtain
+        return table
 
     @abstractmethod
     def prepare(self, context: BuildContext, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, Prepared[Any]]:

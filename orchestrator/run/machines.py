@@ -35,6 +35,13 @@ def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
     return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, boot))
 
 
+def counting(context: BuildContext, machine: Machine) -> Machine:
+    """The same machine, whose QEMU can count each instruction; one that is not on the exact clock as it is."""
+    if machine.timing != "instructions":
+        return machine
+    return replace(machine, counter=CountingPlugin(counting_plugin(context)))
+
+
 def _counter(context: BuildContext, boot: Boot) -> CountingPlugin | None:
     """What counts the instructions of the boot's guests; None where no profile is wanted."""
     if not boot.profile:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.experiment.cell import Cell, named_point
+from orchestrator.experiment.cell import Cell, is_found, named_point
 from orchestrator.experiment.experiment import Experiment, NamedTable
 from orchestrator.experiment.file.origin import error_of_tables
 from orchestrator.experiment.file.problems import Problem
@@ -48,7 +48,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
     found: dict[tuple[str | None, str], dict[str, str | None]] = {}
     unchecked: dict[str, None] = {}
     for boot in plan.boots:
-        cells = [cell for cell in boot.cells if named_point(cell) is not None]
+        cells = [cell for cell in boot.cells if named_point(cell) is not None and not is_found(cell)]
         kernel = find(boot.kernel) if cells else None
         name = kernel_spec(boot.kernel).name
         if cells and (kernel is None or kernel.code is None):
@@ -70,7 +70,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
 
 def _key(named: NamedTable, point: str) -> KeyPath:
     table = named.table
-    if isinstance(table, ProbedTable) and table.points is not None and point in table.points:
+    if isinstance(table, ProbedTable) and isinstance(table.points, tuple) and point in table.points:
         return ("points", table.points.index(point))
     return ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.taint import taint_mask
 from orchestrator.probes.evidence import check_taint
 from orchestrator.run.guest_checks import CLOCKSOURCE, read_clocksource
 
@@ -16,8 +17,8 @@ def check_clocksource(guest: Guest) -> None:
         raise EvidenceError(f"the guest's clocksource changed from {CLOCKSOURCE} to {clocksource}")
 
 
-def read_taint(guest: Guest) -> int:
-    """The kernel's taint mask. Raises EvidenceError for any but that of loading our own module."""
-    taint = int(guest.get("/proc/sys/kernel/tainted").decode("ascii").strip() or "0")
+def permitted_taint(guest: Guest) -> int:
+    """The kernel's taint mask. Raises EvidenceError for any but that of loading our own module, GuestError for none."""
+    taint = taint_mask(guest)
     check_taint(taint)
     return taint

@@ -177,6 +177,20 @@ def check_resumable(entry: RunEntry, experiment: Experiment, kinds: KindRegistry
         )
 
 
+def check_same_cells(entry: RunEntry, unfinished: Iterable[str], plan: Plan) -> None:
+    """Raise UsageError when a run lacks outcomes of cells that its experiment no longer has.
+
+    Cells that were found out in a guest depend on the kernel and on this version.
+    """
+    lost = sorted(set(unfinished) - {cell.id for cell in plan.cells})
+    if lost:
+        raise UsageError(
+            f"run {entry.id} lacks cells that its experiment no longer has: {len(lost)}, {lost[0]} for one",
+            where=str(entry.directory),
+            hint="the kernel or this program has changed since; without --resume a new run begins",
+        )
+
+
 def _begun_with(entry: RunEntry, kinds: KindRegistry[BenchmarkKind]) -> str | None:
     """The digest of the run's own experiment as it is spelled today; None where it cannot be read."""
     try:

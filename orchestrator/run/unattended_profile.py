@@ -16,7 +16,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.module_symbols import functions_at
-from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.profile.cache_misses import CacheMisses, work_misses
 from orchestrator.profile.counts import Region, read_regions
 from orchestrator.profile.guest_code import OwnModule, kernel_start, places_of
@@ -69,7 +69,7 @@ class WorkCounts:
         return places_of(self.symbols, self._modules.values(), self._own, _PROGRAMS)
 
     @property
-    def module_memory(self) -> LoadedModule | None:
+    def module_memory(self) -> ModuleMemory | None:
         """Where the module was."""
         return None if self._own is None else self._own.memory
 
@@ -101,6 +101,7 @@ class WorkCounts:
             has_details=machine.counter.is_detailed,
             symbols=self.places.symbols(work.together.counts, missed.by_code),
             caches=missed.caches,
+            names=self.places.names(work.together.counts),
         )
 
     def write(self, work: CountedWork, profile: CellProfile, file: Path) -> ProfileEvidence:
@@ -116,9 +117,9 @@ class WorkCounts:
         )
 
     @cached_property
-    def _modules(self) -> dict[str, LoadedModule]:
+    def _modules(self) -> dict[str, ModuleMemory]:
         listing = self.guest.get("/proc/modules" if self.module is None else _MODULES)
-        return dict(LoadedModule.all_in(listing))
+        return dict(ModuleMemory.all_in(listing))
 
     @cached_property
     def _own(self) -> OwnModule | None:

@@ -13,7 +13,7 @@ from orchestrator.results.contract import CellRecord, WorkEvidence
 from orchestrator.results.statistics import median
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.postconditions import check_clocksource, read_taint
+from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
 
@@ -61,7 +61,7 @@ def measure_reading(ready: ReadyGuest, cell: ReadingCell, notes: Sequence[str]) 
                 digest=hashlib.sha256(contents[0]).hexdigest(),
                 restored=None,
                 clocksource=CLOCKSOURCE,
-                taint=read_taint(guest),
+                taint=permitted_taint(guest),
             ),
         )
 

@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from orchestrator.errors import LabError
 from orchestrator.process import Finished, kill_group, spawn
 
-SILENCE = 1200.0
-"""Seconds without any output after which a program counts as hung: a kernel's build prints nothing for minutes."""
+SILENCE = 3 * 3600.0
+"""Seconds without any output after which a program counts as hung.
+
+The tests print nothing while they build a kernel: five minutes on two idle cores, twenty beside 13 busy processes.
+"""
 
 _QUOTED = 30
 _AT_ONCE = 65_536

@@ -78,18 +78,15 @@ class ChannelContract:
         assert succeeded.value.detail == ("fine",)
 
     def test_a_condition_that_becomes_true_is_waited_for(self, shared_guest: Guest) -> None:
-        shared_guest.succeed(["sh", "-c", "rm -f /tmp/true; (sleep 1; echo true >/tmp/true) >/dev/null 2>&1 &"])
-        assert shared_guest.run(["cat", "/tmp/true"]).status == 1
-        assert shared_guest.wait_until_succeeds(["cat", "/tmp/true"]).text == "true\n"
+        shared_guest.succeed(["rm", "-f", "/tmp/polls"])
+        third = "echo poll >>/tmp/polls; [ $(wc -l </tmp/polls) = 3 ] && echo true"
+        assert shared_guest.wait_until_succeeds(["sh", "-c", third]).text == "true\n"
 
     def test_a_condition_that_stays_false_is_given_up(self, shared_guest: Guest) -> None:
-        with pytest.raises(
-            CommandFailed, match=r"^`sh -c .*` still ended with status 5 in the guest after 2 s"
-        ) as failed:
-            shared_guest.wait_until_succeeds(["sh", "-c", "echo no >&2; exit 5"], time_limit=2)
-        assert failed.value.detail == ("no",)
-        with pytest.raises(CommandTimeout):
-            shared_guest.wait_until_succeeds(["sleep", "333"], time_limit=self.SHORT_LIMIT)
+        # On a busy host the last poll may be cut off: what is raised when is for tests/unit/guest/test_guest_verbs.py.
+        for false in (["sh", "-c", "echo no >&2; exit 5"], ["sleep", "333"]):
+            with pytest.raises((CommandFailed, CommandTimeout)):
+                shared_guest.wait_until_succeeds(false, time_limit=self.SHORT_LIMIT)
         assert shared_guest.run(["echo", "alive"]).text == "alive\n"
 
     def test_standard_input_is_empty(self, shared_guest: Guest) -> None:
@@ -272,6 +269,14 @@ class ChannelContract:
             shared_guest.get(source)
         assert refused.value.what == reason
         assert shared_guest.run(["true"]).status == 0
+
+    @pytest.mark.parametrize("source", ["/dev/zero", "/tmp/too-large"])
+    def test_a_file_that_is_too_large_or_endless_is_refused(self, shared_guest: Guest, source: str) -> None:
+        shared_guest.put(bytes(300_000), "/tmp/too-large")
+        with pytest.raises(GuestError, match=f"^cannot read {source}: it has more than 200000 bytes$"):
+            shared_guest.get(source, largest=200_000)
+        assert shared_guest.get("/tmp/too-large", largest=300_000) == bytes(300_000)
+        shared_guest.succeed(["rm", "/tmp/too-large"])
 
     # --- a dying guest ----------------------------------------------------------------------------
 

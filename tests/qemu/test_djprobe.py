@@ -15,7 +15,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import CommandFailed, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import check_taint
-from orchestrator.probes.symbols import LoadedModule, Symbols
+from orchestrator.probes.symbols import ModuleMemory, Symbols
 
 SHAPE = "djprobe_shape_"
 MANY = 64
@@ -391,7 +391,7 @@ def test_a_probed_function_is_refused(trial: Trial, modules: ModuleMaker) -> Non
 
 
 def test_data_is_refused(trial: Trial) -> None:
-    data = LoadedModule.of(trial.guest, "djprobe_trial").end - 16
+    data = ModuleMemory.of(trial.guest, "djprobe_trial").end - 16
     refusal = trial.refusal("", address=data)
     assert refusal.endswith(": not in the text of the kernel or a module")
     assert "djprobe" in refusal or f"{data:x}" in refusal

@@ -13,6 +13,7 @@ import venv
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
@@ -75,6 +76,19 @@ def test_its_tests_pass_with_their_budgets(python: Path, workshop: BuildContext,
     file.write_text(budgets.replace(": 422\n", ": 421\n"))
     exceeded = pytest_in_project("--qemu", "-q", "-k", "alone")
     assert "gettimeofday takes 422 instructions, 1 more than its budget, 421, on debian-686 " in exceeded.stdout
+    # That of another call, which the module is not in: where it has grown. And one of an earlier version.
+    parsed = yaml.safe_load(budgets)
+    parsed["test_the_call_with_the_meter"] = parsed["test_the_call_alone"]
+    file.write_text(yaml.safe_dump(parsed))
+    grown = pytest_in_project("--qemu", "-q", "-k", "with_the_meter").stdout
+    assert "+147: kprobe_ftrace_handler 83 new, ftrace_regs_caller 26 new, ftrace_regs_call 16 new, " in grown
+    assert "count [call_meter] 6 new" in grown
+    parsed["test_the_call_with_the_meter"]["gettimeofday"] = {f"debian-686 {release}, pentium4": 568}
+    file.write_text(yaml.safe_dump(parsed))
+    former = pytest_in_project("--qemu", "-q", "-k", "with_the_meter").stdout
+    assert "569 instructions, 1 more than its budget, 568" in former
+    assert "most are in kprobe_ftrace_handler 83, ktime_get_real_ts64 81, " in former
+    file.write_text(budgets)
     other = pytest_in_project("--qemu", "-q", "-k", "alone", "--qemu-kernel=lab-i386-up")
     assert "has no budget on lab-i386-up " in other.stdout
     assert "there is one on debian-686 " in other.stdout

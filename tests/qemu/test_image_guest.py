@@ -187,7 +187,7 @@ def measured(lab: Path, *settings: str) -> tuple[dict[str, tuple[float, ...]], s
     lab.mkdir(exist_ok=True)
     file = lab / "gtod.yaml"
     file.write_text(
-        "name: gtod\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, kprobe, jprobe, djprobe]\n"
+        "name: gtod\nkernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, djprobe]\n"
         "benchmark: {name: gtodbench, calls: 1000, repeats: 2}\n"
     )
     command = CommandLine(lab)

@@ -13,7 +13,8 @@ from command_line import CommandLine, qemus_in
 
 from orchestrator.artifacts.kept_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.life import State
 from orchestrator.paths import cache_dir
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.pytest_plugin.tested_guest import TestedGuest

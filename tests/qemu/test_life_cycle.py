@@ -27,7 +27,8 @@ from orchestrator.errors import (
     GuestOops,
     GuestPanic,
 )
-from orchestrator.guest.guest import Guest, State
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.life import State
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import check_taint

@@ -24,7 +24,6 @@ MACHINES = {
     "debian-686": "pentium4",
     "debian-amd64": "xeon-e5410",
 }
-CYCLES = 30
 WAIT_ROUNDS = 2000
 """Of 10 ms of the guest's time and some commands each."""
 """Host seconds; an idle host needs none of them."""
@@ -272,7 +271,9 @@ def test_a_second_probe_is_refused(trial: Trial) -> None:
 
 
 @pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", smp=2, timing="tcg", fresh=True)
-def test_probes_come_and_go_while_two_cpus_pass_by(guest: Guest, modules: ModuleMaker) -> None:
+def test_probes_come_and_go_while_two_cpus_pass_by(
+    guest: Guest, modules: ModuleMaker, pytestconfig: pytest.Config
+) -> None:
     names = ("trial_optimized", "trial_inline", "trial_generic")
     for trial in loaded(guest, modules):
         guest.put(b"", "/tmp/go")
@@ -282,7 +283,7 @@ def test_probes_come_and_go_while_two_cpus_pass_by(guest: Guest, modules: Module
         for cpu in (0, 1):
             script = f"while [ -e /tmp/go -a ! -e /tmp/failed ]; do {passing}; done; touch /tmp/ended{cpu}"
             guest.succeed(["sh", "-c", f"taskset {1 << cpu:x} sh -c '{script}' > /dev/null 2>&1 &"])
-        for cycle in range(CYCLES):
+        for cycle in range(pytestconfig.getoption("cycles")):
             before = trial.counts()
             for name in names:
                 trial.connect(name, "-")

@@ -11,7 +11,10 @@ import pytest
 from experiment_boot import artifacts_of, boot_of_calls
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.instructions import decoded
+from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.catalog.kernels import kernels
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootTask, Session, run_boot
 from orchestrator.run.events import Event, GuestBooted, Outcome
@@ -24,7 +27,7 @@ pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 
 
 def measured(
-    context: BuildContext, folder: Path, probes: list[str], points: list[str]
+    context: BuildContext, folder: Path, probes: list[str], points: list[str], profile: tuple[str, ...] = ()
 ) -> tuple[int, Mapping[tuple[str, str], CellRecord]]:
     """How many guests the cells took, and their records by probe and point."""
     boot = boot_of_calls(
@@ -33,6 +36,7 @@ def measured(
         probes=probes,
         points=points,
         benchmark={"name": "gtodbench", "calls": 1000, "repeats": 2},
+        **({"profile": list(profile)} if profile else {}),
     )
     artifacts = artifacts_of(context, boot)
     events: list[Event] = []
@@ -55,8 +59,37 @@ def test_a_point_that_calls_never_enter_fails_for_all_probes_and_costs_no_guest(
     assert [reason.splitlines()[0] for reason in reasons] == [
         "1000 calls were made and the probe's handler ran 0 times"
     ] * 3
+    for reason in reasons:
+        assert f"these calls execute no instruction of {NEVER}\n" in reason
+        assert "call it, and they execute that: they are on another path there" in reason.replace("calls it", "call it")
+        assert f"hint: these calls enter: {CALLED}, " in reason
+        assert "entry_SYSENTER_32" not in reason  # it cannot be probed
     # The first one has tried it, and the others say so.
     assert [records["kprobe", NEVER].id in reason for reason in reasons] == [False, True, True]
+
+
+@pytest.mark.parametrize("profile", [(), ("symbols",)])
+def test_a_place_that_calls_pass_by_in_a_function(
+    workshop: BuildContext, tmp_path: Path, profile: tuple[str, ...]
+) -> None:
+    """Found out in another guest, or in the cell's own where that counts."""
+    place = f"{ALSO_CALLED}+{passed_by(workshop):#x}"
+    guests, records = measured(workshop, tmp_path, ["none", "kprobe"], [place, CALLED], profile)
+    assert guests == 1
+    reason = records["kprobe", place].reason or ""
+    assert f"of {ALSO_CALLED}, at +0x0, " in reason
+    assert f"but not the one at +{place.partition('+')[2]}: they are on another path in it" in reason
+    assert records["kprobe", CALLED].status == "ok"
+
+
+def passed_by(context: BuildContext) -> int:
+    """An offset in the function behind a jump that its calls take: the loop that waits for the timekeeper."""
+    code = ready_kernel(context, kernels()[KERNEL]).code
+    assert code is not None
+    start = code.function(ALSO_CALLED)
+    assert start is not None
+    body = decoded(code.read(start, (code.following(start) or start) - start), start, code.word)
+    return next(one.address - start for one in body if one.name == "pause")
 
 
 def test_a_jump_that_is_not_hit_proves_nothing(workshop: BuildContext, tmp_path: Path) -> None:

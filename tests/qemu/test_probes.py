@@ -14,7 +14,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, observe
 from orchestrator.probes.point import find_entry
-from orchestrator.probes.symbols import LoadedModule
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -135,7 +135,7 @@ def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, workshop: BuildCont
         assert seen.live[0] == 0xE9
         assert seen.jump_target is not None
         landing = point.address + seen.jump_target
-        memory = LoadedModule.of(guest, module.name)
+        memory = ModuleMemory.of(guest, module.name)
         assert memory.start <= landing < memory.end
         detour = attachment.detour(seen)
         assert detour is not None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from orchestrator.artifacts.instructions import decoded
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.machine import CountingPlugin
-from orchestrator.paths import cache_dir
+from orchestrator.paths import cache_dir, data_dir
 from orchestrator.profile.counts import read_regions
 from orchestrator.profile.sample import sample_of
 from orchestrator.results.contract import CellRecord
@@ -168,6 +169,40 @@ def test_stacks_lead_to_each_instruction(context: BuildContext, tmp_path: Path) 
         assert max(stack.count(";") for stack in folded) < 16
 
 
+KINDS = ["kprobe", "kprobe-boosted", "kprobe-optimized", "kretprobe-boosted", "jprobe", "djprobe", "tracepoint"]
+LARGEST = {
+    "kprobe": "trap",
+    "kprobe-boosted": "trap",
+    "kprobe-optimized": "detour",
+    "kretprobe-boosted": "return",
+    "jprobe": "dispatch",
+    "djprobe": "detour",
+    "tracepoint": "dispatch",
+}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cpu"),
+    [
+        ("lab-i386-up", "pentium4"),
+        pytest.param("lab-x86_64-smp", "xeon-e5410", marks=pytest.mark.kernels("lab-x86_64-smp")),
+    ],
+)
+def test_the_purposes_of_each_probe_add_up_to_its_overhead(
+    context: BuildContext, tmp_path: Path, kernel: str, cpu: str
+) -> None:
+    records = Done(context, boot(kernel, "purposes", cpu=cpu, probes=["none", *KINDS]), tmp_path).records
+    assert not records["none"].purposes
+    for probe in KINDS:
+        spent = records[probe].purposes
+        assert sum(spent.values()) == records[probe].overhead, records[probe].reason
+        largest = max(spent, key=lambda name: spent[name])
+        assert largest == LARGEST[probe], spent
+        # Nothing of note is left without a purpose: a jprobe copies the stack with memcpy().
+        assert abs(spent.get("other", 0)) <= 20, spent
+        assert spent["handler"] > 0
+
+
 def test_caches_miss_the_same_in_two_guests(context: BuildContext, tmp_path: Path) -> None:
     """All that a call touches stays in the caches of a Pentium 4; what a handler records is a new line each time.
 
@@ -225,6 +260,61 @@ def test_a_function_of_the_users(context: BuildContext, tmp_path: Path) -> None:
     assert "workload" in by_symbol(done.profiles["none"])
 
 
+def test_a_module_of_the_users_and_a_workload_of_his(context: BuildContext, tmp_path: Path) -> None:
+    """What his module executes is the handler, but for what the lab's own modules have in common with it."""
+    workload = tmp_path / "getpid.c"
+    workload.write_text('#include "workload.h"\nvoid workload(void)\n{\n\tsys0(SYS_getpid);\n}\n')
+    module = tmp_path / "mine.c.j2"
+    shutil.copy(data_dir("kmods") / "templates" / "kprobe.c.j2", module)
+    wanted = boot(
+        "lab-i386-up",
+        "symbols",
+        "purposes",
+        points=["__task_pid_nr_ns"],
+        probes=["none", str(module), "djprobe"],
+        benchmark={"name": "workload", "file": str(workload), "repeats": 2},
+    )
+    done = Done(context, wanted, tmp_path / "run")
+    mine = done.records["mine.c.j2"]
+    assert mine.status == "ok", mine.reason
+    assert by_symbol(done.profiles["mine.c.j2"])["kprobe_func [own_mine]"] == 2
+    assert mine.profile is not None
+    assert mine.profile.purposes is not None
+    assert mine.profile.purposes["handler"] == 2 * mine.profile.calls
+    assert "djprobe_hit [lab_djprobe]" in by_symbol(done.profiles["djprobe"])
+
+
+@pytest.mark.kernels("lab-x86_64-smp")
+def test_guests_side_by_side_each_have_their_profiles(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(
+        "name: two\nprobes: [none, kprobe]\nbenchmark: {name: gtodbench, calls: 1000}\ntables:\n"
+        "  small: {kernels: [lab-i386-up], machines: [{cpu: pentium4}]}\n"
+        "  large: {kernels: [lab-x86_64-smp], machines: [{cpu: athlon64}]}\n"
+        "  plain: {kernels: [lab-i386-up], machines: [{cpu: pentium4}], clock: wall}\n"
+    )
+    command = CommandLine(tmp_path)
+    arguments = ("--profile", "purposes", "--jobs", "2", "--only", "small", "--only", "large")
+    finished = command.run("run", file, *arguments)
+    assert finished.returncode == 0, finished.stderr
+    assert "no profile of table plain: found purposes; clock 'wall' counts no instructions" in finished.stderr
+    content = json.loads(command.run("report", "latest", "--format", "json").stdout)
+    spent = {cell["table"]: cell["purposes"] for cell in content["cells"] if cell["probe"] == "kprobe"}
+    assert {table: sum(one.values()) for table, one in spent.items()} == {"small": 529, "large": 576}
+    assert "entry_SYSCALL_64" in command.run("profile", "latest", "large/athlon64/lab-x86_64-smp/none/noop").stdout
+
+
+def test_calls_that_fault_have_no_profile_and_say_why(tmp_path: Path) -> None:
+    file = tmp_path / "faults.yaml"
+    table = "kernels: [lab-i386-up]\nmachines: [{cpu: pentium4}]\nprobes: [none, kprobe.fault]\nprofile: [symbols]\n"
+    file.write_text(f"name: faults\n{table}benchmark: {{name: gtodbench, calls: 1000}}\n")
+    command = CommandLine(tmp_path)
+    command.run("run", file)
+    cells = command.cells()
+    assert cells["none"].status == "ok"
+    assert "an instruction that faults is counted twice" in (cells["kprobe.fault"].reason or "")
+
+
 def test_a_sample_that_the_plugin_did_not_count_whole_is_refused(context: BuildContext, tmp_path: Path) -> None:
     """As where it began too late: then a region is missing, or one has other instructions."""
     from orchestrator.benchmarks.registry import kinds
@@ -268,7 +358,7 @@ def test_from_the_experiment_to_the_difference(tmp_path: Path) -> None:
     finished = command.run("run", QUICKSTART, "--profile", "symbols", "--only", "none", "--only", "kprobe")
     assert finished.returncode == 0, finished.stderr
     assert {probe: cell.value for probe, cell in command.cells().items()} == {"none": 422, "kprobe": 1048}
-    profile = command.run("profile", "latest", "kprobe")
+    profile = command.run("profile", "latest", "kprobe", "--limit", "0")
     assert profile.returncode == 0, profile.stderr
     assert "kprobe_int3_handler" in profile.stdout
     assert "callbench (user space)" in profile.stdout

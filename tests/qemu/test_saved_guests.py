@@ -29,8 +29,7 @@ from orchestrator.catalog.images import image
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
-from orchestrator.guest import guest as guest_module
-from orchestrator.guest import saved
+from orchestrator.guest import saved, saving
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.paths import cache_dir, data_dir
@@ -169,13 +168,22 @@ def test_a_restored_guest_does_not_write_to_the_saved_one(own: BuildContext, mac
     assert digests.differing(place, {}) is None
 
 
+def check_date(guest: Guest) -> None:
+    """The guest's date lies between the host's before and after it was read, however long that takes.
+
+    A hardware clock has whole seconds: a guest that took its time from it is late by less than one.
+    """
+    before = int(time.time())
+    date = int(guest.succeed(["date", "+%s"]).text)
+    assert before - 1 <= date <= time.time()
+
+
 def test_on_another_clock_the_time_is_right_and_the_pool_another(own: BuildContext, tmp_path: Path) -> None:
     drawn = set()
     for _ in range(2):
         with started(own, machine_of(own, "tcg"), tmp_path) as guest:
             assert guest.restored_from is not None
-            begun = int(time.time())
-            assert begun - 2 <= int(guest.succeed(["date", "+%s"]).text) <= time.time() + 2
+            check_date(guest)
             drawn.add(guest.get("/proc/sys/kernel/random/uuid"))
             assert guest.run(["test", "-e", "/root/seed"]).status == 1
     assert len(drawn) == 2
@@ -191,7 +199,7 @@ def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path:
         for guest, name in ((one, "one"), (other, "other")):
             assert guest.succeed(["hostname"]).text == f"{name}\n"
             assert guest.get("/etc/hostname").decode() == f"{name}\n"
-            assert abs(int(guest.succeed(["date", "+%s"]).text) - time.time()) < 10
+            check_date(guest)
             guest.put(name.encode() * 1000, "/root/mine")
             guest.succeed(["sync"])
         for file in ("/etc/machine-id", "/proc/sys/kernel/random/uuid", "/root/mine"):
@@ -215,7 +223,7 @@ def test_a_guest_that_is_saved_leaves_no_disk_behind_either(
         there.update(file.suffix for file in tmp_path.iterdir() if file.is_file())
         saved.keep_files(*arguments)
 
-    monkeypatch.setattr(guest_module, "keep_files", keep_files)
+    monkeypatch.setattr(saving, "keep_files", keep_files)
     kernel = ready_kernel(own, kernels()["lab-i386-up"])
     wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386"))
     with started(own, wanted, tmp_path) as guest:
@@ -223,15 +231,16 @@ def test_a_guest_that_is_saved_leaves_no_disk_behind_either(
     assert there == {".console", ".qemu", ".log"}
 
 
-def test_systemd_is_restored_with_its_sshd(own: BuildContext, tmp_path: Path) -> None:
+def test_systemd_is_restored_with_its_sshd(workshop: BuildContext, tmp_path: Path) -> None:
+    """From the user's cache: it is saved the first time only, since it takes twenty seconds to boot."""
     recipe = image("debian-i386-systemd")
-    if cached_image(own, recipe) is None:
+    if cached_image(workshop, recipe) is None:
         pytest.skip(f"{recipe.name} is not built yet; build it once: ./lab image build {recipe.name}")
-    kernel = ready_kernel(own, kernels()["debian-686"])
-    wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
+    kernel = ready_kernel(workshop, kernels()["debian-686"])
+    wanted = machine_for(workshop, kernel, Hardware(cpu("pentium4"), 1, 512, "tcg"), GuestDisks(recipe.name, "ssh"))
     own_facts = set()
     for name in ("one", "other"):
-        with started(own, wanted, tmp_path, name) as guest:
+        with started(workshop, wanted, tmp_path, name) as guest:
             assert guest.restored_from is not None
             assert guest.succeed(["systemctl", "is-system-running"]).text == "running\n"
             assert guest.succeed(["hostname"]).text == f"{name}\n"
@@ -368,7 +377,7 @@ def test_on_a_full_disk_guests_are_booted(
     def fail(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(guest_module, "keep_files", fail)
+    monkeypatch.setattr(saving, "keep_files", fail)
     for _ in range(2):
         with started(own, machine, tmp_path) as guest:
             assert guest.restored_from is None
@@ -400,7 +409,7 @@ def test_one_that_is_killed_while_it_saves_leaves_nothing_that_is_used(
         assert saver.poll() is None
     saver.send_signal(signal.SIGKILL)
     saver.communicate()
-    assert command.qemus_after(10) == []
+    assert command.qemus_after() == []
     assert [place.suffix for place in saved_in(own)] == [".building"]
     again = command.run(*EXEC)
     assert (again.returncode, again.stdout) == (0, "i686\n")

@@ -16,11 +16,12 @@ pytestmark = pytest.mark.qemu
 
 CONFIGS = data_dir("configs")
 MODULES = Path(__file__).with_name("modules")
-FLOOD = """\
+PACKETS = 400
+FLOOD = f"""\
 name: flood
 kernels: [lab-i386-up]
-machines: [{cpu: pentium4}]
-benchmark: {name: ping-flood, packets: 1000, repeats: 3}
+machines: [{{cpu: pentium4}}]
+benchmark: {{name: ping-flood, packets: {PACKETS}, repeats: 3}}
 """
 
 
@@ -56,16 +57,16 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(command: CommandLine
     first = {cell.id.removeprefix("pentium4+512M/lab-i386-up/"): cell for cell in records(command)}
     assert list(first) == ["none", "none/again1", "idle.c", "ticking.c", "broken.c", "hook"]
     base, again = first["none"], first["none/again1"]
-    assert (proof(base).mechanism, proof(base).done, proof(base).runs) == ("none", 1000, 4)
+    assert (proof(base).mechanism, proof(base).done, proof(base).runs) == ("none", PACKETS, 4)
     assert (base.overhead, len(base.samples), base.unit) == (0.0, 3, "instructions")
     assert base.value is not None
     assert again.overhead is not None
     assert abs(again.overhead) < 0.005 * base.value  # the same work, in other circumstances
-    assert base.parameters["packets"] == 1000
+    assert base.parameters["packets"] == PACKETS
     # A kprobe at every packet shows; a module that does nothing may or may not be resolved.
     ticking = first["ticking.c"]
     assert ticking.overhead is not None
-    assert ticking.overhead > 1000 * 2 * 50
+    assert ticking.overhead > PACKETS * 2 * 50
     assert ticking.verdict is None
     assert proof(ticking).mechanism == "module"
     idle = first["idle.c"]
@@ -108,6 +109,31 @@ def test_markers_without_a_probe_cost_a_flood_little(command: CommandLine) -> No
     assert "12596" in printed  # packets a second
 
 
+def check_recorded(cell: CellRecord) -> None:
+    work, parameters = proof(cell), cell.parameters
+    assert work.lost == 0
+    assert work.restored
+    assert work.recorded == sum(int(parameters[key]) for key in parameters if key.startswith("recorded_"))
+
+
+def test_the_standard_events_are_recorded_while_pings_flood(command: CommandLine, tmp_path: Path) -> None:
+    config = write(tmp_path, FLOOD + "probes: [none, djprobe, kprobe]\n")
+    finished = command.run("run", config, "--jobs", "2")
+    assert finished.returncode == 0, finished.stderr
+    base, again, djprobe, kprobe = records(command)
+    assert [cell.probe for cell in (base, again, djprobe, kprobe)] == ["none", "none", "djprobe", "kprobe"]
+    assert base.value is not None
+    assert djprobe.overhead is not None
+    assert kprobe.overhead is not None
+    assert kprobe.overhead > 5 * djprobe.overhead > 0
+    for cell in (djprobe, kprobe):
+        check_recorded(cell)
+        assert float(cell.parameters["events_a_run"]) > PACKETS
+    for event in ("process_exec", "process_fork", "process_exit"):
+        assert djprobe.parameters[f"recorded_{event}"] == kprobe.parameters[f"recorded_{event}"]
+
+
+@pytest.mark.nightly("compiles in six boots, a minute and a half of CPU; while pings flood it is done every day")
 @pytest.mark.kernels("lab-i386-up-markers")
 @pytest.mark.prepared_build
 def test_the_standard_events_are_recorded_while_a_kernel_is_compiled(command: CommandLine) -> None:
@@ -130,11 +156,8 @@ def test_the_standard_events_are_recorded_while_a_kernel_is_compiled(command: Co
     assert overheads[1] < 3 * overheads[0]
     assert overheads[2] > 5 * overheads[0]
     for name in ("hook", "djprobe", "kprobe"):
-        work, parameters = proof(cells[name]), cells[name].parameters
-        assert work.lost == 0
-        assert work.restored
-        assert work.recorded == sum(int(parameters[key]) for key in parameters if key.startswith("recorded_"))
-        assert 50_000 < float(parameters["events_a_run"]) < 500_000
+        check_recorded(cells[name])
+        assert 50_000 < float(cells[name].parameters["events_a_run"]) < 500_000
     # The same work opens the same files and runs the same programs, whatever records them.
     for event in ("file_open", "process_exec", "process_fork", "process_exit"):
         counts = {cells[name].parameters[f"recorded_{event}"] for name in ("djprobe", "kprobe", "hook")}

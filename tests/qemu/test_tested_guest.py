@@ -15,10 +15,10 @@ from orchestrator.errors import (
     UnsupportedError,
     UsageError,
 )
-from orchestrator.guest.guest import State
 from orchestrator.guest.kernel_reports import Trouble
+from orchestrator.guest.life import State
 from orchestrator.probes.loading import RefusedError
-from orchestrator.probes.symbols import LoadedModule
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.pytest_plugin.kernel_modules import KernelModules
 from orchestrator.pytest_plugin.probe_cost import ProbeCosts
@@ -48,17 +48,17 @@ def test_a_folder_is_built_and_what_a_module_needs_is_loaded_before_it(
     assert module.parameter("times") == "4"
     shared_guest.unload(module)
     assert "greeting: goodbye the world" in shared_guest.wait_for_line("goodbye")
-    assert not LoadedModule.all_of(shared_guest).keys() & {"greeting", "greeting_words"}
+    assert not ModuleMemory.all_of(shared_guest).keys() & {"greeting", "greeting_words"}
     assert "greeting: goodbye the world" in shared_guest.dmesg()
 
 
 def test_what_a_test_leaves_loaded(kmod: KernelModules, shared_guest: TestedGuest) -> None:
     greet(kmod)
-    assert LoadedModule.all_of(shared_guest).keys() >= {"greeting", "greeting_words"}
+    assert ModuleMemory.all_of(shared_guest).keys() >= {"greeting", "greeting_words"}
 
 
 def test_is_unloaded_before_the_next(shared_guest: TestedGuest) -> None:
-    assert not LoadedModule.all_of(shared_guest).keys() & {"greeting", "greeting_words"}
+    assert not ModuleMemory.all_of(shared_guest).keys() & {"greeting", "greeting_words"}
 
 
 def test_a_c_file_a_template_and_a_built_module(kmod: KernelModules, tmp_path: Path) -> None:

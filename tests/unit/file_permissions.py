@@ -16,7 +16,7 @@ AS_MERE_OWNER = () if os.geteuid() != 0 else ("setpriv", "--bounding-set=-dac_ov
 """What to put before a command for which modes are to count."""
 
 _VERSION_3 = 0x20080522  # linux/capability.h
-_DAC_OVERRIDE = 1
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
 
 
 class _Header(ctypes.Structure):
@@ -27,14 +27,24 @@ class _Sets(ctypes.Structure):
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
+def modes_count() -> contextlib.AbstractContextManager[None]:
+    """Lay down the capability to override modes, for this thread; root still reads everything."""
+    return _without(_DAC_OVERRIDE)
+
+
+def reading_by_modes() -> contextlib.AbstractContextManager[None]:
+    """The same for reading: of files that are not its own root reads what everybody may."""
+    return _without(_DAC_OVERRIDE, _DAC_READ_SEARCH)
+
+
 @contextlib.contextmanager
-def modes_count() -> Iterator[None]:
-    """Lay down the capability to override modes, for this thread."""
+def _without(*capabilities: int) -> Iterator[None]:
     libc = ctypes.CDLL(None, use_errno=True)
     header, sets = _Header(_VERSION_3, 0), (_Sets * 2)()  # 32 capabilities each
     _check(libc.capget(ctypes.byref(header), sets))
     before = sets[0].effective
-    sets[0].effective = before & ~(1 << _DAC_OVERRIDE)
+    for capability in capabilities:
+        sets[0].effective &= ~(1 << capability)
     _check(libc.capset(ctypes.byref(header), sets))
     try:
         yield

@@ -109,7 +109,6 @@ class Calls:
     number: int | None = None
     expected: Expected | None = None
 
-    exact = True
     metric = "cost per call"
 
     @property

@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.outcome import phrase
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.table import CallsTable
+from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.calls.task import CallCell, CallTask
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.catalog.reference import reference_table
 from orchestrator.catalog.user_probe import shown_name
 from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
+from orchestrator.experiment.file.fields import EXECUTED
 from orchestrator.experiment.machine import Machine
 from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
 
@@ -28,10 +29,14 @@ def call_cells(name: str | None, table: CallsTable) -> Iterator[CallCell]:
     for machine, (kernel, probes) in product(
         table.machines, rows_on(table.kernels, table.probes, table.kernel_for).items()
     ):
-        for point, handler in product(table.points or (None,), table.handlers):
+        for point, handler in product(table.points_on(machine, kernel), table.handlers):
             place = _Place(name, table, machine, kernel, point, handler)
-            for probe in probes:
-                yield _cell(place, probe)
+            yield from (_cell(place, probe) for probe in probes if _has_cell(place, probe))
+
+
+def profiled_cell(table: CallsTable, machine: Machine, kernel: str) -> CallCell:
+    """A cell that makes the table's calls without a probe, in a guest that counts."""
+    return replace(_cell(_Place(None, table, machine, kernel, None, "noop"), BASELINE), profile=("symbols",))
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,12 @@ class _Place:
     table: CallsTable
     machine: Machine
     kernel: str
-    point: str | None
+    point: FoundPoint | None
     handler: Handler
 
     def id(self, probe: str) -> str:
         parts = [machine_id(self.machine), kernel_spec(self.kernel).name, probe, self.handler]
-        return cell_id(self.name, *parts, *([] if self.point is None else [self.point]))
+        return cell_id(self.name, *parts, *([] if self.point is None else [self.point.name]))
 
 
 def _cell(place: _Place, probe: str) -> CallCell:
@@ -72,23 +77,36 @@ def _cell(place: _Place, probe: str) -> CallCell:
         time_limit=table.time_limit,
         task=CallTask(
             probe=probe,
-            point=place.point,
+            point=None if place.point is None else place.point.name,
             calls=benchmark.calls,
             entry=benchmark.entry,
             call=call,
             arguments=benchmark.arguments,
             file=benchmark.file,
-            hits=benchmark.hits,
+            hits=benchmark.hits if place.point is None or place.point.hits is None else place.point.hits,
             expected=benchmark.expect,
+            is_found=table.points == EXECUTED,
+            refusal=None if place.point is None else place.point.refusal,
         ),
         parameters=_parameters(table, call, place.point),
         published=_published(table.reference, kind.column),
         profile=table.profile or (),
-        compared_with=() if probe == BASELINE else (place.id(BASELINE),),
+        compared_with=() if probe == BASELINE or _is_refused(place) else (place.id(BASELINE),),
     )
 
 
-def _parameters(table: CallsTable, call: str | None, point: str | None) -> dict[str, str | int]:
+def _has_cell(place: _Place, probe: str) -> bool:
+    """Whether a probe has a cell there: a baseline where something is probed, nothing else where no point is known."""
+    if probe == BASELINE:
+        return not _is_refused(place)
+    return place.point is not None or place.table.points != EXECUTED
+
+
+def _is_refused(place: _Place) -> bool:
+    return place.point is not None and place.point.refusal is not None
+
+
+def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -> dict[str, str | int]:
     parameters: dict[str, str | int] = {}
     arguments = table.benchmark.arguments or benchmarks()[table.benchmark.name].arguments
     if call is not None:
@@ -100,7 +118,9 @@ def _parameters(table: CallsTable, call: str | None, point: str | None) -> dict[
     if table.benchmark.file is not None:
         parameters["workload"] = shown_name(Path(table.benchmark.file))
     if point is not None:
-        parameters["at"] = point
+        parameters["at"] = point.name
+        if table.points == EXECUTED:
+            parameters["points"] = EXECUTED
     if table.image is not None:
         parameters["image"] = shown_name(Path(table.image))
     if table.channel != "framed":

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
 from orchestrator.benchmarks.calls.outcome import Outcome, joined
 from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
-from orchestrator.results.contract import UNITS, Clock
+from orchestrator.results.contract import UNITS, Clock, ProfileEvidence
 from orchestrator.results.statistics import mean, median, median_interval, spread_without_extremes
 
 
@@ -54,6 +55,17 @@ def exact_overhead(value: float, baseline: float) -> float:
             f"with the probe a call costs {value:g} instructions, without it {baseline:g}: it was not hit"
         )
     return overhead
+
+
+def overhead_by_purpose(probed: ProfileEvidence | None, plain: ProfileEvidence | None) -> Mapping[str, float]:
+    """Instructions that a probe adds to a call, by purpose; nothing where either is without purposes."""
+    if probed is None or plain is None or not probed.purposes or not plain.purposes:
+        return {}
+    added = {
+        name: Fraction(probed.purposes.get(name, 0), probed.calls) - Fraction(plain.purposes.get(name, 0), plain.calls)
+        for name in {**plain.purposes, **probed.purposes}
+    }
+    return {name: float(value) for name, value in added.items() if value}
 
 
 def paired_figures(plain: Sequence[Measurement], probed: Sequence[Measurement], clock: Clock) -> Figures:

@@ -10,17 +10,21 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
 from orchestrator.benchmarks.calls.cells import call_cells
-from orchestrator.benchmarks.calls.figures import exact_overhead
+from orchestrator.benchmarks.calls.executed_points import with_points
+from orchestrator.benchmarks.calls.explanation import explain
+from orchestrator.benchmarks.calls.figures import exact_overhead, overhead_by_purpose
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.errors import NotEntered
 from orchestrator.experiment.kind import BenchmarkEntry, Listing
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.attended import attended
 from orchestrator.run.boot import Session
-from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.kind import BenchmarkKind, Obtain
 from orchestrator.run.preparation import Prepared
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import changed
@@ -49,8 +53,14 @@ class CallsKind(BenchmarkKind):
         """Each machine's and kernel's cells by point and handler, the baseline first."""
         yield from call_cells(name, table)
 
+    def find(self, context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
+        """The table with the functions that its calls enter, where its points are those."""
+        return with_points(context, table, obtain)
+
     def describe(self, cell: CallCell) -> str:
-        """The samples, calls and entry."""
+        """The samples, calls and entry; why a found point is not probed."""
+        if cell.task.refusal is not None:
+            return f"not probed: {cell.task.refusal}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
     def prepare(
@@ -65,8 +75,14 @@ class CallsKind(BenchmarkKind):
 
         def measured(ready: ReadyGuest, cell: CallCell) -> CellRecord:
             known.note_switched(session.switched)
+            known.check_entered(cell, call_probe(cell.task.probe))
             files = session.events_file(cell), session.profile_file(cell)
-            return measure_call(ready, cell, session.setup(cell), *files, known)
+            try:
+                return measure_call(ready, cell, session.setup(cell), *files, known)
+            except NotEntered as error:
+                explained = explain(session, ready, cell, error, known)
+                known.keep_not_entered(cell, explained)
+                raise explained from None
 
         return attended(session, cells, measured)
 
@@ -74,12 +90,13 @@ class CallsKind(BenchmarkKind):
         """The record with its overhead on the exact clock; on the others each sample has its own baseline."""
         if record.overhead is not None:
             return record
-        baseline = next((other.value for other in others), None)
-        if baseline is None or record.value is None:
+        baseline = next(iter(others), None)
+        if baseline is None or baseline.value is None or record.value is None:
             lacking = "no overhead: the cell without a probe has no number to compare with"
             return changed(record, notes=(*record.notes, lacking))
-        overhead = exact_overhead(record.value, baseline)
-        return changed(record, overhead=overhead, interval=(overhead, overhead))
+        overhead = exact_overhead(record.value, baseline.value)
+        purposes = overhead_by_purpose(record.profile, baseline.profile)
+        return changed(record, overhead=overhead, interval=(overhead, overhead), purposes=purposes)
 
 
 def _capabilities() -> Sequence[Sequence[object]]:

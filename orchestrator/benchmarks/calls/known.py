@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from orchestrator.benchmarks.calls.executed import Executed
 from orchestrator.benchmarks.calls.figures import Figures
 from orchestrator.benchmarks.calls.probe_setup import SITES_WITHOUT_POINT
 from orchestrator.benchmarks.calls.task import CallCell, CallTask
@@ -28,6 +30,7 @@ class Known:
 
     _baselines: dict[_SameCalls, Baseline] = field(default_factory=dict)
     _switched: int = 0
+    _executed: dict[_SameCalls, Executed] = field(default_factory=dict)
     _never: dict[tuple[_SameCalls, str | None], NotEntered] = field(default_factory=dict)
 
     def baseline(self, cell: CallCell) -> Baseline | None:
@@ -57,10 +60,18 @@ class Known:
     def keep_not_entered(self, cell: CallCell, error: NotEntered) -> None:
         """A probe has proved that the calls never come to the cell's point."""
         self._never.setdefault(
-            (_same_calls(cell), cell.task.point), NotEntered(error.what, hint=error.hint, detail=[f"seen by {cell.id}"])
+            (_same_calls(cell), cell.task.point),
+            NotEntered(error.what, hint=error.hint, detail=[*error.detail, f"seen by {cell.id}"]),
         )
+
+    def executed(self, cell: CallCell, find: Callable[[], Executed]) -> Executed:
+        """What the cell's calls execute, found out once for all cells that make the same calls."""
+        same = _same_calls(cell)
+        if same not in self._executed:
+            self._executed[same] = find()
+        return self._executed[same]
 
 
 def _same_calls(cell: CallCell) -> _SameCalls:
     # A task without arguments has its benchmark's: gtodbench and syscall call gettimeofday with others.
-    return cell.benchmark, replace(cell.task, probe="", point=None), cell.repeats
+    return cell.benchmark, replace(cell.task, probe="", point=None, hits=1, refusal=None), cell.repeats

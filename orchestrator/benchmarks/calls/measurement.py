@@ -17,18 +17,19 @@ from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.proof import Counted, Proof, count_hits
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.workload import Measurement, Workload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
-from orchestrator.errors import EvidenceError, NotEntered, UnsupportedError
+from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, UnsupportedError
 from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.profiled import Counter, stored
+from orchestrator.profile.purposes import by_purpose
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.postconditions import check_clocksource, read_taint
+from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
@@ -49,9 +50,10 @@ class _Work:
     profile: Path | None = None
 
     @property
-    def exact(self) -> bool:
-        """Whether all samples must be equal."""
-        return self.cell.clock == "instructions" and self.workload.exact
+    def exact(self) -> ExactWorkload | None:
+        """The workload where all its samples must be equal."""
+        workload = self.workload
+        return workload if self.cell.clock == "instructions" and isinstance(workload, ExactWorkload) else None
 
 
 @dataclass(frozen=True)
@@ -95,23 +97,26 @@ def measure_call(
         known=known or Known(),
         profile=profile,
     )
-    work.known.check_entered(cell, work.kind)
     work.workload.prepare(ready.guest)
     try:
         if setup.module is None:
             figures, proof = _baseline(work)
-        elif work.exact:
-            figures, proof = _exact(work, setup.module, events)
+        elif work.exact is not None:
+            figures, proof = _exact(work, work.exact, setup.module, events)
         else:
             figures, proof = _paired(work, setup.module, events)
     except RefusedError as error:
-        if work.kind.capability is None:
+        if work.kind.capability is None and not cell.task.is_found:
             raise
-        raise UnsupportedError(error.reason) from None  # a capability may be verified by this refusal
-    except NotEntered as error:
+        # A capability may be verified by this refusal; and which found points take a probe is to be found out.
+        raise UnsupportedError(error.reason) from None
+    except OtherMechanism as error:
+        if not cell.task.is_found:
+            raise
+        raise UnsupportedError(error.what) from None
+    except NotEntered:
         ready.guest.check_console(mark)
-        read_taint(ready.guest)
-        work.known.keep_not_entered(cell, error)
+        permitted_taint(ready.guest)
         raise
     ready.guest.check_console(mark)
     return _record(work, figures, proof, prepared.notes)
@@ -126,14 +131,14 @@ def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoi
 
 def _baseline(work: _Work) -> tuple[Figures, Proof]:
     timed_in = profile = None
-    if work.exact:
+    if work.exact is not None:
         # A profile counts the calls that this cell has timed, so it borrows no other cell's.
         baseline = work.known.baseline(work.cell) if work.profile is None else None
         if baseline is None:
             measured = _timed(work)
             figures = exact_baseline(measured)
             work.known.keep_baseline(work.cell, figures)
-            profile = _profile(work, measured, None)
+            profile = _profile(work, work.exact, measured, None, "none")
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
             check_clocksource(work.ready.guest)
@@ -144,37 +149,46 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
 
 
-def _exact(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
+def _exact(work: _Work, workload: ExactWorkload, module: Module, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
-        profile = _profile(work, measured, module)
+        mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
+        profile = _profile(work, workload, measured, module, mechanism)
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
         proof = replace(_proof(work, armed, counted), profile=profile)
         if proof.extras:
             # Last: nothing puts an extra back.
-            proof = replace(proof, extra_sizes=_extra_sizes(work, armed, measured, counted))
+            proof = replace(proof, extra_sizes=_extra_sizes(work, workload, armed, measured, counted))
     return exact_figures(measured), proof
 
 
-def _profile(work: _Work, measured: Measurement, module: Module | None) -> ProfileEvidence | None:
+def _profile(
+    work: _Work, workload: ExactWorkload, measured: Measurement, module: Module | None, mechanism: str
+) -> ProfileEvidence | None:
     """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None:
         return None
-    counter = Counter(work.ready.guest, work.ready.symbols, module, work.cell.id, work.profile)
-    mark = counter.mark()
     with step("count instructions"):
-        marked = work.workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
-        return counter.profile(mark, marked.timed, calls=marked.calls, program=marked.program)
+        counter = Counter(work.ready.guest, work.ready.symbols, module)
+        mark = counter.mark()
+        marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
+        profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
+        evidence = stored(profile, work.profile)
+    if "purposes" in work.cell.profile:
+        return evidence.model_copy(update={"purposes": by_purpose(profile, mechanism)})
+    return evidence
 
 
-def _extra_sizes(work: _Work, armed: _Armed, measured: Measurement, counted: Counted) -> Mapping[Extra, float]:
+def _extra_sizes(
+    work: _Work, workload: ExactWorkload, armed: _Armed, measured: Measurement, counted: Counted
+) -> Mapping[Extra, float]:
     """Time the calls again without each extra, and prove that what is left has the same mechanism."""
 
     def rest() -> Sequence[float]:
-        return work.workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
+        return workload.measure_cheaper(work.ready.guest, measured, time_limit=work.deadline.left())
 
-    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, work.workload.hits)
+    sizes = extra_sizes(armed.attachment, measured.samples[0], rest, workload.hits)
     count_hits(work, armed.attachment, before=counted)
     armed.check_same("while what a hit passes was measured")
     return sizes
@@ -245,8 +259,8 @@ def _proof(work: _Work, armed: _Armed, counted: Counted) -> Proof:
 def _timed(work: _Work) -> Measurement:
     cell, guest, workload = work.cell, work.ready.guest, work.workload
     ticks = int(work.ready.artifacts.kernel.config["CONFIG_HZ"])
-    if work.exact:
-        measured = workload.measure_exact(
+    if work.exact is not None:
+        measured = work.exact.measure_exact(
             guest, repeats=cell.repeats, ticks_per_second=ticks, time_limit=work.deadline.left()
         )
     else:
@@ -257,7 +271,7 @@ def _timed(work: _Work) -> Measurement:
 
 def _record(work: _Work, figures: Figures, proof: Proof, notes: tuple[str, ...]) -> CellRecord:
     cell, point = work.cell, proof.point
-    taint = read_taint(work.ready.guest)
+    taint = permitted_taint(work.ready.guest)
     with valid_result():
         evidence = Evidence(
             mechanism=mechanism_seen(work.kind, point, proof.seen),

@@ -46,7 +46,7 @@ def prepare_calls(
     prepared: dict[str, Prepared[CallSetup]] = {}
     setups: dict[str, ProbeSetup] = {}
     for cell in cells:
-        reason = probe_setup.unsupported_reason(kernel, cell)
+        reason = cell.task.refusal or probe_setup.unsupported_reason(kernel, cell)
         if reason is not None:
             prepared[cell.id] = unsupported(reason)
         else:
@@ -78,6 +78,12 @@ def prepare_calls(
                 keys=_workload_key(cell, program),
             )
     return prepared
+
+
+def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Workload:
+    """What a cell runs, compiled where it is a user's C file. Raises BuildError."""
+    file = _c_file(cell)
+    return _workload(kernel, cell, None if file is None else workload_program(context, kernel.spec.arch, file))
 
 
 def _workload_key(cell: CallCell, program: Path | None) -> dict[str, str]:

@@ -44,7 +44,7 @@ class ProbeSetup:
 def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel's configuration does not support the cell; None where it does."""
     kind = call_probe(cell.task.probe)
-    why_not = _calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
+    why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
     if why_not is not None:
         return why_not
     for option in _needs(kind):
@@ -101,7 +101,7 @@ def is_wrapper(symbol: str) -> bool:
     return re.match(r"__(x64|ia32)_(compat_)?sys_", symbol) is not None
 
 
-def _calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
+def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel cannot run what the cell runs."""
     arch = kernel.spec.arch
     if cell.task.file is not None:

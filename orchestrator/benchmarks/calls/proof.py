@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.workload import Workload
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.guest.interrupts import INT3
@@ -23,6 +23,12 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.results.contract import ProfileEvidence
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.ready_guest import ReadyGuest
+
+_PASSES = 5
+"""Counting passes, at most."""
+
+_MOST_INTERRUPTS = 10
+"""Hits by interrupts in a counting pass: it takes a timer tick's period or two."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +103,14 @@ def count_hits(
     """
     workload, kind = work.workload, work.kind
     besides = _own_hits(work, attachment) if before is None else before.besides
-    counted = _pass(work, attachment, workload.counted, events)
-    hits = counted.hits - besides
     expected = workload.counted * workload.hits
+    for _ in range(_PASSES):
+        counted = _pass(work, attachment, workload.counted, events)
+        hits = counted.hits - besides
+        # An interrupt that ends in the program enters some functions as well: exit_to_user_mode_prepare(). As a timed
+        # batch is repeated that one fell into, so is the pass, for points that nobody has chosen.
+        if not (expected < hits <= expected + _MOST_INTERRUPTS and work.cell.task.is_found):
+            break
     if hits != expected:
         each = f" (hits: {workload.hits})" if workload.hits != 1 else ""
         if hits == 0 and _is_accounted_for(kind, counted, workload.counted):
@@ -120,7 +131,7 @@ def count_hits(
 
 def _own_hits(work: _Work, attachment: Attachment) -> int:
     """The program's hits in a pass of no calls: it writes its process id to a file, which is a system call."""
-    return _pass(work, attachment, 0, None).hits if work.workload.exact else 0
+    return _pass(work, attachment, 0, None).hits if isinstance(work.workload, ExactWorkload) else 0
 
 
 def _is_accounted_for(kind: ProbeKind, counted: Counted, calls: int) -> bool:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, PrivateAttr, ValidationInfo, model_validator
 
 from orchestrator.benchmarks.calls import fields
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
@@ -16,8 +17,10 @@ from orchestrator.benchmarks.calls.outcome import Expected
 from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
-from orchestrator.experiment.file.fields import Entries, one_of, whole
+from orchestrator.experiment.cell import machine_id
+from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict
+from orchestrator.experiment.machine import Machine
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
 
 _LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
@@ -98,6 +101,15 @@ def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBench
     return benchmark.model_copy(update={"repeats": DEFAULT_REPEATS["wall" if benchmark.is_program else clock]})
 
 
+@dataclass(frozen=True)
+class FoundPoint:
+    """A probe point by its name, and why it cannot be probed; ``hits``: how often a call enters it, where found out."""
+
+    name: str
+    hits: int | None = None
+    refusal: str | None = None
+
+
 class CallsTable(ProbedTable):
     """Machines, kernels, points, probes and handlers, of which every combination is a cell.
 
@@ -105,6 +117,7 @@ class CallsTable(ProbedTable):
     """
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = get_args(ProfilePart)
+    _executed: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
     profile: Entries[Annotated[ProfilePart, one_of(lambda: CallsTable.PROFILE_PARTS)]] | None = None
@@ -114,6 +127,33 @@ class CallsTable(ProbedTable):
         """Samples of each cell."""
         return self.benchmark.repeats or DEFAULT_REPEATS[self.clock]
 
+    @property
+    def _scattering(self) -> str:
+        """Why samples scatter, where they do."""
+        return "a program's runs scatter" if self.benchmark.is_program else "clock 'wall' counts no instructions"
+
+    @property
+    def unknown(self) -> str | None:
+        """What of its cells is not known yet."""
+        if self.points == EXECUTED and not self._executed:
+            return f"points: {EXECUTED}: a guest has to make the calls first"
+        return None
+
+    def points_on(self, machine: Machine, kernel: str) -> Sequence[FoundPoint | None]:
+        """The probe points of a machine and a kernel; None stands for the benchmark's own.
+
+        Of ``points: executed`` there is only that one until they were found.
+        """
+        if self.points == EXECUTED:
+            return self._executed.get((machine_id(machine), kernel)) or (None,)
+        return [FoundPoint(name) for name in self.points] if self.points else (None,)
+
+    def with_executed(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
+        """The same table with the points that calls enter, by machine and kernel."""
+        table = self.model_copy()
+        table._executed = found
+        return table
+
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""
         scatters = self.benchmark.is_program or self.clock == "wall"
@@ -122,17 +162,30 @@ class CallsTable(ProbedTable):
             who = "a program" if self.benchmark.is_program else "clock 'wall'"
             yield Problem(("benchmark", "repeats"), f"found {self.repeats}; {who} needs more: {why}")
         if self.profile and scatters:
-            what = "a program's runs scatter" if self.benchmark.is_program else "clock 'wall' counts no instructions"
-            yield Problem(("profile",), f"found {', '.join(self.profile)}; {what}, so nothing could prove a profile")
+            why = f"{self._scattering}, so nothing could prove a profile"
+            yield Problem(("profile",), f"found {', '.join(self.profile)}; {why}")
         unknown = [one.cpu for one in self.machines if one.cpu not in cpu_caches()]
         if "caches" in (self.profile or ()) and unknown:
             known = ", ".join(cpu_caches())
             yield Problem(
                 ("profile",), f"found caches; the caches of '{unknown[0]}' are not known, only those of {known}"
             )
+        if self.points == EXECUTED:
+            yield from self._executed_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the kernel functions to probe")
         yield from super().conflicts()
+
+    def _executed_conflicts(self) -> Iterator[Problem]:
+        """What does not go together with points that a profile finds."""
+        if self.benchmark.is_program or self.clock == "wall":
+            yield Problem(("points",), f"found {EXECUTED}; {self._scattering}, so it is not known what they execute")
+        if self.benchmark.hits != 1:
+            yield Problem(
+                ("benchmark", "hits"), f"points: {EXECUTED} finds out how often a call enters each; leave it out"
+            )
+        if self.reference is not None:
+            yield Problem(("reference",), f"nothing is published of points: {EXECUTED}; leave it out")
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
         """What is wrong with rows of other kinds of benchmark among the probes."""

@@ -16,8 +16,9 @@ class CallTask:
     """``calls`` calls a sample, each entering the probe point ``hits`` times.
 
     ``probe`` is a catalogue's name or an absolute path, ``point`` None where the benchmark's own function is probed.
-    ``call`` is a system call's name with its ``arguments``, of which each must return what is ``expected``; ``file`` is
-    a user's workload.
+    Where the point ``is_found``, a guest has executed it, and the experiment does not name it; with a ``refusal`` it
+    cannot be probed. ``call`` is a system call's name with its ``arguments``, of which each must return what is
+    ``expected``; ``file`` is a user's workload.
     """
 
     probe: str
@@ -29,6 +30,8 @@ class CallTask:
     file: str | None
     hits: int
     expected: Expected | None
+    is_found: bool = False
+    refusal: str | None = None
 
 
 CallCell = Cell[CallTask]

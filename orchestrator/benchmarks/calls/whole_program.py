@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.call_programs import MOST_HITS
-from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement
+from orchestrator.benchmarks.calls.workload import Measurement
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.called import Called
@@ -33,7 +33,6 @@ class WholeProgram:
     arguments: Sequence[str]
     hits: int
 
-    exact = False
     metric = "cost per run"
 
     @property
@@ -45,18 +44,6 @@ class WholeProgram:
         """Copy the program into the guest, and run it once: later runs find its files in the page cache."""
         guest.put(self.file, _PROGRAM)
         guest.succeed(["chmod", "755", _PROGRAM])
-
-    def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Not supported: see ``exact``."""
-        raise NotImplementedError
-
-    def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
-        """Not supported: see ``exact``."""
-        raise NotImplementedError
-
-    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
-        """Not supported: see ``exact``."""
-        raise NotImplementedError
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one run, after a warm-up run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from orchestrator.benchmarks.calls.outcome import Outcome
 from orchestrator.guest.guest import Guest
@@ -53,13 +53,10 @@ class Workload(Protocol):
     Every method raises EvidenceError for output that is not what was expected, and for calls that return something else
     than the experiment requires.
 
-    ``exact``: samples of one boot must be equal on the exact clock. ``counted``: calls of a counting pass. ``hits``:
-    how often each call enters the probe point. ``metric``: what a sample is. ``time_limit`` is in seconds of the
-    host's time.
+    ``counted``: calls of a counting pass. ``hits``: how often each call enters the probe point. ``metric``: what a
+    sample is. ``time_limit`` is in seconds of the host's time.
     """
 
-    @property
-    def exact(self) -> bool: ...
     @property
     def counted(self) -> int: ...
     @property
@@ -70,17 +67,22 @@ class Workload(Protocol):
     def prepare(self, guest: Guest) -> None:
         """Copy the workload's files into the guest."""
 
-    def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure ``repeats`` samples; raises EvidenceError when they differ. Only where ``exact``."""
-
-    def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
-        """Measure two samples where calls cost no more than when ``dearer`` was measured. Only where ``exact``."""
-
-    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
-        """Measure two samples again as of ``measured``, marked for QEMU's counting plugin. Only where ``exact``."""
-
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one sample, which may scatter."""
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make ``calls`` calls, untimed. Their process writes its process id to the guest's file ``caller``."""
+
+
+@runtime_checkable
+class ExactWorkload(Workload, Protocol):
+    """Calls whose samples of one boot must be equal on the exact clock."""
+
+    def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
+        """Measure ``repeats`` samples; raises EvidenceError when they differ."""
+
+    def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
+        """Measure two samples where calls cost no more than when ``dearer`` was measured."""
+
+    def measure_marked(self, guest: Guest, measured: Measurement, *, time_limit: float) -> MarkedSamples:
+        """Measure two samples again as of ``measured``, marked for QEMU's counting plugin."""

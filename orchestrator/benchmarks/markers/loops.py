@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.errors import EvidenceError, GuestError
-from orchestrator.guest.guest import COMMAND_LIMIT, Guest
+from orchestrator.guest.channel import COMMAND_LIMIT
+from orchestrator.guest.guest import Guest
 
 COUNTED_ROUNDS = 1000
 """Rounds of a counting pass: each passes the marker once."""

@@ -17,12 +17,13 @@ from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.loading import load
-from orchestrator.profile.profiled import Counter
+from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
+from orchestrator.results.profile import CellProfile
 from orchestrator.results.statistics import mean
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.postconditions import check_clocksource, read_taint
+from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.run.record import identity, valid_result
 from orchestrator.steps import step
@@ -64,7 +65,7 @@ def measure_marker(
     assert row is not None
     guest = ready.guest
     mark = guest.console.length()
-    counter = None if profile is None else Counter(guest, ready.symbols, module, cell.id, profile)
+    counter = None if profile is None else Counter(guest, ready.symbols, module)
     with _loaded(guest, module, Deadline(cell.time_limit)) as loops:
         place = loops.address(row.loop, row.place)
         original = _look(guest, row, place)
@@ -73,7 +74,7 @@ def measure_marker(
             timed = _look(guest, row, place)
             _check(row, row.probe, timed, original, "before the rounds")
             _check_probe(loops, row, row.probe, "before the rounds")
-            samples, profiled = _samples(loops, row, max(_FEWEST_SAMPLES, cell.repeats), counter)
+            samples, profiled = _samples(loops, row, cell, counter)
             _check_same(_look(guest, row, place), timed, "while the rounds ran")
             _check_probe(loops, row, row.probe, "after the rounds")
             if row.probe is not None:
@@ -83,7 +84,8 @@ def measure_marker(
             counted, hits, int3 = _counted_apart(guest, loops, row, place, original)
     guest.check_console(mark)
     check_clocksource(guest)
-    proof = _Proof(f"{module.name}.{row.loop}", place, original, timed, counted, hits, int3, profiled)
+    evidence = None if profile is None or profiled is None else stored(profiled, profile)
+    proof = _Proof(f"{module.name}.{row.loop}", place, original, timed, counted, hits, int3, evidence)
     return _record(ready, cell, samples, proof, notes)
 
 
@@ -119,9 +121,10 @@ def _counted_apart(
 
 
 def _samples(
-    loops: MarkerLoops, row: MarkerRow, count: int, counter: Counter | None
-) -> tuple[tuple[float, ...], ProfileEvidence | None]:
-    """So many samples, all the same whole number, and the proof of their profile. Raises EvidenceError for others."""
+    loops: MarkerLoops, row: MarkerRow, cell: MarkerCell, counter: Counter | None
+) -> tuple[tuple[float, ...], CellProfile | None]:
+    """Samples, all the same whole number, and their profile. Raises EvidenceError for others."""
+    count = max(_FEWEST_SAMPLES, cell.repeats)
     written = 0 if counter is None else counter.mark()
     timed = [loops.timed(row.loop, row.rounds, copies=row.copies) for _ in range(count)]
     samples = [(twice - once) / row.rounds for once, twice in timed]
@@ -132,7 +135,7 @@ def _samples(
     if counter is None:
         return tuple(samples), None
     with step("count instructions"):
-        return tuple(samples), counter.profile_rounds(written, timed, rounds=row.rounds)
+        return tuple(samples), counter.profile_rounds(written, timed, cell=cell.id, rounds=row.rounds)
 
 
 def _count(guest: Guest, loops: MarkerLoops, row: MarkerRow) -> tuple[int, int]:
@@ -161,7 +164,7 @@ def _record(
     assert row is not None
     value = mean(samples)
     overhead = 0.0 if cell.task.row == BASELINE else None
-    taint = read_taint(ready.guest)
+    taint = permitted_taint(ready.guest)
     parameters: dict[str, str | int] = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds}
     if row.probe is None and row.counting is not None:
         parameters["armed_bytes"] = proof.counted.hex()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.probes.recorder_report import Site
-from orchestrator.probes.symbols import LoadedModule
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.profile.counts import Code, Region
 from orchestrator.profile.places import Places
 
@@ -23,7 +23,7 @@ class Instrumentation:
 
     places: Places
     markers: Sequence[range]
-    module: LoadedModule | None
+    module: ModuleMemory | None
     sites: Sequence[Site]
     _known: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -8,7 +8,15 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
 
 from orchestrator.catalog import user_probe
 from orchestrator.catalog.cpus import cpus
@@ -21,12 +29,14 @@ from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.problems import Problem, conflict, mismatch, shown, wrong
+from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, shown, wrong
 from orchestrator.paths import user_path
 
 QemuCpuNames = Callable[[], Collection[str]]
 
 MAX_ENTRIES = 1000
+EXECUTED = "executed"
+"""In place of a list of points: the functions that the calls enter."""
 
 _MIB = {"M": 1, "G": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
@@ -203,6 +213,18 @@ def point(value: object) -> object:
     return f"{found[1]}+{int(found[2], 0):#x}"  # one spelling
 
 
+def points(value: object) -> object:
+    """Places in the guest's kernel, or the word for all functions that the calls enter."""
+    if value == EXECUTED:
+        return value
+    if isinstance(value, str):
+        raise mismatch(value, f"expected a list of kernel functions, or {EXECUTED}")
+    try:
+        return _POINTS.validate_python(value)
+    except ValidationError as error:
+        raise conflict(problems_of(error, lambda path: "")) from None
+
+
 def _entries(value: object) -> object:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
         found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
@@ -219,3 +241,5 @@ def _distinct(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
 
 
 Entries = Annotated[tuple[ItemT, ...], BeforeValidator(_entries), AfterValidator(_distinct)]
+
+_POINTS: TypeAdapter[tuple[str, ...]] = TypeAdapter(Entries[Annotated[str, BeforeValidator(point)]])

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 from file_permissions import modes_count
 from namespaces import OWN_MOUNTS, call_with_mount
+from other_processes import FOR_EVER, FORK, wait_while_alive
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
@@ -22,7 +21,6 @@ from orchestrator.errors import BuildError, HostError, LabError
 from orchestrator.steps import step_echo
 
 INPUTS = {"version": 1, "flags": ["-O2"]}
-FORK = multiprocessing.get_context("fork")
 
 
 def test_obtaining_is_a_step_with_whether_it_was_there(tmp_path: Path) -> None:
@@ -71,13 +69,6 @@ def obtain_or_exit(root: Path, marks: Path) -> None:
     sys.exit(0 if obtain(root, marks, 0.3) == "whole" else 1)
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.01)
-
-
 def fill_the_disk(folder: Path) -> None:
     (folder / "content").symlink_to("/dev/full")
     (folder / "content").write_text("x")
@@ -109,20 +100,19 @@ def test_processes_that_want_the_same_build_it_once(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(20)
+        process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert (tmp_path / "builds").read_text() == "x"
 
 
 def test_remains_of_a_killed_builder_are_never_used(tmp_path: Path) -> None:
     root = tmp_path / "cache"
-    process = FORK.Process(target=obtain, args=(root, tmp_path, 60.0))
+    process = FORK.Process(target=obtain, args=(root, tmp_path, FOR_EVER), daemon=True)
     process.start()
     place = root / "things" / f"{digest(INPUTS)}.building"
-    wait_for(place / "content")
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join(10)
+    wait_while_alive(process, (place / "content").exists)
+    process.kill()
+    process.join()
     assert place.exists()
     assert Cache(root).get("things", INPUTS) is None
     assert list(Cache(root).artifacts()) == []

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from file_permissions import modes_count
-from test_cache import FORK, INPUTS, wait_for
+from other_processes import FORK, wait_while_alive
+from test_cache import INPUTS
 
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.cache import Artifact, Cache
@@ -179,7 +180,7 @@ def test_what_another_process_uses_is_not_taken_from_it(tmp_path: Path) -> None:
     user = FORK.Process(target=use, args=(tmp_path / "cache", tmp_path / "mark"))
     user.start()
     try:
-        wait_for(tmp_path / "mark")
+        wait_while_alive(user, (tmp_path / "mark").exists)
         truncate(image_of(first))
         with pytest.raises(LabError, match=r"is damaged .* and another process uses it") as caught:
             Cache(tmp_path / "cache").get("kernels", INPUTS)
@@ -208,7 +209,7 @@ def test_processes_that_find_the_same_damage_repair_it_once(tmp_path: Path) -> N
     for process in processes:
         process.start()
     for process in processes:
-        process.join(30)
+        process.join()
     assert [process.exitcode for process in processes] == [0] * 4
     assert (tmp_path / "builds").read_text() == "x"
     assert len(list((tmp_path / "cache" / "damaged").iterdir())) == 1

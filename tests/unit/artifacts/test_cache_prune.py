@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import multiprocessing
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from other_processes import FOR_EVER, FORK, wait_while_alive
 from typer.testing import CliRunner
 
 from orchestrator.artifacts import images
@@ -25,7 +25,6 @@ from orchestrator.artifacts.pruning import ALL, fates, freed
 from orchestrator.cli.main import app
 from orchestrator.paths import data_dir
 
-FORK = multiprocessing.get_context("fork")
 DAY = 86_400
 INPUTS: dict[str, object] = {"version": 1}
 HELD = ExitStack()
@@ -49,7 +48,7 @@ def call(function: Callable[[], object]) -> None:
     """Call it in a process of its own, which then ends and uses nothing any more."""
     process = FORK.Process(target=function)
     process.start()
-    process.join(20)
+    process.join()
     assert process.exitcode == 0
 
 
@@ -61,17 +60,17 @@ def another_process(function: Callable[[], object]) -> Iterator[int]:
     def work() -> None:
         function()
         theirs.send("done")
-        time.sleep(60)
+        time.sleep(FOR_EVER)
 
-    process = FORK.Process(target=work)
+    process = FORK.Process(target=work, daemon=True)
     process.start()
     try:
-        assert ours.poll(20)
+        wait_while_alive(process, ours.poll)
         assert process.pid is not None
         yield process.pid
     finally:
         process.kill()
-        process.join(10)
+        process.join()
 
 
 def age(path: Path, days: float) -> None:
@@ -262,7 +261,7 @@ def test_remains_of_a_killed_builder_are_removed(cache: Cache) -> None:
 
     process = FORK.Process(target=lambda: cache.obtain("modules", INPUTS, "a thing", build))
     process.start()
-    process.join(10)
+    process.join()
     assert unfinished.exists()
     assert "not complete" in prune()
     assert not unfinished.exists()
@@ -272,22 +271,19 @@ def test_an_artifact_under_construction_stays(cache: Cache, tmp_path: Path) -> N
     def build(folder: Path) -> None:
         fill(folder)
         (tmp_path / "begun").touch()
-        time.sleep(60)
+        time.sleep(FOR_EVER)
 
-    process = FORK.Process(target=lambda: cache.obtain("modules", INPUTS, "a thing", build))
+    process = FORK.Process(target=lambda: cache.obtain("modules", INPUTS, "a thing", build), daemon=True)
     process.start()
     try:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "begun").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_while_alive(process, (tmp_path / "begun").exists)
         assert "modules" not in prune()
         assert "modules" not in prune("--all")
         assert (cache.root / "modules" / f"{digest(INPUTS)}.building" / "content").exists()
         assert (cache.root / "locks" / f"modules-{digest(INPUTS)}.lock").exists()
     finally:
         process.kill()
-        process.join(10)
+        process.join()
 
 
 def test_an_entry_that_cannot_be_read_goes(cache: Cache) -> None:
@@ -312,27 +308,28 @@ def test_locks_that_are_not_held_go(cache: Cache) -> None:
     assert list((cache.root / "locks").iterdir()) == []
 
 
+def is_locked(file: Path) -> bool:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def test_locks_with_waiters_are_not_removed(cache: Cache) -> None:
     with cache.lock("x"):
-        waiting = FORK.Process(target=lambda: HELD.enter_context(cache.lock("x")))
+        waiting = FORK.Process(target=lambda: HELD.enter_context(cache.lock("x")), daemon=True)
         waiting.start()
         try:
-            deadline = time.monotonic() + 60
-            gate = os.open(cache.root / "locks", os.O_RDONLY)
-            while True:
-                try:
-                    fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    break
-                fcntl.flock(gate, fcntl.LOCK_UN)
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            os.close(gate)
+            wait_while_alive(waiting, lambda: is_locked(cache.root / "locks"))
             (cache.root / "locks" / "y.lock").touch()
             assert cache.remove_locks(["y"]) == 0
         finally:
             waiting.kill()
-            waiting.join(10)
+            waiting.join()
     assert cache.remove_locks(["y"]) == 1
 
 
@@ -480,9 +477,11 @@ def test_every_kind_of_artifact_is_known() -> None:
 
 
 def test_an_artifact_knows_when_it_was_used(cache: Cache) -> None:
+    before = time.time()
     place = made(cache, "modules", 12)
     (artifact,) = cache.artifacts()
-    assert abs(time.time() - 12 * DAY - artifact.used) < 60
+    assert artifact.used == (place / "manifest.json").stat().st_mtime
+    assert before - 12 * DAY <= artifact.used <= time.time() - 12 * DAY
     assert Artifact("modules", "0" * 24, place.with_name("gone"), "", {}).used == 0.0
 
 

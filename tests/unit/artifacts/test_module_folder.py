@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from orchestrator.artifacts.module_folder import _assignments
+from orchestrator.artifacts.module_folder import _assignments, _write
 from orchestrator.errors import UsageError
 
 
@@ -33,3 +35,13 @@ def test_an_option_of_make_is_refused(name: str) -> None:
 def test_what_says_what_is_built_where_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="the lab gives make this variable itself"):
         _assignments({name: "/elsewhere"})
+
+
+def test_a_program_that_make_calls_stays_one(tmp_path: Path) -> None:
+    for name in ("from", "to"):
+        (tmp_path / name).mkdir()
+    script = tmp_path / "from" / "generate.sh"
+    script.touch()
+    script.chmod(0o755)
+    _write({"generate.sh": b"#!/bin/sh\n"}, script.parent, tmp_path / "to")
+    assert (tmp_path / "to" / "generate.sh").stat().st_mode & 0o777 == 0o755

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -187,6 +188,40 @@ def test_a_damaged_one_is_replaced_and_said(context: BuildContext, machine: Mach
     assert again == saved
     assert again.memory_file.stat().st_size == 20
     assert said == [f"the saved guest {saved.key} is damaged (memory: has 1 bytes instead of 10): a new one is saved"]
+
+
+def test_a_damaged_one_that_another_process_has_replaced_stays(
+    context: BuildContext, machine: Machine, tmp_path: Path
+) -> None:
+    saved = saved_guest(context, machine, writer(10))
+    saved.memory_file.write_bytes(b"x")
+    saves = []
+
+    def replaced(text: str) -> None:
+        """What another process does between our look at the damage and our lock."""
+        other = BuildContext(Cache(tmp_path / "cache"), warn=lambda _: None)
+        saved_guest(other, machine, writer(20))
+
+    def save(guest: SavedGuest) -> None:
+        saves.append(guest)
+        writer(30)(guest)
+
+    assert saved_guest(replace(context, warn=replaced), machine, save) == saved
+    assert not saves
+    assert saved.memory_file.stat().st_size == 20
+
+
+def test_files_of_artifacts_are_not_read_again(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = key(machine)
+    digests.record(tmp_path, "manifest.json")
+    saved_guests._digest_of.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.delattr(hashlib, "file_digest")
+        assert key(machine) == before
+    machine.kernel.write_text("KERNEL")  # as long as before
+    assert key(machine) != before
 
 
 def test_it_is_private_shown_and_removed(context: BuildContext, machine: Machine) -> None:

@@ -41,6 +41,7 @@ COMMANDS = [
     "cache verify",
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
+COMMANDS += ["model", "model fit"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
@@ -96,6 +97,11 @@ def test_the_version() -> None:
         ("profile", "--format", "csv"),
         ("diff", "latest"),
         ("report", "--format", "junit"),
+        ("report", "--clock", "wall"),
+        ("report", "--costs", "my/cpu.yaml"),
+        ("model", "fit", "pentium4"),
+        ("model", "fit", "pentium5", "latest"),
+        ("model", "fit", "./no-such-file.yaml", "latest"),
         ("exec", "--accel", "magic", "--", "true"),
         ("exec", "--smp", "0", "--", "true"),
         ("exec", "--smp", "many", "--", "true"),
@@ -120,6 +126,8 @@ def test_what_is_not_there_is_refused(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_report_of_no_run(run: str, form: str) -> None:
     assert refusal("report", run, "--format", form).startswith("error: ")
+    assert refusal("report", run, "--clock", "modelled", "--format", form).startswith("error: ")
+    assert refusal("model", "fit", "pentium4", run).startswith("error: ")
     assert refusal("profile", run, "--format", form).startswith("error: ")
     assert refusal("diff", run, f"{run}:kprobe", "--format", form).startswith("error: ")
 

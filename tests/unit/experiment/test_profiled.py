@@ -12,7 +12,7 @@ from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.profiled import with_profile
+from orchestrator.experiment.profiled import unprofiled, with_profile
 
 TABLE = "kernels: [debian-686]\nmachines: [{cpu: pentium4}]\n"
 CALLS = "benchmark: {name: gtodbench}\nprobes: [none]\n"
@@ -70,6 +70,14 @@ def test_the_option_is_the_key_of_every_table_that_may_have_it(file: Path) -> No
     assert with_profile(loaded(file, TABLE + CALLS), ["symbols"]) == loaded(
         file, TABLE + CALLS + "profile: [symbols]\n"
     )
+
+
+def test_each_table_that_is_left_without_says_so(file: Path) -> None:
+    experiment = loaded(file, tables(exact=CALLS, wall=CALLS + "clock: wall\n", marked=MARKERS))
+    first, second = unprofiled(experiment, ["stacks"])
+    assert first.startswith("no profile of table wall: found stacks; clock 'wall' counts no instructions")
+    assert second == "no profile of table marked: benchmark 'markers' has none of stacks"
+    assert not unprofiled(loaded(file, TABLE + CALLS), ["symbols"])
 
 
 def test_an_experiment_without_any_such_table_is_refused(file: Path) -> None:

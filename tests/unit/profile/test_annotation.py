@@ -22,7 +22,14 @@ PROFILE = CellProfile(
             address=0x40,
             instructions=(Instruction(0, "55", 10), Instruction(1, "89e5", 5), Instruction(0x12, "ff", 20)),
         ),
+        SymbolProfile(
+            name="probed",
+            place="kernel",
+            address=0xC1000000,
+            instructions=(Instruction(0, "e8fb0f0000", 10), Instruction(5, "7403", 10)),
+        ),
     ),
+    names={"": {0xC1001000: "get_kprobe", 0xC100000A: "probed+0xa"}},
 )
 
 
@@ -33,6 +40,13 @@ def test_each_instruction_has_its_count_per_call(name: str) -> None:
         "  1  +0x0   55    push ebp",
         "0.5  +0x1   89e5  mov ebp, esp",
         "  2  +0x12  ff    .byte ff",
+    ]
+
+
+def test_what_instructions_lead_to_has_its_name() -> None:
+    assert annotated(PROFILE, "probed").splitlines()[1:] == [
+        "1  +0x0  e8fb0f0000  call get_kprobe",
+        "1  +0x5  7403        je +0xa",
     ]
 
 

@@ -24,6 +24,7 @@ def profile(*instructions: Instruction, has_details: bool = True, arch: str = "i
         ("cf", {"iret", "serialising"}),
         ("9d", {"popf"}),
         ("9c", {"pushf"}),
+        ("0f31", {"rdtsc"}),
         ("0fa2", {"serialising"}),
         ("0f22d8", {"serialising"}),  # mov cr3, eax
         ("8ed8", {"segment loads"}),  # mov ds, eax

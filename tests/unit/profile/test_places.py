@@ -82,3 +82,21 @@ def test_stacks_are_folded_by_function() -> None:
         "callbench;startup;inner;startup": 2,
         "callbench;module_function [other]": 1,
     }
+
+
+def test_functions_that_instructions_lead_to_have_names() -> None:
+    codes = [
+        Code(0xC1000200, "e9fbfdffff"),  # jmp startup
+        Code(0xC1000205, "7409"),  # je inner+0x10, of the same function
+        Code(0xC1000207, "6800020cc1"),  # push some number
+        Code(0xC100020C, "68000200c1"),  # push inner
+        Code(0xC1000211, "a10001a0c1"),  # data
+        Code(0xD0000014, "e8e70100f1"),  # call from the module into the kernel
+        Code(0xD0000019, "ebf5"),  # jmp module_function
+        Code(0x8049594, "e800000000"),  # the program's own
+        Code(0xE0000000, "e9000200e1"),  # generated code jumps back
+    ]
+    assert places().names(codes) == {
+        "": {0xC1000000: "startup", 0xC1000200: "inner", 0xC1000205: "inner+0x5", 0xC1000210: "inner+0x10"},
+        "other": {0xC1000200 - 0xD0000000 + (1 << 32): "inner", 0x10: "module_function [other]"},
+    }

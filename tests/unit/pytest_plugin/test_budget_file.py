@@ -20,7 +20,17 @@ def file(tmp_path: Path) -> BudgetFile:
     return BudgetFile(tmp_path / "test_it.py", Cache(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("budget", [Budget(422), Budget(1.25), Budget(1048, 2), Budget(10.5, 0.5)])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(422),
+        Budget(1.25),
+        Budget(1048, 2),
+        Budget(10.5, 0.5),
+        Budget(369, 0, {"callbench": 13.0, "f [mine]": 356.0}),
+        Budget(1.5, 2, {"f.isra.0": 1.5}),
+    ],
+)
 def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: Budget) -> None:
     assert file.find("test_one[a]", "call", MACHINE) is None
     file.write("test_one[a]", "call", "another", Budget(1))
@@ -45,6 +55,10 @@ def test_the_most_that_a_budget_allows() -> None:
         ("test: {call: {machine: many}}", "found 'many'; a budget is a number, or one with \\+N%"),
         ("test: {call: {machine: -1}}", "found -1; a budget"),
         ("test: {call: {machine: 5 -2%}}", "found '5 -2%'; a budget"),
+        ("test: {call: {machine: {instructions: 5}}}", "found .*; a budget with symbols has"),
+        ("test: {call: {machine: {instructions: 5, symbols: {f: many}}}}", "found .*; a budget with symbols has"),
+        ("test: {call: {machine: {instructions: 5, symbols: [f]}}}", "found .*; a budget with symbols has"),
+        ("test: {call: {machine: {instructions: many, symbols: {f: 5}}}}", "found 'many'; a budget"),
         ("test: !!python/object/apply:os.getpid []", "cannot be read: "),
     ],
 )
@@ -52,3 +66,17 @@ def test_what_is_no_file_of_budgets(file: BudgetFile, text: str, sentence: str) 
     file.path.write_text(text)
     with pytest.raises(ConfigError, match=rf"test_it\.budgets\.yaml: {sentence}"):
         file.find("test", "call", "machine")
+
+
+def test_each_symbol_is_a_line_in_the_order_of_the_names(file: BudgetFile) -> None:
+    """What changes is what a difference of two commits shows."""
+    file.write("test", "call", MACHINE, Budget(8, 0, {"small": 1.0, "Large": 7.0}))
+    assert file.path.read_text().splitlines()[1:] == [
+        "test:",
+        "  call:",
+        f"    {MACHINE}:",
+        "      instructions: 8",
+        "      symbols:",
+        "        Large: 7",
+        "        small: 1",
+    ]

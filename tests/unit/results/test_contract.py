@@ -144,7 +144,8 @@ def test_json_gives_back_the_same_run(drawn: list[CellRecord]) -> None:
 
 def test_the_schema_names_every_field_and_allows_no_other() -> None:
     cell_schema = json_schema()["$defs"]["CellRecord"]
-    assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME, "work", "text", "profile"}
+    optional = {"work", "text", "profile", "purposes"}
+    assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME, *optional}
     assert cell_schema["additionalProperties"] is False
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from orchestrator.benchmarks.calls.capabilities import SHOWN_FOR, ListRow, capability_list, capability_names
+from orchestrator.benchmarks.calls.report.purpose_rows import purpose_sentences
 from orchestrator.benchmarks.calls.report.wording import outcomes
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import proof_lists
@@ -45,6 +46,7 @@ def capability_sheet(panel: Panel) -> Sheet:
             *_places(cells),
             "Published: djprobe-2005, section 7.",
             *_deviations(cells),
+            *purpose_sentences(cells, _name),
             *returned.others,
         ],
         footnotes=footnotes.all(),

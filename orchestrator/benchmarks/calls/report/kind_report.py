@@ -9,6 +9,7 @@ from orchestrator.benchmarks.calls.report.capability_layout import capability_sh
 from orchestrator.benchmarks.calls.report.charts import list_chart, mail_chart
 from orchestrator.benchmarks.calls.report.list_layout import list_sheet
 from orchestrator.benchmarks.calls.report.mail_layout import fits_mail, mail_sheet
+from orchestrator.benchmarks.calls.report.points_layout import points_sheet, shows_points
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Chart
 from orchestrator.report.panel import Group, Panel, by_kernel, file_name, parameters
@@ -28,6 +29,8 @@ class CallsReport:
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
         """Return the handler, the call and its point, and how the guest was reached."""
+        if cell.parameters.get("points") == "executed":
+            return cell.handler, *parameters(cell, [name for name in _APART if name != "at"])
         return cell.handler, *parameters(cell, _APART)
 
     def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:
@@ -46,11 +49,15 @@ class CallsReport:
         if fits_mail(group[0]):
             return mail_sheet(group)
         (panel,) = group
+        if shows_points(panel):
+            return points_sheet(panel)
         return capability_sheet(panel) if shows_capabilities(panel) else list_sheet(panel)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
-        """Return the chart of the probes' overheads; none of List 15, whose yes and no are no bars."""
-        if shows_capabilities(group[0]) or all(cell.probe == BASELINE for panel in group for cell in panel.cells):
+        """Return the chart of the probes' overheads; none of List 15, and of all functions."""
+        if shows_capabilities(group[0]) or shows_points(group[0]):
+            return {}
+        if all(cell.probe == BASELINE for panel in group for cell in panel.cells):
             return {}
         return {file_name(group): mail_chart(group) if fits_mail(group[0]) else list_chart(group[0])}
 

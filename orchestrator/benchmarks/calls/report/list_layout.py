@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from orchestrator.benchmarks.calls.report.purpose_rows import purpose_meaning, purpose_rows
 from orchestrator.benchmarks.calls.report.wording import (
     benchmark_title,
     comparison_meaning,
@@ -57,6 +58,7 @@ def list_sheet(panel: Panel) -> Sheet:
         sentences=[
             *(source(table) for table in panel.references),
             comparison_meaning(panel) if panel.references else unit_meaning(panel),
+            *purpose_meaning(panel.cells),
             *returned.others,
         ],
         footnotes=footnotes.all(),
@@ -81,6 +83,7 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> list[Row]:
     rows.append(Row(f"{'average' if centre_of(first.clock, first.metric) is mean else 'median'}({unit})", centres))
     overheads = [figure(cell.overhead, cell.unit) for cell in cells]
     rows.append(Row(f"overhead({unit})", overheads, style="bold"))
+    rows += purpose_rows(cells)
     if any(cell.interval and cell.interval[0] != cell.interval[1] for cell in cells):
         rows += _bounds(cells, unit)
     rows += _measured_ratios(cells)

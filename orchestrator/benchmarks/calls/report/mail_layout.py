@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from orchestrator.benchmarks.calls.report.purpose_rows import purpose_sentences
 from orchestrator.benchmarks.calls.report.wording import (
     comparison_meaning,
     conditions,
@@ -82,6 +83,7 @@ def mail_sheet(group: Group) -> Sheet:
         sentences=[
             *(source(half.table.id) for half in halves),
             comparison_meaning(first.panel),
+            *purpose_sentences(cells, name),
             *returned.others,
         ],
         footnotes=footnotes.all(),

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.artifacts.modules import Module
+from orchestrator.benchmarks.calls import proof
 from orchestrator.benchmarks.calls.proof import Counted, count_hits
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
@@ -70,3 +71,33 @@ def test_a_recording_of_every_hit_is_believed() -> None:
 def test_a_handler_that_was_left_out_fails_a_recording() -> None:
     with pytest.raises(EvidenceError, match=r"^the kernel skipped the handler 2 times$"):
         counted(2)
+
+
+@pytest.mark.parametrize(
+    ("passes", "is_found", "wrong"),
+    [
+        ([1000], True, None),
+        ([1001, 1000], True, None),  # a timer tick entered the function as well
+        ([1001] * 5, True, 1001),
+        ([1001], False, 1001),  # a point that somebody has chosen
+        ([2000], True, 2000),
+        ([999], True, 999),
+    ],
+)
+def test_a_pass_that_an_interrupt_fell_into_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, passes: list[int], is_found: bool, wrong: int | None
+) -> None:
+    left = list(passes)
+    monkeypatch.setattr(proof, "_pass", lambda *_: Counted(left.pop(0), 0, None, None))
+    work = SimpleNamespace(
+        cell=SimpleNamespace(handler="noop", task=SimpleNamespace(is_found=is_found)),
+        workload=SimpleNamespace(counted=1000, hits=1),
+        kind=probes()["kprobe"],
+    )
+    attachment = cast(Any, SimpleNamespace(handle=lambda handler: None))
+    if wrong is None:
+        assert count_hits(cast(Any, work), attachment).hits == 1000
+    else:
+        with pytest.raises(EvidenceError, match=f"the probe's handler ran {wrong} times"):
+            count_hits(cast(Any, work), attachment)
+    assert not left

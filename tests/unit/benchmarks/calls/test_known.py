@@ -37,8 +37,10 @@ def test_points_share_a_baseline_of_the_same_calls() -> None:
     assert (shared.cell_id, shared.figures) == (asked["none", FIRST].id, FIGURES)
     # A call has its benchmark's arguments where it is given none.
     same_call = {"name": "syscall", "call": "gettimeofday"}
-    for other in ({"calls": 999}, {"repeats": 3}, {"entry": "int80"}, {"hits": 2}, same_call):
+    for other in ({"calls": 999}, {"repeats": 3}, {"entry": "int80"}, same_call):
         assert known.baseline(cells(**other)["none", FIRST]) is None
+    # How often a call enters a point is no part of the call.
+    assert known.baseline(cells(hits=2)["none", FIRST]) is not None
 
 
 def test_a_switched_static_branch_ends_a_baseline() -> None:

@@ -18,9 +18,10 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls.benchmarks import Buffer
-from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, system_call
+from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, system_call, user_function
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
+from orchestrator.benchmarks.calls.workload import ExactWorkload
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.errors import BuildError, ConfigError, EvidenceError, UsageError
 from orchestrator.experiment.experiment import Experiment
@@ -320,3 +321,8 @@ def test_a_template_may_not_reach_into_the_lab(tmp_path: Path) -> None:
     nosy.write_text("{{ symbol.__class__.__mro__ }}")
     with pytest.raises(BuildError):
         render_own(nosy, {"symbol": "f"})
+
+
+def test_the_runs_of_a_program_are_not_exact_and_calls_are() -> None:
+    assert not isinstance(WholeProgram(Path("x"), [], 1), ExactWorkload)
+    assert isinstance(user_function(Path("x"), calls=1), ExactWorkload)

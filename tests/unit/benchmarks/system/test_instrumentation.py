@@ -14,7 +14,7 @@ from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
 from orchestrator.benchmarks.system.instrumentation import Instrumentation
 from orchestrator.probes.marker_sites import marker_code
 from orchestrator.probes.recorder_report import Site
-from orchestrator.probes.symbols import LoadedModule
+from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.profile.counts import Code, Counts, Region
 from orchestrator.profile.places import CodeRange, Function, Places
 
@@ -26,11 +26,11 @@ PLACES = Places(
     kernel_start=0xC0000000,
     program="all programs",
 )
-MODULE = LoadedModule(0xC8000000, 0xC8001000)
+MODULE = ModuleMemory(0xC8000000, 0xC8001000)
 PLAIN = {Code(0, ""): Counts(1000), Code(0xC1000000, "55"): Counts(100)}
 
 
-def executed(more: dict[Code, int], *, module: LoadedModule | None = None, sites: Sequence[Site] = ()) -> int:
+def executed(more: dict[Code, int], *, module: ModuleMemory | None = None, sites: Sequence[Site] = ()) -> int:
     counts = {**PLAIN, **{code: Counts(number) for code, number in more.items()}}
     own = Instrumentation(PLACES, [range(0xC1000100, 0xC1000106)], module, sites)
     return own.executed(Region(sum(one.executed for one in counts.values()), counts))

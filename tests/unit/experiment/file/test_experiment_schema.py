@@ -109,6 +109,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ('description="\\e[31m"', "description: found '\\x1b[31m'; expected text without control characters"),
         ("reference=djprobe-2005/list9", "reference: found 'djprobe-2005/list9'; allowed: djprobe-2005/list4, "),
         ("clock=sundial", "clock: found 'sundial'; allowed: instructions, wall"),
+        ("clock=modelled", "clock: found 'modelled'; expected instructions, and a profile: [symbols]; then, report"),
         (
             "kernels=[debian-868]",
             "kernels.0: found 'debian-868'; allowed: debian-686, debian-686-pae, debian-amd64, lab-i386-up, ",

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The functions that a cell's calls execute without a probe, counted in a guest, and what keeps probes out of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.function_entry import entry_places
+from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement
+from orchestrator.errors import LabError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.refused_places import RefusedPlaces
+from orchestrator.probes.symbols import Symbols
+from orchestrator.profile.profiled import Counter as InstructionCounter
+from orchestrator.results.contract import Phrase
+from orchestrator.results.profile import CellProfile, SymbolProfile
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.kind import Obtain
+from orchestrator.run.ready_guest import ReadyGuest, ready_guest
+from orchestrator.run.started_guest import unwatched
+
+_KIND = "executed-functions"
+_FILE = "executed.json"
+_REPEATS = 2
+
+
+class ExecutedFunction(BaseModel):
+    """A function of the kernel, or of one of its modules, and what calls execute of it.
+
+    ``entered`` is how often all calls together come to the place where a probe at its entry is, ``instructions`` how
+    many they execute in it, ``offsets`` which. ``refusal`` is why it cannot be probed, None where it may be.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Phrase
+    address: Annotated[int, Field(ge=0, lt=2**64)]
+    entered: Annotated[int, Field(ge=0, lt=2**63)]
+    instructions: int
+    offsets: frozenset[int]
+    refusal: Phrase | None
+
+
+class Executed(BaseModel):
+    """What ``calls`` calls execute of the kernel, the function with the most instructions first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: Annotated[int, Field(ge=1)]
+    functions: tuple[ExecutedFunction, ...]
+
+    def at(self, address: int) -> ExecutedFunction | None:
+        """The function that begins at an address, if anything of it is executed."""
+        return next((one for one in self.functions if one.address == address), None)
+
+
+def executed_here(ready: ReadyGuest, workload: ExactWorkload, measured: Measurement, time_limit: float) -> Executed:
+    """What calls execute now, in a guest that counts, with no module loaded since it was ready.
+
+    ``measured`` is of the same calls. Raises EvidenceError where the count cannot be proved.
+    """
+    counter = InstructionCounter(ready.guest, ready.symbols)
+    mark = counter.mark()
+    marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
+    profile = counter.profile(mark, marked.timed, cell="executed", calls=marked.calls, program=marked.program)
+    refused = RefusedPlaces.of(ready.guest, ready.symbols)
+    return Executed(calls=profile.calls, functions=tuple(_functions(profile, ready.symbols, refused)))
+
+
+def executed_by(
+    context: BuildContext,
+    obtain: Obtain,
+    artifacts: BootArtifacts,
+    workload: ExactWorkload,
+    time_limit: float,
+    watch: Callable[[Guest], None] = unwatched,
+) -> Executed | None:
+    """The same of a guest of its own, whose machine counts: once for each kernel, machine and calls, and kept.
+
+    None where ``obtain`` has none. ``watch`` gets the guest before it runs. Raises GuestError, EvidenceError.
+    """
+    machine = artifacts.machine
+    inputs = {**artifacts.keys, "cpu": machine.cpu.name, "memory": machine.memory_mib, "calls": repr(workload)}
+
+    def count(folder: Path) -> None:
+        context.say(f"counting what the calls execute on {artifacts.kernel.spec.name}")
+        with (
+            tempfile.TemporaryDirectory(prefix="executed-") as directory,
+            ready_guest(context, artifacts, Path(directory), "guest", watch=watch) as ready,
+        ):
+            ticks = int(artifacts.kernel.config["CONFIG_HZ"])
+            workload.prepare(ready.guest)
+            measured = workload.measure_exact(
+                ready.guest, repeats=_REPEATS, ticks_per_second=ticks, time_limit=time_limit
+            )
+            found = executed_here(ready, workload, measured, time_limit)
+        (folder / _FILE).write_text(found.model_dump_json())
+
+    artifact = obtain(_KIND, inputs, f"functions that calls execute on {machine.cpu.name}", count)
+    if artifact is None:
+        return None
+    file = artifact.path / _FILE
+    try:
+        return _EXECUTED.validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        raise LabError("damaged, or written by another version of this program", where=str(file)) from None
+
+
+_EXECUTED = TypeAdapter(Executed)
+
+
+def _functions(profile: CellProfile, symbols: Symbols, refused: RefusedPlaces) -> Iterator[ExecutedFunction]:
+    for one in profile.symbols:
+        if one.place in ("kernel", "module"):
+            executed = Counter({at.offset: at.executed for at in one.instructions if at.executed > 0})
+            entered = executed[_entry(one)]
+            yield ExecutedFunction(
+                name=one.name,
+                address=one.address,
+                entered=entered,
+                instructions=one.executed,
+                offsets=frozenset(executed),
+                refusal=_refusal(one, entered, profile.calls, symbols, refused),
+            )
+
+
+def _entry(symbol: SymbolProfile) -> int:
+    """Where a function's own code begins, by its first instructions."""
+    code = b""
+    for one in symbol.instructions:
+        if one.offset == len(code):
+            code += bytes.fromhex(one.code)
+    return max(entry_places(code))
+
+
+def _refusal(symbol: SymbolProfile, entered: int, calls: int, symbols: Symbols, refused: RefusedPlaces) -> str | None:
+    if symbol.module is not None:
+        return f"it is a function of module {symbol.module}, which is no point"
+    reason = refused.reason(symbol.address)
+    if reason is not None:
+        return reason
+    if symbols.functions(symbol.name) > 1:
+        return f"the kernel has {symbols.functions(symbol.name)} functions of this name"
+    if entered == 0:
+        return "these calls do not come in at its beginning"
+    if entered % calls:
+        return f"it is entered {entered} times by {calls} calls: not by each as often"
+    return None

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a CPU takes for what calls execute: constants with their sources, and what was fitted to published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from orchestrator.catalog.data import Fact
+
+Input = Literal["instruction", "trap", "popf", "pushf", "rdtsc", "locked", "recorded line"]
+"""What has a cost. ``trap`` is an int3 with what leads back from it, its iret and loads of segment registers;
+``recorded line`` 64 bytes of a recorded event; ``instruction`` each one that has no cost of its own."""
+
+INPUTS: tuple[Input, ...] = get_args(Input)
+
+Role = Literal["calibration", "predicted", "excluded"]
+"""What a published cell is for, as declared before fitting; what is not declared is predicted as well."""
+
+
+def _number(value: object) -> object:
+    # A file's decimal fractions arrive as text: see orchestrator/experiment/file/source.py.
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise PydanticCustomError("wrong", "found {found}; expected a number", {"found": repr(value)[:80]})
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        raise PydanticCustomError("wrong", "found {found}; expected a number", {"found": repr(value)[:80]}) from None
+
+
+Figure = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
+Sentence = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[ -~]+$")]
+TableId = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
+Column = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9+-]+$")]
+Columns = dict[TableId, list[Column]]
+
+
+class Constant(Fact):
+    """A figure that was not fitted: its value, the range that it is in, and ``where`` it is from."""
+
+    value: Figure
+    low: Figure
+    high: Figure
+    source: Literal["published", "unverified"]
+    where: Sentence
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not 0 < self.low <= self.value <= self.high:
+            raise PydanticCustomError("wrong", "expected 0 < low <= value <= high", {})
+        return self
+
+
+class Exclusion(Fact):
+    """Published cells that are neither calibrated on nor counted among the predicted ones, and why."""
+
+    table: TableId
+    columns: Annotated[list[Column], Field(min_length=1)]
+    reason: Sentence
+
+
+class Declaration(Fact):
+    """What was decided before fitting: costs to ``fit``, and published cells by table and column."""
+
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    fit: Annotated[list[Input], Field(min_length=1)]
+    calibration: Annotated[Columns, Field(min_length=1)]
+    validation: Columns
+    exclusions: list[Exclusion]
+    remarks: list[Sentence]
+
+    def role(self, table: str, column: str) -> Role:
+        """What a published cell is for."""
+        if column in self.calibration.get(table, ()):
+            return "calibration"
+        return "predicted" if self.reason(table, column) is None else "excluded"
+
+    def reason(self, table: str, column: str) -> str | None:
+        """Why a published cell is excluded; None for any other."""
+        return next((one.reason for one in self.exclusions if one.table == table and column in one.columns), None)
+
+    @property
+    def cells(self) -> Iterator[tuple[str, str]]:
+        """The calibration cells: table and column."""
+        return ((table, column) for table, columns in self.calibration.items() for column in columns)
+
+    @model_validator(mode="after")
+    def _each_cell_once(self) -> Self:
+        cells = list(self.cells)
+        cells += [(table, column) for table, columns in self.validation.items() for column in columns]
+        cells += [(one.table, column) for one in self.exclusions for column in one.columns]
+        twice = next((cell for cell in cells if cells.count(cell) > 1), None)
+        if twice is not None:
+            raise PydanticCustomError("wrong", "{cell} is declared twice", {"cell": " ".join(twice)})
+        return self
+
+
+class CalibrationCell(Fact):
+    """A cell that was fitted to: what its calls execute more than those without a probe, and nanoseconds."""
+
+    table: TableId
+    column: Column
+    counts: dict[Input, Figure]
+    published: Annotated[Figure, Field(gt=0)]
+    modelled: Figure
+
+    @property
+    def residual(self) -> float:
+        """What the model misses of the published figure, as a part of it."""
+        return (self.modelled - self.published) / self.published
+
+
+class FittedCost(Fact):
+    """A fitted cost in cycles, and what each calibration cell weighs in it.
+
+    In nanoseconds the cost is the sum of ``weights`` times what the constants leave of each cell's published figure.
+    """
+
+    cycles: Figure
+    weights: list[Figure]
+
+
+class Fitted(Fact):
+    """What a fit has found. ``declaration`` is the SHA-256 of the declaration that it followed."""
+
+    declaration: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    cells: Annotated[list[CalibrationCell], Field(min_length=1)]
+    costs: dict[Input, FittedCost]
+
+    @model_validator(mode="after")
+    def _a_weight_for_each_cell(self) -> Self:
+        for name, cost in self.costs.items():
+            if len(cost.weights) != len(self.cells):
+                values = {"name": name, "found": len(cost.weights), "cells": len(self.cells)}
+                raise PydanticCustomError("wrong", "{name} has {found} weights for {cells} cells", values)
+        return self
+
+
+class CostTable(Fact):
+    """The costs of one CPU of the catalogue, or in ``uncalibrated`` the sentence why it has none."""
+
+    cpu: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    mhz: Constant
+    uncalibrated: Sentence | None = None
+    constants: dict[Input, Constant] = Field(default={})
+    declared: Declaration | None = None
+    fitted: Fitted | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.uncalibrated is None) == (self.declared is None):
+            raise PydanticCustomError("wrong", "expected either 'declared' or 'uncalibrated'", {})
+        if self.declared is None:
+            return self
+        both = [name for name in self.declared.fit if name in self.constants]
+        if both:
+            raise PydanticCustomError("wrong", "{name} is a constant and is to be fitted", {"name": both[0]})
+        if "instruction" not in (*self.constants, *self.declared.fit):
+            raise PydanticCustomError("wrong", "'instruction' has no cost", {})
+        if self.fitted is not None and set(self.fitted.costs) != set(self.declared.fit):
+            raise PydanticCustomError("wrong", "what was fitted is not what 'fit' declares", {})
+        return self
+
+    @property
+    def priced(self) -> frozenset[Input]:
+        """What has a cost of its own."""
+        fitted: Mapping[Input, FittedCost] = {} if self.fitted is None else self.fitted.costs
+        wanted = () if self.declared is None else self.declared.fit
+        return frozenset({*self.constants, *fitted, *wanted})

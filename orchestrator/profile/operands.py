@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The numbers in an instruction that may be addresses: what it jumps to, and what it refers to."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from orchestrator.artifacts.instructions import disassembled
+
+WORDS = {"i386": 4, "x86_64": 8}
+"""Bytes of an address."""
+
+# Capstone writes numbers below ten without 0x. None of them is an absolute address.
+_NUMBER = re.compile(r"(?P<rip>rip (?=[+-] [0-9]))?(?P<sign>[+-] ?)?(?<!\w)(?P<number>0x[0-9a-f]+|(?<=rip . )[0-9])\b")
+_BRANCH = re.compile(r"(?:.* )?(?:call|j[a-z]+|loop[a-z]*|xbegin) (?P<target>0x[0-9a-f]+|[0-9])")
+_PER_CPU = re.compile(r"[fg]s:\[0x[0-9a-f]+\]")
+"""Without a register the number is a variable's place among those of a CPU; beside one it may be a field's in it."""
+
+
+class Operand(NamedTuple):
+    """A number, from ``start`` to ``end`` of an instruction's text.
+
+    ``relative`` ones count from the instruction's address; ``per-cpu`` is the place of a variable; ``plain`` ones may
+    be anything.
+    """
+
+    start: int
+    end: int
+    value: int
+    kind: Literal["relative", "per-cpu", "plain"]
+
+
+@lru_cache(maxsize=65536)
+def operands(code: str, word: int) -> tuple[str, tuple[Operand, ...]]:
+    """An instruction's text as it were at address 0, and the numbers in it. A profile has most codes many times."""
+    text = disassembled(bytes.fromhex(code), 0, word)
+    if text.startswith(".byte"):
+        return text, ()
+    branch = _BRANCH.fullmatch(text)
+    if branch is not None:
+        return text, (Operand(branch.start("target"), len(text), int(branch["target"], 0), "relative"),)
+    per_cpu = _PER_CPU.search(text)
+    found = []
+    for number in _NUMBER.finditer(text):
+        value = int(number["number"], 0) * (-1 if (number["sign"] or "").startswith("-") else 1)
+        if number["rip"]:
+            # Its sign goes, too: what is behind the code of one kernel may be before that of another.
+            found.append(Operand(number.start(), number.end(), value + len(code) // 2, "relative"))
+        else:
+            is_per_cpu = per_cpu is not None and per_cpu.start() < number.start() < per_cpu.end()
+            found.append(Operand(number.start(), number.end(), value, "per-cpu" if is_per_cpu else "plain"))
+    return text, tuple(found)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is each function probed that calls enter, as often as they enter it, and are the others listed with the reason?"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.results.contract import CellRecord, RunRecord
+
+KERNEL = "lab-i386-up"
+NOINSTR = "it is noinstr: no trap may happen there"
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
+
+
+def experiment(folder: Path, kernel: str = KERNEL, cpu: str = "pentium4", **keys: str) -> Path:
+    """An experiment that probes what gettimeofday enters, with keys as YAML."""
+    lines = {
+        "name": "executed",
+        "kernels": f"[{kernel}]",
+        "machines": f"[{{cpu: {cpu}}}]",
+        "points": "executed",
+        "probes": "[none, kprobe, djprobe]",
+        "benchmark": "{name: gtodbench, calls: 1000, repeats: 2}",
+        **keys,
+    }
+    file = folder / "executed.yaml"
+    file.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+    return file
+
+
+def measured(command: CommandLine, *arguments: str | Path) -> dict[tuple[str, str], CellRecord]:
+    """Run an experiment, none of whose cells fails: the records by function and probe."""
+    finished = command.run("run", *arguments)
+    assert finished.returncode == 0, finished.stderr
+    return records(command)
+
+
+def records(command: CommandLine) -> dict[tuple[str, str], CellRecord]:
+    answer = command.run("report", "latest", "--format", "json")
+    cells = RunRecord.model_validate_json(answer.stdout, strict=False).cells
+    return {(str(cell.parameters.get("at")), cell.probe): cell for cell in cells}
+
+
+def test_every_function_that_a_call_enters_is_probed_or_listed(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    found = measured(command, experiment(tmp_path), "--jobs", "2")
+    for at in ("__ia32_sys_gettimeofday", "ktime_get_real_ts64", "read_tsc"):
+        assert [found[at, probe].value for probe in ("none", "djprobe")] == [360, 399]
+    # It copies seconds and microseconds, each with one call.
+    twice = found["__put_user_4", "kprobe"]
+    assert twice.evidence is not None
+    assert (twice.evidence.hits_per_call, twice.evidence.hits) == (2, 2000)
+    refused = {at: cell.reason for (at, _), cell in found.items() if cell.status == "unsupported"}
+    assert refused["__do_fast_syscall_32"] == NOINSTR
+    assert str(refused["entry_SYSENTER_32"]).startswith("it is entry code")
+    assert "it is at every" not in str(refused)
+    # Nothing is lost: as many functions as the profile has.
+    command.run("run", experiment(tmp_path, points="[ktime_get_real_ts64]", probes="[none]", profile="[symbols]"))
+    table = command.run("profile", "latest", "none", "--format", "json").stdout
+    for at, _ in found:
+        assert f'"name": "{at}"' in table
+    assert table.count('"place": "kernel"') == len({at for at, _ in found})
+
+
+def test_the_table_and_the_plan_of_found_points(tmp_path: Path) -> None:
+    command, file = CommandLine(tmp_path), experiment(tmp_path)
+    found = measured(command, file, "--only", "point=ktime_get_real_ts64")
+    assert set(found) == {("ktime_get_real_ts64", probe) for probe in ("none", "kprobe", "djprobe")}
+    printed = command.run("report", "latest").stdout
+    assert "at each function" in printed
+    assert "ktime_get_real_ts64" in printed
+    # Once they were found, the plan has them, without a guest.
+    planned = command.run("run", file, "--dry-run")
+    assert "/kprobe/noop/read_tsc  gtodbench: 2 x 1000 calls" in planned.stdout
+    assert f"not probed: {NOINSTR}" in planned.stdout
+    assert command.run("run", file, "--only", "point=vfs_read").returncode == 2
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_points(tmp_path: Path) -> None:
+    command, file = CommandLine(tmp_path), experiment(tmp_path)
+    process = command.start("run", file, stderr=subprocess.PIPE)
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "/none/noop/ktime_get_real_ts64: 360" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        process.communicate()
+    assert process.returncode == 130
+    begun = set(records(command))
+    finished = command.run("run", file, "--resume")
+    assert finished.returncode == 0, finished.stderr
+    found = records(command)
+    assert begun < set(found)
+    assert found["read_tsc", "djprobe"].value == 399
+    assert [cell for cell in found.values() if cell.status not in ("ok", "unsupported")] == []
+
+
+@pytest.mark.kernels("lab-x86_64-smp")
+def test_a_place_that_takes_no_probe_of_a_kind_is_unsupported(tmp_path: Path) -> None:
+    """The kernel optimises no kprobe there, or boosts none: it stays an int3, which costs no guest."""
+    probes = "[none, kprobe-optimized, kretprobe-boosted]"
+    file = experiment(tmp_path, "lab-x86_64-smp", "xeon-e5410", probes=probes)
+    command = CommandLine(tmp_path)
+    found = measured(command, file)
+    reason = found["x64_sys_call", "kprobe-optimized"].reason or ""
+    assert "is not armed by the kernel's jump optimisation" in reason
+    assert "must be boosted" in (found["read_tsc", "kretprobe-boosted"].reason or "")
+    assert found["ktime_get_real_ts64", "kprobe-optimized"].status == "ok"
+    (directory,) = (tmp_path / "runs").iterdir()
+    assert len(list(directory.glob("boot1/guest*.console"))) == 1
+
+
+def test_the_functions_that_a_workload_enters(tmp_path: Path) -> None:
+    (tmp_path / "getpid.c").write_text('#include "workload.h"\nvoid workload(void)\n{\n\tsys0(SYS_getpid);\n}\n')
+    benchmark = "{name: workload, file: getpid.c, calls: 1000, repeats: 2}"
+    found = measured(CommandLine(tmp_path), experiment(tmp_path, probes="[none, kprobe]", benchmark=benchmark))
+    assert found["__task_pid_nr_ns", "kprobe"].overhead == 529
+
+
+def test_a_workload_that_never_enters_the_kernel(tmp_path: Path) -> None:
+    (tmp_path / "idle.c").write_text('#include "workload.h"\nvoid workload(void)\n{\n}\n')
+    benchmark = "{name: workload, file: idle.c, calls: 1000, repeats: 2}"
+    finished = CommandLine(tmp_path).run("run", experiment(tmp_path, benchmark=benchmark))
+    assert finished.returncode == 2
+    assert "enter no function" in finished.stderr

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From guests that count to modelled times: on the command line, with the costs of two CPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import REDUCED, CommandLine
+
+from orchestrator.model.cost_file import cost_file, load_cost_file
+from orchestrator.paths import data_dir
+from orchestrator.results.contract import RunRecord
+from orchestrator.results.modelled import ModelledRun
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+CONFIG = data_dir("configs") / "djprobe-2005.yaml"
+
+
+def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    wanted = ("--only", "list5", "--only", "list6", "--set", "charts=false")
+    run = command.run("run", CONFIG, *wanted, *REDUCED, "--profile", "symbols")
+    assert run.returncode == 0, run.stderr
+
+    answer = command.run("report", "--clock", "modelled", "--format", "json")
+    assert answer.returncode == 0, answer.stderr
+    modelled = ModelledRun.model_validate_json(answer.stdout)
+    record = RunRecord.model_validate_json(command.run("report", "--format", "json").stdout)
+    profiles = {cell.profile.sha256 for cell in record.cells if cell.profile is not None}
+    cells = {(cell.cpu, cell.probe): cell for cell in modelled.cells}
+    for name in ("kprobe", "jprobe", "djprobe"):
+        one, other = cells["pentium4", name].evidence, cells["athlon64", name].evidence
+        assert one is not None
+        assert other is not None
+        # A kernel executes the same on every CPU: a cost table is applied to counts.
+        assert one.counts == other.counts
+        assert one.cost_table_sha256 == cost_file("pentium4").digest != other.cost_table_sha256
+        assert one.profile_sha256 in profiles
+    kprobe = cells["pentium4", "kprobe"]
+    assert kprobe.evidence is not None
+    assert kprobe.evidence.counts == {"instruction": 525, "trap": 2}
+    assert kprobe.role == "calibration"
+    assert cells["athlon64", "kprobe"].role == "excluded"
+
+    # The catalogue's costs are what this run gives, digit by digit.
+    own = tmp_path / "pentium4.yaml"
+    own.write_text(cost_file("pentium4").path.read_text().partition("\nfitted:")[0] + "\n")
+    fit = command.run("model", "fit", own, "latest")
+    assert fit.returncode == 0, fit.stderr
+    assert load_cost_file(own).table == cost_file("pentium4").table
+    again = command.run("report", "--clock", "modelled", "--costs", own, "--format", "csv")
+    assert again.stdout == command.run("report", "--clock", "modelled", "--format", "csv").stdout
+
+
+def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    run = command.run("run", CONFIG, "--only", "list5", "--set", "charts=false", *REDUCED)
+    assert run.returncode == 0, run.stderr
+    report = command.run("report", "--clock", "modelled")
+    assert report.returncode == 2
+    assert "has no profile of a probe's overhead" in report.stderr
+    assert "--profile symbols" in report.stderr
+    assert "add --clock modelled" in command.run("report", "--costs", "my/cpu.yaml").stderr
+    fit = command.run("model", "fit", "pentium4", "latest")
+    assert fit.returncode == 2
+    assert "djprobe-2005/list5 kprobe" in fit.stderr

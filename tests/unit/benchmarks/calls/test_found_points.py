@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which points has a table that probes what its calls execute, and why did calls never come to another one?"""
+
+from __future__ import annotations
+
+import pytest
+from built_code import build_tree
+from loaded_tables import as_kind, calls_experiment, only_table
+from pydantic import ValidationError
+from record_builders import cell, failed, run
+
+from orchestrator.artifacts.direct_calls import direct_calls
+from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction
+from orchestrator.benchmarks.calls.executed_points import MOST_POINTS, found_points
+from orchestrator.benchmarks.calls.known import Known
+from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
+from orchestrator.benchmarks.calls.report.kind_report import REPORT
+from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
+from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.errors import NotEntered
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file.problems import problems_of
+from orchestrator.experiment.plan import plan
+from orchestrator.probes.symbols import Symbols
+
+PLACE = ("pentium4", "debian-686")
+NOINSTR = "it is noinstr: no trap may happen there"
+
+
+def function(
+    name: str, address: int = 0, entered: int = 10, refusal: str | None = None, *offsets: int
+) -> ExecutedFunction:
+    return ExecutedFunction(
+        name=name, address=address, entered=entered, instructions=100, offsets=frozenset(offsets), refusal=refusal
+    )
+
+
+def executed(*functions: ExecutedFunction) -> Executed:
+    return Executed(calls=10, functions=functions)
+
+
+def found(*points: FoundPoint) -> Experiment:
+    """An experiment of the quickstart's kind whose points were found."""
+    experiment = calls_experiment(points="executed", probes=["none", "kprobe", "djprobe"])
+    (named,) = experiment.tables
+    table = as_kind(named.table, CallsTable).with_executed({PLACE: points})
+    return Experiment(experiment.heading, [type(named)(named.name, named.kind, table)])
+
+
+def test_a_point_for_each_function_and_how_often_a_call_enters_it() -> None:
+    points = found_points(executed(function("entry", refusal=NOINSTR), function("copy", entered=20), function("tail")))
+    assert list(points) == [FoundPoint("entry", 1, NOINSTR), FoundPoint("copy", 2), FoundPoint("tail", 1)]
+
+
+def test_functions_beyond_the_bound_say_that_they_were_left_out() -> None:
+    names = [f"f{number}" for number in range(MOST_POINTS + 2)]
+    points = list(found_points(executed(*map(function, names))))
+    assert [point.name for point in points] == names
+    assert [point.refusal is None for point in points] == [True] * MOST_POINTS + [False] * 2
+    assert points[-1].refusal == f"left out: {MOST_POINTS} functions with more instructions are probed"
+
+
+def test_functions_of_one_name_are_one_point() -> None:
+    twice = "the kernel has 2 functions of this name"
+    points = found_points(executed(function("show", 1, 10, twice), function("show", 2, 10, twice)))
+    assert [point.name for point in points] == ["show"]
+
+
+def test_the_cells_of_found_points() -> None:
+    cells: list[CallCell] = list(plan(found(FoundPoint("entry", 1, NOINSTR), FoundPoint("copy", 2))).cells)
+    assert [(one.row, one.task.point, one.task.refusal) for one in cells] == [
+        ("kprobe", "entry", NOINSTR),
+        ("djprobe", "entry", NOINSTR),
+        ("none", "copy", None),
+        ("kprobe", "copy", None),
+        ("djprobe", "copy", None),
+    ]
+    # What cannot be probed is compared with nothing.
+    assert [len(one.compared_with) for one in cells] == [0, 0, 0, 1, 1]
+    assert {one.task.hits for one in cells if one.task.point == "copy"} == {2}
+    assert all(one.task.is_found and one.parameters["points"] == "executed" for one in cells)
+
+
+def test_before_they_were_found_there_is_only_the_baseline() -> None:
+    experiment = calls_experiment(points="executed", probes=["none", "kprobe"])
+    assert [one.row for one in plan(experiment).cells] == ["none"]
+    assert only_table(experiment, CallsTable).unknown == "points: executed: a guest has to make the calls first"
+    assert only_table(found(FoundPoint("copy", 2)), CallsTable).unknown is None
+
+
+def test_what_is_stored_says_executed_and_not_which() -> None:
+    """A run is resumed with what is found again, the same to the instruction."""
+    assert (
+        found(FoundPoint("copy", 2)).digest()
+        == calls_experiment(points="executed", probes=["none", "kprobe", "djprobe"]).digest()
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "sentence"),
+    [
+        ({"points": "executes"}, ("points",), "found 'executes'; expected a list of kernel functions, or executed"),
+        ({"points": ["vfs_read", "a b"]}, ("points", 1), "found 'a b'; expected a kernel function"),
+        ({"points": []}, ("points",), "found 0 entries"),
+        ({"clock": "wall"}, ("points",), "found executed; clock 'wall' counts no instructions, so"),
+        (
+            {"benchmark": {"name": "gtodbench", "hits": 2}},
+            ("benchmark", "hits"),
+            "points: executed finds out how often",
+        ),
+        ({"reference": "djprobe-2005/list5"}, ("reference",), "nothing is published of points: executed"),
+    ],
+)
+def test_what_does_not_go_together(keys: dict[str, object], path: tuple[str | int, ...], sentence: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        calls_experiment(**{"points": "executed", **keys})
+    problems = {problem.path: problem.sentence for problem in problems_of(raised.value, lambda path: "")}
+    assert problems[path].startswith(sentence), problems
+
+
+def test_the_table_has_a_row_for_each_function() -> None:
+    facts = {"points": "executed", "call": "gettimeofday", "calls": 5000}
+    record = run(
+        *(cell(probe, id=f"{probe}/copy", parameters={**facts, "at": "copy"}) for probe in ("none", "kprobe")),
+        cell("none", id="none/tail", parameters={**facts, "at": "tail"}),
+        failed("kprobe", "it may fault", id="kprobe/tail", status="unsupported", parameters={**facts, "at": "tail"}),
+        failed("kprobe", NOINSTR, id="kprobe/entry", status="unsupported", parameters={**facts, "at": "entry"}),
+    )
+    assert len({REPORT.apart(one) for one in record.cells}) == 1
+    sheet = REPORT.sheet(list(REPORT.panels(record.cells)))
+    assert [(row.label, list(row.cells)) for row in sheet.grid.blocks[0]] == [
+        ("copy", ["1", "627"]),
+        ("tail", ["-", "unsupported [1]"]),
+    ]
+    assert f"Not probed: entry: {NOINSTR}." in sheet.sentences
+    assert [note.text for note in sheet.footnotes] == ["kprobes at tail unsupported: it may fault"]
+    assert not REPORT.charts(list(REPORT.panels(record.cells)))
+
+
+def test_a_table_of_functions_that_cannot_be_probed_prints() -> None:
+    facts = {"points": "executed", "at": "entry"}
+    record = run(failed("kprobe", NOINSTR, status="unsupported", parameters=facts))
+    (block,) = REPORT.sheet(list(REPORT.panels(record.cells))).grid.blocks
+    assert [row.label for row in block] == ["no function"]
+
+
+@pytest.fixture(scope="module", params=[4, 8])
+def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelCode:
+    """A kernel in which ``executed`` calls ``missed``, ``idle`` does so too, and nothing calls ``pointed``."""
+    folder = tmp_path_factory.mktemp("kernel")
+    source = folder / "kernel.c"
+    source.write_text(
+        '#define FUNCTION(name) __attribute__((noinline, used, section(".text." #name))) void name(void)\n'
+        "volatile int value;\n"
+        '__attribute__((section(".text.0"), used)) void _stext(void) {}\n'
+        "FUNCTION(missed) { value = 1; }\n"
+        "FUNCTION(pointed) { value = 2; }\n"
+        "FUNCTION(rare) { value = 3; }\n"
+        "FUNCTION(executed) { if (value) missed(); value = 4; }\n"
+        "FUNCTION(idle) { missed(); rare(); value = 5; }\n"
+        '__attribute__((section(".text.z"), used)) void _etext(void) {}\n'
+    )
+    tree = build_tree(folder, source, request.param, "-Wl,-e,executed", "-Wl,--sort-section=name")
+    found = code_of_tree(tree)
+    assert found is not None
+    return found
+
+
+def test_the_calls_of_a_function_in_the_code(code: KernelCode) -> None:
+    symbols = Symbols.of_image(code)
+
+    def callers(name: str) -> set[str]:
+        found = [symbols.function_at(address) for address in direct_calls(code, symbols.address(name))]
+        return {one[1] for one in found if one is not None}
+
+    assert callers("missed") == {"executed", "idle"}
+    assert callers("rare") == {"idle"}
+    assert callers("pointed") == set()
+
+
+@pytest.mark.parametrize(
+    ("symbol", "lines"),
+    [
+        (
+            "missed",
+            [
+                "these calls execute no instruction of missed",
+                "executed calls it, and they execute that: they are on another path there",
+                "where the compiler has inlined it, its instructions are those of the function that it is in",
+            ],
+        ),
+        (
+            "rare",
+            [
+                "these calls execute no instruction of rare",
+                "idle calls it, and they execute none of that: they are on another path",
+                "where the compiler has inlined it, its instructions are those of the function that it is in",
+            ],
+        ),
+        (
+            "pointed",
+            [
+                "these calls execute no instruction of pointed",
+                "nothing calls it by its address: it is called through a pointer, or inlined wherever it is used",
+                "where the compiler has inlined it, its instructions are those of the function that it is in",
+            ],
+        ),
+    ],
+)
+def test_why_calls_never_came(code: KernelCode, symbol: str, lines: list[str]) -> None:
+    symbols = Symbols.of_image(code)
+    here = executed(function("executed", symbols.address("executed")))
+    error = explained(NotEntered("1000 calls were made"), MissedPoint(symbol, 0, symbols, code), here)
+    assert (error.what, list(error.detail)) == ("1000 calls were made", lines)
+    assert error.hint == "these calls enter: executed"
+    # Of a kernel whose code is not at hand, what the profile says.
+    blind = explained(NotEntered("1000 calls were made"), MissedPoint(symbol, 0, symbols, None), here)
+    assert list(blind.detail) == lines[:1]
+
+
+def test_a_place_that_calls_pass_by(code: KernelCode) -> None:
+    symbols = Symbols.of_image(code)
+    here = executed(function("executed", symbols.address("executed"), 10, None, 0, 3, 9))
+    error = explained(NotEntered("never"), MissedPoint("executed", 5, symbols, code), here)
+    assert list(error.detail) == [
+        "these calls execute 3 instructions of executed, at +0x0, +0x3, +0x9, but not the one at +0x5: they are on "
+        "another path in it"
+    ]
+
+
+def test_functions_of_like_names_are_suggested_first(code: KernelCode) -> None:
+    names = ["a_large_one", "get_missing", "entry_code", "missed_by"]
+    here = executed(*(function(name, 1, 10, NOINSTR if name == "entry_code" else None) for name in names))
+    symbols = Symbols.of_image(code)
+    error = explained(NotEntered("never"), MissedPoint("missed", 0, symbols, code), here)
+    assert error.hint == "these calls enter: missed_by, a_large_one, get_missing"
+
+
+def test_what_calls_execute_is_found_out_once() -> None:
+    known, here = Known(), executed(function("executed"))
+    cells: list[CallCell] = list(plan(found(FoundPoint("copy", 2), FoundPoint("tail", 1))).cells)
+    asked: list[int] = []
+
+    def find() -> Executed:
+        asked.append(1)
+        return here
+
+    assert all(known.executed(one, find) is here for one in cells)
+    assert len(asked) == 1

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does ``diff`` compare the cells that are meant, print what differs, and say what is wrong with what was asked for?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from pydantic import BaseModel
+from record_builders import cell, failed
+from stored_profiles import profile, record, stacked, store_run
+from typer.testing import CliRunner, Result
+
+from orchestrator.cli.main import app
+from orchestrator.report.profile_json import (
+    DifferenceJson,
+    FunctionDifferenceJson,
+    ProfileJson,
+    TreeDifferenceJson,
+    TreeJson,
+)
+
+NONE, KPROBE = "pentium4/debian-686/none/noop", "pentium4/debian-686/kprobe/noop"
+CALL = {"call": "gettimeofday", "arguments": '[{"buffer": 16}, 0]', "entry": "sysenter", "outcome": "always 0"}
+BASE = {"callbench": 13, "callbench;entry": 40, "callbench;entry;gettimeofday": 20}
+TRAP = {"callbench;entry;gettimeofday;int3": 30, "callbench;entry;gettimeofday;int3;handler [lab_kprobe]": 2}
+
+
+@pytest.fixture(autouse=True)
+def _lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    """A run of a baseline and a kprobe, with stacks, and of a cell without a profile and a failed one."""
+    folder = tmp_path / "run"
+    return store_run(
+        tmp_path / "lab",
+        folder,
+        record(stacked(NONE, BASE), "none", folder, parameters=CALL),
+        record(stacked(KPROBE, BASE | TRAP), "kprobe", folder, parameters=CALL),
+        cell("djprobe"),
+        failed("jprobe", "the guest hangs\nconsole's last lines"),
+    )
+
+
+def orchestrator(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def refusal(*arguments: str, status: int = 2) -> str:
+    result = orchestrator("diff", *arguments)
+    assert (result.exit_code, result.stdout) == (status, ""), result.output
+    assert "Traceback" not in result.stderr
+    return " ".join(result.stderr.split())
+
+
+def rows(*arguments: str) -> list[list[str]]:
+    result = orchestrator(*arguments)
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def test_two_cells_of_a_run(run: str) -> None:
+    printed = rows("diff", "latest:none", f"{run}:kprobe")
+    assert ["int3", "-", "30", "+30", "new"] in printed
+    assert ["handler", "[lab_kprobe]", "-", "2", "+2", "new"] in printed
+    assert ["all", "73", "105", "+32"] in printed
+    assert ["3", "symbols", "are", "equal", "in", "both."] in printed
+    assert "different" not in str(printed)
+
+
+def test_what_is_not_listed_is_in_one_line_with_its_sum(tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    before = profile(NONE, {"same": 7, **{f"gone{n}": 2 for n in range(4)}, "f": 5})
+    after = profile(KPROBE, {"same": 7, **{f"new{n}": 10 + n for n in range(30)}, "f": 9})
+    store_run(tmp_path / "lab", folder, record(before, "none", folder), record(after, "kprobe", folder))
+    listed = rows("diff", "latest:none", "latest:kprobe")
+    assert ["new10", "-", "20", "+20", "new"] in listed
+    assert [row[0] for row in listed if row and row[0].startswith("new")] == [f"new{n}" for n in range(29, 9, -1)]
+    # new0 to new9, four that are gone, and f.
+    assert ["15", "others", "13", "154", "+141"] in listed
+    assert ["all", "20", "751", "+731"] in listed
+    assert ["4", "others", "8", "0", "-8"] in rows("diff", "latest:none", "latest:kprobe", "--limit", "31")
+    assert "others" not in str(rows("diff", "latest:none", "latest:kprobe", "--limit", "0"))
+    assert "others" not in str(rows("diff", "latest:none", "latest:kprobe", "--limit", "34"))
+    assert ["28", "others", "601", "80.0", "%"] in rows("profile", "latest", "kprobe", "--limit", "4")
+
+
+def test_two_runs_are_compared_cell_by_cell(run: str, tmp_path: Path) -> None:
+    folder = tmp_path / "second"
+    other = store_run(
+        tmp_path / "lab",
+        folder,
+        record(stacked(KPROBE, BASE | TRAP | {"callbench;entry": 41}), "kprobe", folder, parameters=CALL),
+        cell("djprobe"),
+    )
+    result = orchestrator("diff", run, other)
+    assert result.exit_code == 0
+    assert f"runs {run} -> {other}" in result.stdout
+    left_out = [f"pentium4/debian-686/{probe}/noop" for probe in ("none", "djprobe", "jprobe")]
+    assert result.stderr == f"not compared, without a profile in both runs: {', '.join(left_out)}\n"
+    assert "runs" not in orchestrator("diff", f"{run}:kprobe", f"{run}:kprobe").stdout
+    assert ["entry", "40", "41", "+1"] in [line.split() for line in result.stdout.splitlines()]
+    assert result.stdout.count("equal in both") == 1
+
+
+def test_a_run_s_directory_may_have_a_colon(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").rename(tmp_path / "a:b")
+    monkeypatch.chdir(tmp_path)
+    assert orchestrator("diff", "./a:b", "./a:b").exit_code == 0
+    assert orchestrator("diff", "./a:b:none", "./a:b:kprobe").exit_code == 0
+
+
+def test_the_instructions_of_a_function(run: str) -> None:
+    printed = rows("diff", "latest:none", "latest:kprobe", "--symbol", "int3")
+    assert ["nop", "+0x0", "-", "30", "+30", "new"] in printed
+    assert "calls of neither cell execute 'int4'" in refusal("latest:none", "latest:kprobe", "--symbol", "int4")
+
+
+def test_the_tree_of_calls(run: str) -> None:
+    printed = orchestrator("diff", "latest:none", "latest:kprobe", "--tree").stdout.splitlines()
+    names = [line[:20].rstrip() for line in printed if line.endswith("new")]
+    assert names[0] == "   int3"
+    assert names[1].startswith("    handler [lab_kpr")
+    assert ["gettimeofday", "20", "52", "+32", "0"] in [line.split() for line in printed]
+    assert ["gettimeofday", "52", "20", "49.5", "%"] in rows("profile", "latest", "kprobe", "--tree")
+
+
+def test_the_picture_is_written(run: str, tmp_path: Path) -> None:
+    file = tmp_path / "difference.svg"
+    assert orchestrator("diff", "latest:none", "latest:kprobe", "--flame-graph", str(file)).stdout == ""
+    assert ElementTree.fromstring(file.read_text()).tag.endswith("svg")
+    result = orchestrator("diff", "latest", "latest", "--flame-graph", str(tmp_path / "all.svg"))
+    written = [tmp_path / f"all.pentium4.debian-686.{probe}.noop.svg" for probe in ("none", "kprobe")]
+    assert result.stderr.split()[-2:] == [str(one) for one in written]
+    assert all(one.exists() for one in written)
+    assert "no such file" in refusal("latest", "latest", "--flame-graph", str(tmp_path / "x" / "y.svg"), status=3)
+
+
+def test_programs_get_documented_answers(run: str) -> None:
+    """As docs/profiles.md has them; a model refuses any other key."""
+    models: dict[tuple[str, ...], type[BaseModel]] = {
+        ("diff", "latest:none", "latest:kprobe"): DifferenceJson,
+        ("diff", "latest:none", "latest:kprobe", "--tree"): TreeDifferenceJson,
+        ("diff", "latest:none", "latest:kprobe", "--symbol", "int3"): FunctionDifferenceJson,
+        ("profile", "latest", "kprobe"): ProfileJson,
+        ("profile", "latest", "kprobe", "--tree"): TreeJson,
+    }
+    documented = (Path(__file__).parents[3] / "docs" / "profiles.md").read_text()
+    for arguments, model in models.items():
+        (answer,) = json.loads(orchestrator(*arguments, "--format", "json", "--limit", "1").stdout)
+        model.model_validate(answer)
+        schema = model.model_json_schema()
+        keys = {key for part in (schema, *schema.get("$defs", {}).values()) for key in part["properties"]}
+        assert not [key for key in sorted(keys) if f"`{key}`" not in documented], arguments
+
+
+def test_json_is_whole_and_its_sums_are_right(run: str) -> None:
+    (answer,) = json.loads(orchestrator("diff", "latest:none", "latest:kprobe", "--format", "json").stdout)
+    assert sum(one["change"] for one in answer["symbols"]) == answer["change"] == 32
+    (tree,) = json.loads(orchestrator("diff", "latest:none", "latest:kprobe", "--format", "json", "--tree").stdout)
+    assert sum(one["own_change"] for one in tree["tree"]) == 32
+    assert tree["tree"][0] == {"stack": "callbench", "before": 73, "after": 105, "change": 32, "own_change": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"call": "getpid", "arguments": "[]"}, 'different calls: gettimeofday({"buffer": 16}, 0) and getpid()'),
+        ({"arguments": "[1]"}, 'different calls: gettimeofday({"buffer": 16}, 0) and gettimeofday(1)'),
+        ({"entry": "int80"}, "different entries into the kernel: sysenter and int80"),
+        ({"outcome": "always EFAULT"}, "different results of the calls: always 0 and always EFAULT"),
+    ],
+)
+def test_other_calls_are_compared_and_named(changes: dict[str, str], note: str, run: str, tmp_path: Path) -> None:
+    folder = tmp_path / "second"
+    other = record(stacked(KPROBE, BASE), "kprobe", folder, parameters=CALL | changes)
+    second = store_run(tmp_path / "lab", folder, other)
+    assert note.split() in rows("diff", f"{run}:none", f"{second}:kprobe")
+    (answer,) = json.loads(orchestrator("diff", f"{run}:none", f"{second}:kprobe", "--format", "json").stdout)
+    assert answer["notes"] == [note]
+
+
+def test_another_architecture_is_named_and_has_no_common_instructions(run: str, tmp_path: Path) -> None:
+    folder = tmp_path / "second"
+    made = stacked("xeon-e5410/debian-amd64/none/noop", BASE, arch="x86_64")
+    other = store_run(tmp_path / "lab", folder, record(made, "none", folder, parameters=CALL))
+    printed = rows("diff", f"{run}:none", f"{other}:none")
+    assert ["different", "architectures:", "i386", "and", "x86_64"] in printed
+    words = "instructions of i386 and of x86_64 cannot be compared"
+    assert words in refusal(f"{run}:none", f"{other}:none", "--symbol", "entry")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("latest:noop", "latest:kprobe"), "'latest:noop' names 4 cells"),
+        (
+            ("latest:none", "latest"),
+            "'latest:none' names a cell and 'latest' a run hint: name a cell of both: latest:n",
+        ),
+        (("latest", "latest:none"), "hint: name a cell of both: latest:none"),
+        (("latest:none", "latest:kprob"), "has no cell 'kprob'"),
+        (("latest:none", "latest:djprobe"), "cell pentium4/debian-686/djprobe/noop has no profile hint: measure with"),
+        (("nonsense:none", "latest:none"), "unknown run 'nonsense'"),
+        (("latest:none", "latest:kprobe", "--tree", "--symbol", "f"), "name one of them"),
+        (("latest:none", "latest:kprobe", "--only", "none"), "--only and --set are for what --config measures"),
+        (("debian-686", "lab-i386-up", "--config", "nowhere.yaml"), "nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(arguments: tuple[str, ...], words: str, run: str) -> None:
+    assert words in refusal(*arguments)
+
+
+def test_a_failed_cell_says_why(run: str) -> None:
+    printed = refusal("latest:none", "latest:jprobe", status=1)
+    assert f"cell pentium4/debian-686/jprobe/noop of run {run} is failed the guest hangs" in printed
+
+
+def test_runs_without_a_common_profile_say_what_they_have(run: str, tmp_path: Path) -> None:
+    plain = store_run(tmp_path / "lab", tmp_path / "plain", cell("kprobe"))
+    assert f"no cell of {plain} has a profile hint: measure" in refusal(run, plain)
+    folder = tmp_path / "second"
+    made = stacked("pentium4/lab-i386-up/none/noop", BASE)
+    other = store_run(tmp_path / "lab", folder, record(made, "none", folder))
+    printed = refusal(run, other)
+    assert f"no cell of {run} with a profile has the id of one of {other}" in printed
+    assert f"{other}:pentium4/lab-i386-up/none/noop" in printed
+
+
+def test_without_stacks_there_is_no_tree(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    store_run(tmp_path / "lab", folder, record(profile(NONE, {"f": 1}), "none", folder))
+    for option in (["--tree"], ["--flame-graph", str(tmp_path / "x.svg")]):
+        assert "has no stacks hint: measure with them" in refusal("latest:none", "latest:none", *option)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "words"),
+    [
+        (("debian-686", "debian-686"), "are the same kernel"),
+        (("debian-686", "debian-68"), "unknown kernel 'debian-68'"),
+        (("debian-686", "debian-amd64"), "kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"),
+        (("debian-686", "./nowhere"), "there is no such kernel image or build tree"),
+    ],
+)
+def test_kernels_that_cannot_be_compared_are_named_before_anything_happens(
+    kernels: tuple[str, str], words: str, tmp_path: Path
+) -> None:
+    quickstart = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
+    assert words in refusal(*kernels, "--config", str(quickstart))
+    assert not (tmp_path / "lab").exists()

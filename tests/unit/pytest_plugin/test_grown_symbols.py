@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a broken budget say where it has grown?"""
+
+from __future__ import annotations
+
+from orchestrator.pytest_plugin.grown_symbols import by_symbol, grown, largest
+from orchestrator.results.profile import CellProfile
+
+
+def test_the_largest_change_comes_first() -> None:
+    before = {"equal": 50.0, "larger": 10.0, "smaller": 9.0, "lost": 3.0}
+    after = {"equal": 50.0, "larger": 12.0, "smaller": 8.5, "found": 40.0}
+    assert grown(before, after) == "+38.5: found 40 new, lost -3 gone, larger 2, smaller -0.5"
+    assert grown(before, before) == "+0: no symbol differs"
+
+
+def test_a_line_has_an_end() -> None:
+    after = {f"f{number:02}": 1.0 for number in range(20)}
+    assert grown({}, after).endswith("f11 1 new, and 8 more")
+    assert largest({"few": 1.0, "many": 99.0}) == "many 99, few 1"
+
+
+def test_functions_of_one_name_are_taken_together() -> None:
+    symbols = [
+        {"name": "f", "place": "kernel", "address": 1, "instructions": [(0, "90", 3)]},
+        {"name": "f", "place": "kernel", "address": 2, "instructions": [(0, "90", 2)]},
+        {"name": "f", "place": "module", "module": "mine", "address": 0, "instructions": [(0, "90", 4)]},
+    ]
+    described = {"cell": "call", "arch": "i386", "calls": 2, "has_details": False, "symbols": symbols}
+    assert by_symbol(CellProfile.model_validate(described)) == {"f": 2.5, "f [mine]": 2.0}
