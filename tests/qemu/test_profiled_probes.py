@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 
+from orchestrator.paths import data_dir
 from orchestrator.results.profile import load_profile
 from orchestrator.results.runs import find_run
 
@@ -76,3 +77,21 @@ def test_a_round_of_a_loop_is_profiled_to_the_instruction(tmp_path: Path) -> Non
     assert [one.code[:4] for one in marked.instructions][:2] == ["b000", "84c0"]
     titles = {one.title for one in profiles["marker.int3-on"].symbols}
     assert {"lab_int3_place [lab_markers]", "int3_empty [lab_markers]", "kprobe_int3_handler"} <= titles
+
+
+@pytest.mark.nightly("loads beside a thousand events, with models of caches: two minutes")
+@pytest.mark.kernels("lab-i386-smp-kpcache-ftrace")
+def test_the_misses_of_a_load_beside_events_are_by_function(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    config = data_dir("configs") / "kpcache-2014-misses.yaml"
+    finished = command.run("run", config, "--set", "kernels=[lab-i386-smp-kpcache-ftrace]")
+    assert finished.returncode == 0, finished.stderr
+    directory = find_run("latest", command.lab).directory
+    cells = {cell.probe: cell for cell in command.cells().values()}
+    for row in ("calls", "files"):
+        cell = cells[f"kpcache-load.{row}"]
+        profile = load_profile(directory, cell)
+        assert {cache.name: cache.misses for cache in profile.caches}["l1d"] == cell.parameters["l1d_misses"]
+        assert "get_kprobe_cached" in {one.name for one in profile.symbols}
+        assert int(cell.parameters["l1d_get_kprobe_cached"]) > 0
+    assert "get_kprobe_cached" not in {one.name for one in load_profile(directory, cells["none"]).symbols}

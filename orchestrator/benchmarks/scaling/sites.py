@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 from collections.abc import Sequence
@@ -28,13 +29,29 @@ def choose_sites(listing: bytes, blacklist: bytes, count: int, seed: int, spare:
     ``listing`` is the guest's /proc/kallsyms, ``blacklist`` its list of what kprobes must not touch: functions there
     are left out, and so is what is freed after the boot. Raises UnsupportedError where the kernel has too few.
     """
-    known = functions(listing)
-    forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
-    allowed = [address for address in known if not _within(address, forbidden)]
-    if len(allowed) < count:
-        raise UnsupportedError(f"this kernel has {len(allowed)} functions that take a kprobe, not {count}")
+    allowed = _allowed(listing, blacklist, count)
     random.Random(seed).shuffle(allowed)  # noqa: S311 - which functions, not a secret
     return allowed[: int(count * spare)]
+
+
+def choose_sites_by_name(listing: bytes, blacklist: bytes, count: int, seed: int, spare: float) -> list[int]:
+    """The same, in an order that depends on the functions' names alone: kernels that differ little have the same ones.
+
+    What a load passes depends on which functions are probed.
+    """
+    allowed = _allowed(listing, blacklist, count)
+    names = {int(address, 16): name for address, _, name in reversed(_SYMBOL.findall(listing))}
+    allowed.sort(key=lambda address: hashlib.sha256(b"%d %s" % (seed, names[address])).digest())
+    return allowed[: int(count * spare)]
+
+
+def _allowed(listing: bytes, blacklist: bytes, count: int) -> list[int]:
+    """The addresses of functions that kprobes may touch, of which there must be so many."""
+    forbidden = sorted((int(start, 16), int(end, 16)) for start, end in _FORBIDDEN.findall(blacklist))
+    allowed = [address for address in functions(listing) if not _within(address, forbidden)]
+    if len(allowed) < count:
+        raise UnsupportedError(f"this kernel has {len(allowed)} functions that take a kprobe, not {count}")
+    return allowed
 
 
 def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:

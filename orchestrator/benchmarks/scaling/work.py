@@ -12,7 +12,13 @@ from orchestrator.benchmarks.scaling.events_output import TARGET, read_events
 from orchestrator.benchmarks.scaling.figures import ScalingFigures
 from orchestrator.benchmarks.scaling.load_output import read_load
 from orchestrator.benchmarks.scaling.model_output import read_model
-from orchestrator.benchmarks.scaling.sites import EVENT_SPARE, SPARE, choose_addresses, choose_sites
+from orchestrator.benchmarks.scaling.sites import (
+    EVENT_SPARE,
+    SPARE,
+    choose_addresses,
+    choose_sites,
+    choose_sites_by_name,
+)
 from orchestrator.catalog.kernels import Arch
 from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import Symbols
@@ -35,7 +41,8 @@ def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, s
     if script == "kpcache_model":
         return ScalingWork({"sites": _binary(choose_addresses(lists.symbols, probes, seed), arch)}, read_model)
     events = script in _EVENT_SCRIPTS
-    sites = choose_sites(lists.symbols, lists.blacklist, probes, seed, EVENT_SPARE if events else SPARE)
+    choose = choose_sites_by_name if script == "kpcache_load" else choose_sites
+    sites = choose(lists.symbols, lists.blacklist, probes, seed, EVENT_SPARE if events else SPARE)
     if not events:
         return ScalingWork({"sites": _binary(sites, arch)}, read_driver)
     target = Symbols(lists.symbols).address(TARGET[arch])

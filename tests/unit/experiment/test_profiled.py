@@ -16,6 +16,7 @@ from orchestrator.experiment.profiled import unprofiled, with_profile
 
 TABLE = "kernels: [debian-686]\nmachines: [{cpu: pentium4}]\n"
 CALLS = "benchmark: {name: gtodbench}\nprobes: [none]\n"
+EVENTS = "benchmark: {name: kpcache-events}\nprobes: [none]\n"
 MARKERS = "benchmark: {name: markers}\nprobes: [none]\n"
 
 
@@ -107,6 +108,7 @@ def test_an_unknown_part_is_refused_with_the_nearest(file: Path) -> None:
         (CALLS + "profile: [symbol]\n", "did you mean 'symbols'"),
         (CALLS + "profile: [symbols]\nclock: wall\n", "clock 'wall' counts no instructions"),
         (MARKERS + "profile: [stacks]\n", "found 'stacks'"),
+        (EVENTS + "profile: [symbols]\n", "marks no work that could be counted"),
     ],
 )
 def test_a_table_that_cannot_be_profiled_says_why(file: Path, text: str, why: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.benchmarks.scaling.sites import choose_addresses, choose_sites, functions
+from orchestrator.benchmarks.scaling.sites import choose_addresses, choose_sites, choose_sites_by_name, functions
 from orchestrator.errors import EvidenceError, UnsupportedError
 
 START, END = 0xC1000000, 0xC1010000
@@ -72,3 +72,20 @@ def test_arbitrary_listings_are_parsed_or_refused(noise: bytes) -> None:
 def test_hidden_addresses_are_reported() -> None:
     with pytest.raises(EvidenceError, match="hides their addresses"):
         functions(b"00000000 T _stext\n00000000 T _etext\n00000000 t function\n")
+
+
+def test_kernels_that_differ_little_have_the_same_functions_probed() -> None:
+    """Another kernel has its functions elsewhere, and one more."""
+    names = [f"f{number}" for number in range(100)]
+
+    def chosen(start: int, functions: list[str]) -> list[str]:
+        places = {name: start + 16 * number for number, name in enumerate(functions)}
+        bounds = {"_stext": start - 16, "_etext": start + 0x10000}
+        listing = "".join(f"{at:08x} T {name}\n" for name, at in {**bounds, **places}.items()).encode()
+        found = choose_sites_by_name(listing, b"", 50, 2014, 1.0)
+        return [name for address in found for name, at in places.items() if at == address]
+
+    one, other = chosen(0xC1000010, names), chosen(0xC2000010, ["new", *names])
+    assert len(one) >= len(names) // 2 - 1
+    # The new one takes the place of one of them at most.
+    assert [name for name in other if name != "new"] == one[: len(set(other) - {"new"})]
