@@ -31,8 +31,8 @@
 #include "region.h"
 #include "stacks.h"
 
-enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, VCPUS = 256, LONGEST = 15 };
-enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, MARK_SIZE = 8, PAGE = 4096 };
+enum { SLOTS = 2 * RECORDS, BLOCKS = 1 << 17, BLOCK_SLOTS = 2 * BLOCKS, VCPUS = 256, LONGEST = 15 };
+enum { OUTPUT_LIMIT = 64 << 20, LINE = 160, ADDRESS = 17, MARK_SIZE = 8, PAGE = 4096 };
 
 struct instruction {
 	uint64_t address;
@@ -58,8 +58,9 @@ static uint64_t executed[RECORDS];		// version 1
 static qemu_plugin_u64 board;			// version 2
 static struct counts counted[RECORDS], before[RECORDS], region[RECORDS];
 static struct block blocks[BLOCKS], *previous[VCPUS];
+static uint32_t block_slots[BLOCK_SLOTS];	// as slots
 static uint32_t used, used_blocks, in_region;
-static bool armed, detailed, stacked, cached, copies_data, is_modelling, is_open, has_region, has_failed;
+static bool armed, detailed, stacked, cached, copies_data, is_counting, is_modelling, is_open, has_region, has_failed;
 static uint64_t together;
 static int output = -1;
 static size_t written;
@@ -246,6 +247,10 @@ static void put_stack(uint64_t count, uint64_t address, const uint64_t *frames, 
 {
 	char line[LINE];
 
+	if (has_failed)
+		return;
+	if (written + LINE + depth * ADDRESS > OUTPUT_LIMIT)
+		return report_error("more than 64 MiB of stacks");
 	put(line, (size_t)snprintf(line, sizeof(line), "stack %lu %lx", (unsigned long)count, (unsigned long)address));
 	for (size_t i = 0; i < depth; i++)
 		put(line, (size_t)snprintf(line, sizeof(line), " %lx", (unsigned long)frames[i]));
@@ -291,7 +296,8 @@ static void pass_mark(unsigned int vcpu, void *mark)
 	case REGION_ARM:
 	case REGION_DISARM:
 		is_open = has_region = false;
-		is_modelling = cached && (long)mark == REGION_ARM;
+		is_counting = (long)mark == REGION_ARM;
+		is_modelling = cached && is_counting;
 		if (is_modelling)
 			empty_caches();
 		// QEMU 7.2 keeps a pointer to the memory callbacks of an instruction whose helper does not return, and dies
@@ -306,13 +312,16 @@ static void pass_mark(unsigned int vcpu, void *mark)
 		qemu_plugin_reset(self, start_again);
 		break;
 	case REGION_BEGIN:
-		begin_region();
+		if (is_counting)
+			begin_region();
 		break;
 	case REGION_END:
-		end_region();
+		if (is_counting)
+			end_region();
 		break;
 	case REGION_KEEP:
-		keep_region();
+		if (is_counting)
+			keep_region();
 		break;
 	}
 }
@@ -393,15 +402,37 @@ static void count_executions(struct qemu_plugin_insn *insn, uint32_t index)
 						 counted + index);
 }
 
+static bool is_same_block(const struct block *one, const struct block *other)
+{
+	return one->start == other->start && one->end == other->end && one->last == other->last &&
+	       one->size == other->size && one->ending == other->ending;
+}
+
+// QEMU translates a block again whenever the counting is armed: it keeps its place. NULL where there is no room.
+static struct block *place_of(const struct block *wanted)
+{
+	uint64_t hash = (wanted->start ^ (uint64_t)wanted->last << 32 ^ wanted->size) * 0x9e3779b97f4a7c15u;
+
+	for (uint32_t at = (uint32_t)(hash >> 32) % BLOCK_SLOTS;; at = (at + 1) % BLOCK_SLOTS) {
+		if (block_slots[at] == 0) {
+			if (used_blocks == BLOCKS)
+				return NULL;
+			blocks[used_blocks] = *wanted;
+			block_slots[at] = ++used_blocks;
+		}
+		if (is_same_block(blocks + block_slots[at] - 1, wanted))
+			return blocks + block_slots[at] - 1;
+	}
+}
+
 static void note_block(struct qemu_plugin_tb *tb, const struct instruction *last, uint32_t index, uint32_t size)
 {
-	struct block *block = blocks + used_blocks;
+	struct block wanted = {qemu_plugin_tb_vaddr(tb), last->address + last->size, index, size,
+			       ending_of(last->bytes, last->size)};
+	struct block *block = place_of(&wanted);
 
-	if (used_blocks == BLOCKS)
+	if (!block)
 		return report_error("more blocks of code than there is room for");
-	used_blocks++;
-	*block = (struct block){qemu_plugin_tb_vaddr(tb), last->address + last->size, index, size,
-				ending_of(last->bytes, last->size)};
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, pass_block, QEMU_PLUGIN_CB_NO_REGS, block);
 }
 

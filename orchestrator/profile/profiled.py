@@ -18,6 +18,7 @@ from orchestrator.profile.guest_code import code_of
 from orchestrator.profile.sample import Timed, rounds_of, sample_of
 from orchestrator.results.contract import ProfileEvidence
 from orchestrator.results.profile import CellProfile, Unit, write_profile
+from orchestrator.results.validity import valid_result
 
 _INT3 = "cc"
 
@@ -51,7 +52,8 @@ class Counter:
         regions = read_regions(self.guest.counts_file, mark)
         sample = sample_of(regions, timed)
         cpu = counter.caches
-        missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
+        with valid_result():
+            missed = CacheMisses() if cpu is None else cache_misses(regions, timed, sample, cpu)
         return self._profile(cell, sample, missed, calls=calls, unit="call", program=program)
 
     def profile_rounds(self, mark: int, timed: Sequence[tuple[int, int]], *, cell: str, rounds: int) -> CellProfile:
@@ -69,17 +71,18 @@ class Counter:
         machine = self.guest.machine
         assert machine.counter is not None
         places = code_of(self.guest, self.symbols, self.module, program)
-        return CellProfile(
-            cell=cell,
-            arch=_arch(places.kernel_start),
-            calls=calls,
-            unit=unit,
-            has_details=machine.counter.is_detailed,
-            symbols=places.symbols(sample.counts, missed.by_code),
-            stacks=places.stacks(sample.stacks),
-            caches=missed.caches,
-            names=places.names(sample.counts),
-        )
+        with valid_result():
+            return CellProfile(
+                cell=cell,
+                arch=_arch(places.kernel_start),
+                calls=calls,
+                unit=unit,
+                has_details=machine.counter.is_detailed,
+                symbols=places.symbols(sample.counts, missed.by_code),
+                stacks=places.stacks(sample.stacks),
+                caches=missed.caches,
+                names=places.names(sample.counts),
+            )
 
 
 def stored(profile: CellProfile, file: Path) -> ProfileEvidence:

@@ -31,8 +31,10 @@ Place = Literal["kernel", "module", "user", "generated"]
 Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Offset = Annotated[int, Field(ge=0, lt=2**64)]
 Code = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,15}$")]
+FunctionName = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=511)]
+"""KSYM_NAME_LEN of include/linux/kallsyms.h is 512 since Linux 6.1."""
 FunctionPlace = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=800)]
-Folded = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=1 << 16)]
+Folded = Annotated[str, StringConstraints(pattern=r"^[ -~]+$", max_length=1 << 17)]
 Unit = Literal["call", "run", "round", "probe"]
 
 
@@ -62,7 +64,7 @@ class SymbolProfile(_Stored):
     whose offsets are addresses.
     """
 
-    name: Phrase
+    name: FunctionName
     place: Place
     module: Phrase | None = None
     address: Offset

@@ -11,10 +11,11 @@ from orchestrator.errors import NotEntered, UnsupportedError
 from orchestrator.experiment.cell import Cell
 from orchestrator.probes.kernel_text import KernelText
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.validity import valid_result
 from orchestrator.run.boot import Session
 from orchestrator.run.events import GuestBooted
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
-from orchestrator.run.record import changed, valid_result, without_number
+from orchestrator.run.record import changed, without_number
 from orchestrator.steps import step
 
 TaskT = TypeVar("TaskT")

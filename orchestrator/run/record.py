@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from pydantic import ValidationError
-
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import EvidenceError
 from orchestrator.experiment.cell import Cell
 from orchestrator.results.contract import UNITS, CellRecord, Status
+from orchestrator.results.validity import valid_result
 
 
 def without_number(cell: Cell[Any], status: Status, reason: str) -> CellRecord:
@@ -35,15 +31,6 @@ def identity(cell: Cell[Any]) -> dict[str, Any]:
         "clock": cell.clock,
         "unit": UNITS[cell.clock],
     }
-
-
-@contextmanager
-def valid_result() -> Iterator[None]:
-    """Make a record of what a guest reported; EvidenceError where the result contract refuses it."""
-    try:
-        yield
-    except ValidationError as error:
-        raise EvidenceError("what the guest reported makes no valid result", detail=str(error).splitlines()) from None
 
 
 def changed(record: CellRecord, **fields: object) -> CellRecord:

@@ -17,11 +17,11 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import text_as_booted
 from orchestrator.results.contract import TextEvidence
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.validity import valid_result
 from orchestrator.run.boot import Session
 from orchestrator.run.events import GuestBooted
 from orchestrator.run.guest_checks import check_cpus
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
-from orchestrator.run.record import valid_result
 from orchestrator.run.unattended_profile import counting_together
 from orchestrator.steps import step
 

@@ -24,6 +24,7 @@ from orchestrator.profile.places import Places
 from orchestrator.profile.timed_work import CountedWork, counted_work
 from orchestrator.results.contract import ProfileEvidence
 from orchestrator.results.profile import CellProfile, Unit, write_profile
+from orchestrator.results.validity import valid_result
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In the guest: what steps.sh keeps of the module while it is loaded."""
@@ -88,21 +89,22 @@ class WorkCounts:
         assert machine.counter is not None
         arch: Literal["i386", "x86_64"] = "x86_64" if self.places.kernel_start >= 1 << 63 else "i386"
         cpu = machine.counter.caches
-        missed = (
-            CacheMisses()
-            if cpu is None
-            else work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
-        )
-        return CellProfile(
-            cell=cell,
-            arch=arch,
-            calls=calls,
-            unit=unit,
-            has_details=machine.counter.is_detailed,
-            symbols=self.places.symbols(work.together.counts, missed.by_code),
-            caches=missed.caches,
-            names=self.places.names(work.together.counts),
-        )
+        with valid_result():
+            missed = (
+                CacheMisses()
+                if cpu is None
+                else work_misses(work.regions, work.regions[-1] if again is None else again, cpu)
+            )
+            return CellProfile(
+                cell=cell,
+                arch=arch,
+                calls=calls,
+                unit=unit,
+                has_details=machine.counter.is_detailed,
+                symbols=self.places.symbols(work.together.counts, missed.by_code),
+                caches=missed.caches,
+                names=self.places.names(work.together.counts),
+            )
 
     def write(self, work: CountedWork, profile: CellProfile, file: Path) -> ProfileEvidence:
         """Write a profile of some work; the proof."""

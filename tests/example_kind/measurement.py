@@ -11,11 +11,12 @@ from example_kind.task import ReadingCell
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.results.contract import CellRecord, WorkEvidence
 from orchestrator.results.statistics import median
+from orchestrator.results.validity import valid_result
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import identity, valid_result
+from orchestrator.run.record import identity
 
 _OUTPUT = "/reading"
 _REAL = re.compile(r"run real=([0-9]{1,16}) ")

@@ -20,7 +20,8 @@ from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.profiled import Counter as InstructionCounter
 from orchestrator.results.contract import Phrase
-from orchestrator.results.profile import CellProfile, SymbolProfile
+from orchestrator.results.profile import CellProfile, FunctionName, SymbolProfile
+from orchestrator.results.validity import valid_result
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.kind import Obtain
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
@@ -40,7 +41,7 @@ class ExecutedFunction(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Phrase
+    name: FunctionName
     address: Annotated[int, Field(ge=0, lt=2**64)]
     entered: Annotated[int, Field(ge=0, lt=2**63)]
     instructions: int
@@ -71,7 +72,8 @@ def executed_here(ready: ReadyGuest, workload: ExactWorkload, measured: Measurem
     marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
     profile = counter.profile(mark, marked.timed, cell="executed", calls=marked.calls, program=marked.program)
     refused = RefusedPlaces.of(ready.guest, ready.symbols)
-    return Executed(calls=profile.calls, functions=tuple(_functions(profile, ready.symbols, refused)))
+    with valid_result():
+        return Executed(calls=profile.calls, functions=tuple(_functions(profile, ready.symbols, refused)))
 
 
 def executed_by(
@@ -87,7 +89,8 @@ def executed_by(
     None where ``obtain`` has none. ``watch`` gets the guest before it runs. Raises GuestError, EvidenceError.
     """
     machine = artifacts.machine
-    inputs = {**artifacts.keys, "cpu": machine.cpu.name, "memory": machine.memory_mib, "calls": repr(workload)}
+    hardware = {"cpu": repr(machine.cpu), "smp": machine.smp, "memory": machine.memory_mib}
+    inputs = {**artifacts.keys, **hardware, "calls": repr(workload)}
 
     def count(folder: Path) -> None:
         context.say(f"counting what the calls execute on {artifacts.kernel.spec.name}")

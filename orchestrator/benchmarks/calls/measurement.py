@@ -27,12 +27,13 @@ from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.profile.purposes import by_purpose
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
+from orchestrator.results.validity import valid_result
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.preparation import Ready
 from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import identity, valid_result
+from orchestrator.run.record import identity
 from orchestrator.steps import step
 
 

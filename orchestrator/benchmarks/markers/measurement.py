@@ -21,11 +21,12 @@ from orchestrator.profile.profiled import Counter, stored
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
 from orchestrator.results.profile import CellProfile
 from orchestrator.results.statistics import mean
+from orchestrator.results.validity import valid_result
 from orchestrator.run.deadline import Deadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
-from orchestrator.run.record import identity, valid_result
+from orchestrator.run.record import identity
 from orchestrator.steps import step
 
 _SIZES = {"immediate": 2, "flag": 1}

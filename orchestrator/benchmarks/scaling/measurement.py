@@ -22,10 +22,11 @@ from orchestrator.errors import EvidenceError
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
+from orchestrator.results.validity import valid_result
 from orchestrator.run.boot import Session
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.kernel_functions import kernel_functions
-from orchestrator.run.record import identity, valid_result
+from orchestrator.run.record import identity
 from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
 from orchestrator.run.unattended_profile import WorkCounts
 from orchestrator.steps import step

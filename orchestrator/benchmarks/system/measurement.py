@@ -17,10 +17,11 @@ from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import UnsupportedError
 from orchestrator.results.contract import CellRecord, Clock, WorkEvidence
 from orchestrator.results.statistics import median
+from orchestrator.results.validity import valid_result
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import Session
 from orchestrator.run.guest_checks import CLOCKSOURCE
-from orchestrator.run.record import identity, valid_result
+from orchestrator.run.record import identity
 from orchestrator.run.unattended_guest import Ending, Work, close, output_of, worked
 
 _MOST_IDLE = 0.01

@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from built_code import build_tree
 from loaded_tables import as_kind, calls_experiment, only_table
@@ -11,18 +17,20 @@ from record_builders import cell, failed, run
 
 from orchestrator.artifacts.direct_calls import direct_calls
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
-from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction
+from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction, executed_by
 from orchestrator.benchmarks.calls.executed_points import MOST_POINTS, found_points
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
 from orchestrator.benchmarks.calls.report.kind_report import REPORT
 from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import NotEntered
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.problems import problems_of
 from orchestrator.experiment.plan import plan
 from orchestrator.probes.symbols import Symbols
+from orchestrator.run.artifacts import BootArtifacts
 
 PLACE = ("pentium4", "debian-686")
 NOINSTR = "it is noinstr: no trap may happen there"
@@ -248,3 +256,19 @@ def test_what_calls_execute_is_found_out_once() -> None:
 
     assert all(known.executed(one, find) is here for one in cells)
     assert len(asked) == 1
+
+
+def test_what_calls_execute_is_kept_for_each_machine() -> None:
+    asked: list[Mapping[str, object]] = []
+
+    def nothing(kind: str, inputs: Mapping[str, object], label: str, build: object) -> None:
+        asked.append(inputs)
+
+    for cpu, smp, memory in (("pentium4", 1, 256), ("pentium4", 2, 256), ("athlon64", 1, 256), ("pentium4", 1, 512)):
+        machine = SimpleNamespace(
+            cpu=cpus()[cpu], smp=smp, memory_mib=memory, initramfs=Path("key/initramfs"), root=None, counter=None
+        )
+        kernel, context, workload = (cast(Any, one) for one in (SimpleNamespace(key="kernel"), None, "calls"))
+        artifacts = BootArtifacts(kernel, cast(Any, machine), {})
+        assert executed_by(context, nothing, artifacts, workload, 1.0) is None
+    assert all(one != other for one, other in combinations(asked, 2))
