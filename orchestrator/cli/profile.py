@@ -55,8 +55,7 @@ def profile(
     elif annotate is not None:
         from orchestrator.profile.annotation import annotated
 
-        for one in profiles:
-            typer.echo(f"{one.cell}\n{annotated(one, annotate)}")
+        typer.echo(annotated(profiles, annotate))
     elif tree:
         _print_trees(profiles, depth, share, form)
     else:

@@ -13,14 +13,24 @@ from orchestrator.report.figures import number
 from orchestrator.results.profile import CellProfile, SymbolProfile
 
 
-def annotated(profile: CellProfile, function: str) -> str:
-    """Executed instructions of the functions of one name. Raises UsageError where the profile has none."""
-    found = [symbol for symbol in profile.symbols if function in (symbol.name, symbol.title)]
-    if not found:
-        guess = nearest(function, [symbol.name for symbol in profile.symbols])
+def annotated(profiles: Sequence[CellProfile], function: str) -> str:
+    """Executed instructions of the functions of one name, below the id of each cell whose calls execute one.
+
+    Raises UsageError where no cell's calls do.
+    """
+    texts = [_of_cell(one, function) for one in profiles]
+    if not any(texts):
+        guess = nearest(function, dict.fromkeys(symbol.name for one in profiles for symbol in one.symbols))
         hint = f"did you mean {guess}?" if guess else ""
-        raise UsageError(f"calls of cell {profile.cell} do not execute '{function}'", hint=hint)
-    return "\n".join(line for symbol in found for line in (symbol.placed_title, *_lines(profile, symbol), ""))
+        who = f"cell {profiles[0].cell} do not" if len(profiles) == 1 else f"none of the {len(profiles)} cells"
+        raise UsageError(f"calls of {who} execute '{function}'", hint=hint)
+    return "\n".join(text for text in texts if text)
+
+
+def _of_cell(profile: CellProfile, function: str) -> str:
+    found = [symbol for symbol in profile.symbols if function in (symbol.name, symbol.title)]
+    lines = [line for symbol in found for line in (symbol.placed_title, *_lines(profile, symbol), "")]
+    return "\n".join((profile.cell, *lines)) if lines else ""
 
 
 def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:

@@ -35,7 +35,8 @@ PROFILE = CellProfile(
 
 @pytest.mark.parametrize("name", ["kprobe_func", "kprobe_func [lab_kprobe]"])
 def test_each_instruction_has_its_count_per_call(name: str) -> None:
-    assert annotated(PROFILE, name).splitlines() == [
+    assert annotated([PROFILE], name).splitlines() == [
+        "a/b",
         "kprobe_func [lab_kprobe+0x40]",
         "  1  +0x0   55    push ebp",
         "0.5  +0x1   89e5  mov ebp, esp",
@@ -44,7 +45,7 @@ def test_each_instruction_has_its_count_per_call(name: str) -> None:
 
 
 def test_what_instructions_lead_to_has_its_name() -> None:
-    assert annotated(PROFILE, "probed").splitlines()[1:] == [
+    assert annotated([PROFILE], "probed").splitlines()[2:] == [
         "1  +0x0  e8fb0f0000  call get_kprobe",
         "1  +0x5  7403        je +0xa",
     ]
@@ -52,5 +53,12 @@ def test_what_instructions_lead_to_has_its_name() -> None:
 
 def test_a_function_that_was_not_executed_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="do not execute 'kprobe_fun'") as error:
-        annotated(PROFILE, "kprobe_fun")
+        annotated([PROFILE], "kprobe_fun")
     assert error.value.hint == "did you mean kprobe_func?"
+
+
+def test_cells_that_do_not_execute_it_are_passed_over() -> None:
+    without = PROFILE.model_copy(update={"cell": "none", "symbols": PROFILE.symbols[1:]})
+    assert annotated([without, PROFILE], "kprobe_func") == annotated([PROFILE], "kprobe_func")
+    with pytest.raises(UsageError, match="calls of none of the 2 cells execute 'vfs_read'"):
+        annotated([without, PROFILE], "vfs_read")
