@@ -173,6 +173,9 @@ def load_profile(directory: Path, record: CellRecord) -> CellProfile:
         hint = "measure with one: orchestrator run CONFIG --profile symbols"
         raise UsageError(f"cell {record.id} has no profile", hint=hint)
     file = directory / FOLDER / file_name(record.id)
+    if not file.exists():
+        hint = "a run puts them there when the boot of their cells ends: wait for it, or go on with --resume"
+        raise LabError(f"the profile of cell {record.id} is not there", where=str(file), hint=hint)
     with storage_faults(file), file.open("rb") as opened:
         content = opened.read(LARGEST_FILE + 1)
     if hashlib.sha256(content).hexdigest() != record.profile.sha256:

@@ -114,6 +114,12 @@ def test_another_file_than_the_recorded_one_is_refused(tmp_path: Path) -> None:
         load_profile(tmp_path, profiled("kprobe"))
 
 
+def test_a_profile_that_is_not_there_yet_says_when_it_is(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="is not there") as error:
+        load_profile(tmp_path, profiled("kprobe"))
+    assert "--resume" in error.value.hint
+
+
 def test_a_cell_without_a_profile_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no profile") as error:
         load_profile(tmp_path, cell("kprobe"))
