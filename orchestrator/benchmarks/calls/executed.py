@@ -89,7 +89,7 @@ def executed_by(
     None where ``obtain`` has none. ``watch`` gets the guest before it runs. Raises GuestError, EvidenceError.
     """
     machine = artifacts.machine
-    hardware = {"cpu": repr(machine.cpu), "smp": machine.smp, "memory": machine.memory_mib}
+    hardware = {"cpu": repr(machine.cpu), "memory": machine.memory_mib}
     inputs = {**artifacts.keys, **hardware, "calls": repr(workload)}
 
     def count(folder: Path) -> None:

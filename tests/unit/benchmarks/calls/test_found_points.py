@@ -264,10 +264,14 @@ def test_what_calls_execute_is_kept_for_each_machine() -> None:
     def nothing(kind: str, inputs: Mapping[str, object], label: str, build: object) -> None:
         asked.append(inputs)
 
-    for cpu, smp, memory in (("pentium4", 1, 256), ("pentium4", 2, 256), ("athlon64", 1, 256), ("pentium4", 1, 512)):
-        machine = SimpleNamespace(
-            cpu=cpus()[cpu], smp=smp, memory_mib=memory, initramfs=Path("key/initramfs"), root=None, counter=None
-        )
+    plain = cpus()["pentium4"]
+    for cpu, memory in (
+        (plain, 256),
+        (plain, 512),
+        (cpus()["athlon64"], 256),
+        (plain.model_copy(update={"qemu": "qemu32"}), 256),
+    ):
+        machine = SimpleNamespace(cpu=cpu, memory_mib=memory, initramfs=Path("key/initramfs"), root=None, counter=None)
         kernel, context, workload = (cast(Any, one) for one in (SimpleNamespace(key="kernel"), None, "calls"))
         artifacts = BootArtifacts(kernel, cast(Any, machine), {})
         assert executed_by(context, nothing, artifacts, workload, 1.0) is None
