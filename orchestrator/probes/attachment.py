@@ -13,6 +13,7 @@ from typing import get_args
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered, UnsupportedError
+from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
 from orchestrator.probes.loading import load
@@ -32,6 +33,8 @@ _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
 
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
+_TRIAL_LIMIT = 1800.0
+"""Seconds in which a module tries its places before it answers; a minute was too short beside twenty busy processes."""
 _PLACES = re.compile(r"(\d{1,6}) of (\d{1,6})")
 _SAMPLE = re.compile(r"(\d{1,6}) of (\d{1,6}) in (\d{1,6})")
 
@@ -60,9 +63,9 @@ class Attachment:
         """The module's name, as the guest's kernel lists it."""
         return self._module.name
 
-    def parameter(self, name: str) -> str:
-        """What the module reports of itself."""
-        return _parameter(self._guest, self._module, name)
+    def parameter(self, name: str, *, time_limit: float = COMMAND_LIMIT) -> str:
+        """What the module reports of itself, within ``time_limit`` seconds of the host's time."""
+        return _parameter(self._guest, self._module, name, time_limit)
 
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[str | None]:
@@ -172,9 +175,10 @@ class Attachment:
         }
 
     def _counts(self, parameter: str, pattern: re.Pattern[str], *names: str) -> dict[str, int]:
-        found = pattern.fullmatch(self.parameter(parameter))
+        reported = self.parameter(parameter, time_limit=_TRIAL_LIMIT)
+        found = pattern.fullmatch(reported)
         if found is None:
-            raise EvidenceError(f"the module reports {parameter}={self.parameter(parameter)[:40]!r}")
+            raise EvidenceError(f"the module reports {parameter}={reported[:40]!r}")
         return dict(zip(names, map(int, found.groups()), strict=True))
 
     def observe(self) -> Observation:
@@ -320,8 +324,9 @@ def _observe(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
     return Observation(seen.live, "[ENABLED]" if _parameter(guest, module, "enabled") != "0" else None)
 
 
-def _parameter(guest: Guest, module: Module, name: str) -> str:
-    return guest.get(_parameter_file(module, name)).decode("ascii", errors="replace").strip()
+def _parameter(guest: Guest, module: Module, name: str, time_limit: float = COMMAND_LIMIT) -> str:
+    read = guest.get(_parameter_file(module, name), time_limit=time_limit)
+    return read.decode("ascii", errors="replace").strip()
 
 
 def _parameters(guest: Guest, module: Module) -> Sequence[str]:
