@@ -330,7 +330,7 @@ def no_speed(place: Path) -> None:
     [
         (cut_devices, "QEMU"),
         (no_speed, "it is not known how long an empty loop took before"),
-        (another_speed, "an empty loop took 29 ticks in the restored guest, and 58"),
+        (another_speed, "an empty loop took 28 ticks in the restored guest, and 58"),
     ],
 )
 def test_one_that_does_not_work_is_discarded_and_said_once(

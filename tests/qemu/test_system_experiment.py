@@ -98,7 +98,7 @@ def test_markers_without_a_probe_cost_a_flood_little(command: CommandLine) -> No
     assert (plain.kernel, marked.kernel) == ("lab-i386-smp-preempt", "lab-i386-smp-preempt-markers")
     assert plain.value is not None
     assert marked.overhead is not None
-    assert 0 < marked.overhead < 0.05 * plain.value
+    assert abs(marked.overhead) < 0.01 * plain.value  # two boots of the same differ by as much as the markers cost
     assert proof(again).done == proof(marked).done == 500
     assert plain.reference is not None
     assert plain.reference.value == 10.84
@@ -125,7 +125,7 @@ def test_the_standard_events_are_recorded_while_pings_flood(command: CommandLine
     assert base.value is not None
     assert djprobe.overhead is not None
     assert kprobe.overhead is not None
-    assert kprobe.overhead > 5 * djprobe.overhead > 0
+    assert kprobe.overhead > 3 * djprobe.overhead > 0
     for cell in (djprobe, kprobe):
         check_recorded(cell)
         assert float(cell.parameters["events_a_run"]) > PACKETS
