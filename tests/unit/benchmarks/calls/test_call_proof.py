@@ -42,7 +42,7 @@ class RecordedGuest:
             "/sys/module/lab_kprobe/parameters/missed": f"{missed}\n".encode(),
         }
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, *, time_limit: float = 0) -> bytes:
         return self._files[path]
 
     def put(self, data: bytes, path: str) -> None:
