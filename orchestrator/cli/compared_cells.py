@@ -6,16 +6,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from orchestrator.cli.named_cells import named
 from orchestrator.errors import LabError, UsageError
-from orchestrator.paths import lab_dir
-from orchestrator.results.chosen_cell import cells_named
 from orchestrator.results.comparable import notes
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.profile import CellProfile, load_profile
 from orchestrator.results.profile_difference import ProfileDifference, difference
-from orchestrator.results.runs import Run, find_run
+from orchestrator.results.runs import Run
 
 _SHOWN = 20
 
@@ -49,7 +47,7 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
 
     The other cells of two runs are named on stderr. Raises UsageError where there are none to compare.
     """
-    one, other = (_named(name) for name in (before, after))
+    one, other = (named(name) for name in (before, after))
     if one.cells is not None and other.cells is not None:
         return [(_only(one.run, one.cells, before), _only(other.run, other.cells, after))]
     if one.cells is not None or other.cells is not None:
@@ -67,23 +65,6 @@ def stored_pairs(before: str, after: str) -> Sequence[tuple[Side, Side]]:
         shown = [*left_out[:_SHOWN], *(["..."] if len(left_out) > _SHOWN else [])]
         print(f"not compared, without a profile in both runs: {', '.join(shown)}", file=sys.stderr)
     return pairs
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A run that was named, and the cells of it; None where it was named alone."""
-
-    run: Run
-    cells: Sequence[CellRecord] | None
-
-
-def _named(name: str) -> _Named:
-    """What ``RUN`` or ``RUN:CELL`` names; a directory with a colon in its name is a run."""
-    run, colon, cell = name.rpartition(":")
-    if not colon or Path(name).is_dir():
-        return _Named(find_run(name, lab_dir()), None)
-    found = find_run(run, lab_dir())
-    return _Named(found, cells_named(found.record, cell))
 
 
 def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.profile_forms import Depth, Form, FormOption, Limit, Share, print_profiles
+from orchestrator.cli.profile_forms import Depth, Form, FormOption, Limit, Share, check_one, print_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +62,8 @@ def diff(
     from orchestrator.cli.compared_cells import difference_of, stored_pairs
     from orchestrator.errors import UsageError
 
-    if tree and symbol is not None:
-        raise UsageError("--symbol prints instructions of a function, and --tree calls", hint="name one of them")
+    check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
+    check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not Form.TABLE})
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")

@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.profile_forms import Depth, Form, FormOption, Limit, Share, print_profiles
+from orchestrator.cli.profile_forms import Depth, Form, FormOption, Limit, Share, check_one, print_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def profile(
     run: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=completion.runs),
+        typer.Argument(
+            metavar="RUN",
+            help="A run's directory, its id, or 'latest'; or cells of it, RUN:CELL.",
+            autocompletion=completion.runs,
+        ),
     ] = "latest",
     cell: Annotated[
         str | None, typer.Argument(metavar="CELL", help="A cell's id, or parts of it, such as kprobe; default: all.")
@@ -46,9 +50,13 @@ def profile(
     ] = None,
 ) -> None:
     """Print where the instructions of each call went: by symbol, by class of instruction, and what missed in caches."""
-    profiles = _profiles(run, cell)
     files = {"callgrind": callgrind, "folded": folded, "flame_graph": flame_graph}
-    if any(files.values()):
+    written = [f"--{kind.replace('_', '-')}" for kind, file in files.items() if file is not None]
+    others = {"--annotate": annotate is not None, ", ".join(written): bool(written)}
+    check_one({"--tree": tree, **others})
+    check_one({f"--format {form}": form is not Form.TABLE, **others})
+    profiles = _profiles(run, cell)
+    if written:
         for kind, file in files.items():
             if file is not None:
                 _write(profiles, kind, file)
@@ -80,15 +88,13 @@ def _write(profiles: Sequence[CellProfile], kind: str, file: Path) -> None:
 
 
 def _profiles(run: str, cell: str | None) -> Sequence[CellProfile]:
-    from orchestrator.paths import lab_dir
-    from orchestrator.results.chosen_cell import cells_named
+    from orchestrator.cli.named_cells import cells_of_run, named
     from orchestrator.results.profile import load_profile
-    from orchestrator.results.runs import find_run
 
-    found = find_run(run, lab_dir())
-    cells = found.record.cells if cell is None else cells_named(found.record, cell)
+    chosen = named(run) if cell is None else cells_of_run(run, cell)
+    cells = chosen.run.record.cells if chosen.cells is None else chosen.cells
     wanted = [one for one in cells if one.profile is not None] or cells[:1]
-    return [load_profile(found.directory, one) for one in wanted]
+    return [load_profile(chosen.run.directory, one) for one in wanted]
 
 
 def _print_symbols(profiles: Sequence[CellProfile], limit: int | None, form: Form) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +38,15 @@ Share = Annotated[
         "--share", min=0, max=100, metavar="PERCENT", help="With --tree: calls of less than this in one line."
     ),
 ]
+
+
+def check_one(given: Mapping[str, bool]) -> None:
+    """Refuse two options of which each asks for something else; ``given`` says which are there. Raises UsageError."""
+    from orchestrator.errors import UsageError
+
+    there = [option for option, is_given in given.items() if is_given]
+    if len(there) > 1:
+        raise UsageError(f"{' and '.join(there)} do not go together", hint="name one of them")
 
 
 def print_profiles(title: str, form: Form, sheets: Callable[[], Sequence[Sheet]], content: Callable[[], Any]) -> None:

@@ -209,6 +209,10 @@ def test_another_architecture_is_named_and_has_no_common_instructions(run: str, 
         (("latest:none", "latest:kprob"), "has no cell 'kprob'"),
         (("latest:none", "latest:djprobe"), "cell pentium4/debian-686/djprobe/noop has no profile hint: measure with"),
         (("nonsense:none", "latest:none"), "unknown run 'nonsense'"),
+        ((":none", "latest:kprobe"), "':none' names no run hint: a cell is named RUN:CELL"),
+        (("latest:none", "latest:kprobe", "--symbol", "f", "--flame-graph", "x"), "--symbol and --flame-graph do not"),
+        (("latest:none", "latest:kprobe", "--format", "json", "--flame-graph", "x"), "--flame-graph and --format json"),
+        (("a", "b", "--config", "nowhere.yaml", "--tree", "--flame-graph", "x"), "--tree and --flame-graph do not go"),
         (("latest:none", "latest:kprobe", "--tree", "--symbol", "f"), "name one of them"),
         (("latest:none", "latest:kprobe", "--only", "none"), "--only and --set are for what --config measures"),
         (("debian-686", "lab-i386-up", "--config", "nowhere.yaml"), "nowhere.yaml"),
@@ -216,6 +220,36 @@ def test_another_architecture_is_named_and_has_no_common_instructions(run: str, 
 )
 def test_what_cannot_be_compared_is_said(arguments: tuple[str, ...], words: str, run: str) -> None:
     assert words in refusal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--tree", "--annotate", "entry"), "--tree and --annotate do not go together hint: name one of them"),
+        (("--annotate", "entry", "--folded", "x"), "--annotate and --folded do not go together"),
+        (("--tree", "--callgrind", "x", "--flame-graph", "y"), "--tree and --callgrind, --flame-graph do not"),
+        (("--format", "json", "--annotate", "entry"), "--format json and --annotate do not go together"),
+        (("--format", "markdown", "--folded", "x"), "--format markdown and --folded do not go together"),
+    ],
+)
+def test_what_would_be_left_out_of_a_profile_is_refused(
+    options: tuple[str, ...], words: str, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = orchestrator("profile", run, "kprobe", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(result.stderr.split())
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_cell_is_named_to_profile_as_to_diff(run: str, tmp_path: Path) -> None:
+    assert rows("profile", "latest:kprobe") == rows("profile", run, "kprobe")
+    files = ("--folded", str(tmp_path / "folded"), "--callgrind", str(tmp_path / "callgrind"))
+    assert orchestrator("profile", f"{run}:kprobe", *files).exit_code == 0
+    assert (tmp_path / "folded").exists()
+    assert (tmp_path / "callgrind").exists()
+    result = orchestrator("profile", "latest:kprob")
+    assert (result.exit_code, "has no cell 'kprob'" in result.stderr) == (2, True)
 
 
 def test_a_failed_cell_says_why(run: str) -> None:
