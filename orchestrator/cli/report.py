@@ -67,6 +67,8 @@ def report(
 
     if costs and clock is not ReportClock.MODELLED:
         raise UsageError("measured times have no costs", where="--costs", hint="add --clock modelled")
+    if charts and clock is ReportClock.MODELLED:
+        raise UsageError("charts have measured times only", where="--charts", hint="leave out --clock modelled")
     found = find_run(run, lab_dir())
     if clock is ReportClock.MODELLED:
         _print_modelled(found, form, costs or [])

@@ -3,13 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from orchestrator.pytest_plugin.budget_file import Budget
 from orchestrator.results.profile import CellProfile
 
 _MOST = 12
 """Symbols in a line."""
+
+
+_ROUNDING = 1e-3
+"""Instructions: counts of symbols are means of some hundred calls, and rounded."""
+
+
+def where_it_grew(budget: Budget, after: Mapping[str, float]) -> Sequence[str]:
+    """The symbols that a broken budget has more of, in lines; those with the most instructions where it has none."""
+    if budget.symbols is None:
+        return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
+    symbols = sum(budget.symbols.values())
+    if abs(symbols - budget.instructions) <= _ROUNDING:
+        return [grown(budget.symbols, after)]
+    edited = f"the budget was edited: its symbols add up to {symbols:.15g}, not to {budget.instructions:.15g}"
+    return [f"{edited}; --qemu-update-budgets writes both", f"since its symbols: {grown(budget.symbols, after)}"]
 
 
 def by_symbol(profile: CellProfile) -> Mapping[str, float]:

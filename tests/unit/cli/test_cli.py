@@ -132,6 +132,10 @@ def test_a_report_of_no_run(run: str, form: str) -> None:
     assert refusal("diff", run, f"{run}:kprobe", "--format", form).startswith("error: ")
 
 
+def test_charts_have_no_modelled_times() -> None:
+    assert "charts have measured times only" in refusal("report", "latest", "--clock", "modelled", "--charts")
+
+
 def test_the_cache_is_shown(tmp_path: Path) -> None:
     assert orchestrator("cache", "show").stdout == f"0.0 MB in {tmp_path / 'cache'}\n"
 

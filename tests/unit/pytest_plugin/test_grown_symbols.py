@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from orchestrator.pytest_plugin.grown_symbols import by_symbol, grown, largest
+from orchestrator.pytest_plugin.budget_file import Budget
+from orchestrator.pytest_plugin.grown_symbols import by_symbol, grown, largest, where_it_grew
 from orchestrator.results.profile import CellProfile
 
 
@@ -18,6 +19,16 @@ def test_a_line_has_an_end() -> None:
     after = {f"f{number:02}": 1.0 for number in range(20)}
     assert grown({}, after).endswith("f11 1 new, and 8 more")
     assert largest({"few": 1.0, "many": 99.0}) == "many 99, few 1"
+
+
+def test_a_budget_that_was_edited_is_not_blamed_on_symbols() -> None:
+    after = {"f": 300.0, "g": 69.0}
+    assert where_it_grew(Budget(366.0, 0, {"f": 297.0, "g": 69.0}), after) == ["+3: f 3"]
+    assert where_it_grew(Budget(300.0, 0, after), after) == [
+        "the budget was edited: its symbols add up to 369, not to 300; --qemu-update-budgets writes both",
+        "since its symbols: +0: no symbol differs",
+    ]
+    assert where_it_grew(Budget(300.0), after)[0] == "most are in f 300, g 69"
 
 
 def test_functions_of_one_name_are_taken_together() -> None:
