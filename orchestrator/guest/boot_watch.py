@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from orchestrator.errors import GuestHang
 from orchestrator.guest.console import Console
@@ -16,7 +16,11 @@ LONGEST_WORK = 24 * 3600.0
 _LISTENING_INTERVAL = 0.5
 
 
-def watch_boot(agent: FramedChannel, console: Console, time_limit: float, listener: Callable[[str], None]) -> None:
+Listener = Callable[[Sequence[str]], None]
+"""Gets the console's new lines twice a second: none while the guest prints nothing."""
+
+
+def watch_boot(agent: FramedChannel, console: Console, time_limit: float, listener: Listener) -> None:
     """Wait for the agent; the listener gets every line of the console.
 
     Raises GuestHang after ``time_limit`` seconds without console output.
@@ -31,8 +35,7 @@ def watch_boot(agent: FramedChannel, console: Console, time_limit: float, listen
             pass
         finally:  # also the last lines of a guest that dies
             lines, passed_on = console.whole_lines(passed_on)
-            for line in lines:
-                listener(line)
+            listener(lines)
         length, now = console.length(), time.monotonic()
         if length > printed:
             printed, deadline = length, now + time_limit

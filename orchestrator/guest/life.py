@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestPanic
-from orchestrator.guest.boot_watch import watch_boot
+from orchestrator.guest.boot_watch import Listener, watch_boot
 from orchestrator.guest.channel import Channel
 from orchestrator.guest.console import Console
 from orchestrator.guest.diagnosis import cause_of
@@ -118,7 +118,7 @@ class GuestLife:
             with step("take slots of the host"):
                 self._slots = take_slots(self.machine.memory_mib, self.say, self._qemu.check_aborted)
 
-    def boot(self, time_limit: float = BOOT_LIMIT, listener: Callable[[str], None] | None = None) -> None:
+    def boot(self, time_limit: float = BOOT_LIMIT, listener: Listener | None = None) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
         With a ``listener``, which gets every line of the console, the limit is for the time without console output.

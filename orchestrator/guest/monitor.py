@@ -15,7 +15,8 @@ from qemu.qmp.legacy import QEMUMonitorProtocol
 from orchestrator.errors import GuestError
 from orchestrator.guest.shared_file import SharedFile
 
-_ANSWER_LIMIT = 10.0
+_ANSWER_LIMIT = 60.0
+"""Seconds; a busy host may leave QEMU waiting for several."""
 _READ_MAX = 32 << 20
 """Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
 _FORWARDED = re.compile(r"^\s*TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", re.MULTILINE)

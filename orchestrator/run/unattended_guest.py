@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.unattended import OUTPUT, STATUS, progress
+from orchestrator.artifacts.unattended import OUTPUT, STATUS
 from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import text_as_booted
@@ -23,9 +22,9 @@ from orchestrator.run.events import GuestBooted
 from orchestrator.run.guest_checks import check_cpus
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.unattended_profile import counting_together
+from orchestrator.run.work_progress import WorkProgress, kernel_seconds
 from orchestrator.steps import step
 
-_REPORT_INTERVAL = 10.0
 _QUOTED = 10
 
 
@@ -53,17 +52,18 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
     directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
     name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
     file = directory / f"{name}.initramfs"
-    console = _ConsoleProgress(session.report, f"{kernel}, {work.what}")
+    guest = Guest(replace(counting_together(machine, code.named("_stext")[0].address), initramfs=file), directory, name)
+    progress = WorkProgress(
+        session.report, f"{kernel}, {work.what}", lambda: kernel_seconds(guest, session.artifacts.kernel)
+    )
     try:
         with storage_faults(directory):
             work.write(file)
-        machine = counting_together(machine, code.named("_stext")[0].address)
-        guest = Guest(replace(machine, initramfs=file), directory, name)
         guest.say = session.report
         session.watch(guest)
         session.report(f"booting {kernel} on {cpu} with {work.what} to do")
         try:
-            guest.boot(work.time_limit, console.line)
+            guest.boot(work.time_limit, progress.listen)
             file.unlink(missing_ok=True)
             session.emit(GuestBooted(name, guest.command_line, work.inputs))
             check_cpus(guest)
@@ -73,7 +73,7 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
             guest.kill()
     except GuestError as error:
         raise GuestError(
-            f"{error.what}; the work had got to: {console.latest or 'its beginning'}",
+            f"{error.what}; the work had got to: {progress.reached}",
             where=error.where,
             detail=error.detail,
             hint=error.hint or f"if it was only slow: --set time_limit={2 * work.time_limit}",
@@ -122,22 +122,3 @@ def _check_status(guest: Guest) -> None:
     if status != "0":
         guest.check_console()
         raise EvidenceError("the work in the guest did not end well", detail=output_of(guest).splitlines()[-_QUOTED:])
-
-
-class _ConsoleProgress:
-    """Reads the work's progress from the console, and reports it now and then."""
-
-    def __init__(self, report: Callable[[str], None], what: str) -> None:
-        self._report = report
-        self._what = what
-        self._reported = time.monotonic()
-        self.latest = ""
-
-    def line(self, text: str) -> None:
-        words = progress(text)
-        if words is None:
-            return
-        self.latest = words[:200]
-        if time.monotonic() - self._reported > _REPORT_INTERVAL:
-            self._reported = time.monotonic()
-            self._report(f"{self._what}: {self.latest}")

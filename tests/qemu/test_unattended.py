@@ -25,6 +25,7 @@ from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
 from orchestrator.run.machines import Hardware, machine_for
+from orchestrator.run.work_progress import kernel_seconds
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -74,6 +75,23 @@ def test_two_boots_agree_to_the_nanosecond_however_busy_the_host(workshop: Build
     assert outputs[0] == outputs[1]
 
 
+def test_the_seconds_of_its_kernel_are_read_and_it_does_not_notice(workshop: BuildContext, tmp_path: Path) -> None:
+    built = ready_kernel(workshop, kernel("lab-i386-up"))
+    unseen, seen = (guest_with(workshop, tmp_path, BUSY, name) for name in ("unseen", "seen"))
+    read: list[int | None] = []
+    with unseen:
+        output = unseen.get(OUTPUT)
+    seen.boot(listener=lambda lines: read.append(kernel_seconds(seen, built)))
+    with seen:
+        assert seen.get(OUTPUT) == output
+        now = kernel_seconds(seen, built)
+        uptime = float(seen.get("/proc/uptime").split()[0])
+    seconds = [one for one in read if one is not None]
+    assert seconds == sorted(seconds)
+    assert now is not None
+    assert seconds[-1] <= now <= uptime < now + 2
+
+
 def test_a_guest_that_has_work_to_do_is_as_any_other_afterwards(workshop: BuildContext, tmp_path: Path) -> None:
     with guest_with(workshop, tmp_path, "echo done; echo wrong >&2; exit 3\n") as guest:
         assert (guest.get(OUTPUT), guest.get(STATUS)) == (b"done\nwrong\n", b"768")
@@ -85,7 +103,7 @@ def test_a_guest_that_dies_in_the_middle_has_reported_its_progress(workshop: Bui
     received: list[str] = []
     guest = guest_with(workshop, tmp_path, work)
     with pytest.raises(GuestPanic, match="panicked while booting"):
-        guest.boot(listener=received.append)
+        guest.boot(listener=received.extend)
     assert [line.partition("lab: ")[2] for line in received if "lab: " in line] == ["first half", "second half"]
     assert guest.pid is None
 
@@ -104,7 +122,7 @@ def test_a_guest_without_output_for_too_long_is_given_up(
     keep_time(monkeypatch, seconds)
     guest = guest_with(workshop, tmp_path, f"{SAYS}say begun\n{last_words}while :; do :; done\n")
     with pytest.raises(GuestHang, match="no console output for 20 s"):
-        guest.boot(20, received.append)
+        guest.boot(20, received.extend)
     assert any("lab: begun" in line for line in received)
     assert guest.pid is None
 
@@ -117,7 +135,7 @@ def test_a_guest_that_goes_on_may_take_longer_than_its_time_limit(
     part = 'i=0; while [ $i -lt 500 ]; do i=$((i + 1)); done; say "part $part"'
     guest = guest_with(workshop, tmp_path, f"{SAYS}for part in $(seq 40); do {part}; done\n")
     try:
-        guest.boot(20, received.append)
+        guest.boot(20, received.extend)
     finally:
         guest.kill()
     assert "part 40" in received[-1]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,9 +61,8 @@ def prepared_build(
     """
     image, source = inputs.image, inputs.source
 
-    def show_progress(line: str) -> None:
-        words = progress(line)
-        if words is not None:
+    def show_progress(lines: Sequence[str]) -> None:
+        for words in filter(None, map(progress, lines)):
             context.say(f"preparing a kernel's build: {words[:100]}")
 
     def make(folder: Path) -> None:
