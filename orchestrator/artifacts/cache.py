@@ -224,15 +224,13 @@ class Cache:
             shutil.rmtree(unfinished)
         return True
 
-    def discard(self, artifact: Artifact) -> None:
-        """Remove an artifact, whoever uses it: for one whose users have all opened what they need of it."""
-        with self._discarding(artifact) as place:
-            self._remove_at_once(place)
+    def discard(self, artifact: Artifact, is_wrong: Callable[[Path], bool]) -> None:
+        """Remove an artifact, whoever uses it: for one whose users have all opened what they need of it.
 
-    def discard_damaged(self, artifact: Artifact, check: Callable[[Path], Damage | None]) -> None:
-        """The same, unless another process has made it anew meanwhile and ``check`` finds nothing any more."""
+        Another process may have made it anew meanwhile: then ``is_wrong`` is false.
+        """
         with self._discarding(artifact) as place:
-            if check(place) is not None:
+            if is_wrong(place):
                 self._remove_at_once(place)
 
     def remove_leftover(self, place: Path) -> bool:

@@ -80,7 +80,7 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     damage = None if found is None else digests.changed(found.path)
     if found is not None and damage is not None:
         context.warn(f"the saved guest {key} is damaged ({damage}): a new one is saved")
-        context.cache.discard_damaged(found, digests.changed)
+        context.cache.discard(found, lambda place: digests.changed(place) is not None)
 
     def build(folder: Path) -> None:
         folder.chmod(0o700)
@@ -93,11 +93,11 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
     return SavedGuest(key, artifact.path)
 
 
-def discard(context: BuildContext, machine: Machine) -> None:
-    """Remove the saved guest of a machine, though other guests run from it."""
+def discard(context: BuildContext, machine: Machine, version: tuple[int, int] | None) -> None:
+    """Remove this version of a machine's saved guest, though other guests run from it; not one that was saved since."""
     found = context.cache.find(KIND, key_inputs(machine))
     if found is not None:
-        context.cache.discard(found)
+        context.cache.discard(found, lambda place: SavedGuest(found.key, place).version == version)
 
 
 def _keep_limit(context: BuildContext) -> None:

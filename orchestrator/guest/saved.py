@@ -59,6 +59,15 @@ class SavedGuest:
         return self.folder / "devices"
 
     @property
+    def version(self) -> tuple[int, int] | None:
+        """Changes where another process saves the same guest anew; None where there is none."""
+        try:
+            facts = self.state.stat()
+        except FileNotFoundError:
+            return None
+        return facts.st_ino, facts.st_mtime_ns
+
+    @property
     def console(self) -> Path:
         """What was on its console."""
         return self.folder / "console"

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import dataclass
 
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.errors import EvidenceError
@@ -16,6 +18,13 @@ _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocks
 _CPUS = "/sys/devices/system/cpu"
 _SETTLING_POLLS = 100
 """Each 0.2 s of the guest's time, of which the kernel refines the TSC's frequency for one second before it settles."""
+
+
+_PACE = 1.1
+"""How many times faster or slower than the host's a guest's clock may surely be."""
+_PACE_SECONDS = 1.0
+_PACE_ERROR = 0.05
+_PACE_LOOKS = 50
 
 
 def read_clocksource(guest: Guest) -> str:
@@ -71,3 +80,36 @@ def wait_for_clocksource(guest: Guest) -> None:
         # Lets the guest's own time pass: on the exact clock it stands still while nothing waits in the guest.
         guest.succeed(["sleep", "0.2"])
     raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")
+
+
+def check_pace(guest: Guest) -> None:
+    """Raise EvidenceError where a guest's clock surely goes at another pace than the host's.
+
+    A kernel that measures the TSC by a timer on a busy host may find any frequency: one was seen to run 151 seconds
+    ahead in 20. How long a reading takes is no error: the host's time before and after it are bounds.
+    """
+    first = _look(guest)
+    for _ in range(_PACE_LOOKS):
+        guest.succeed(["sleep", "0.2"])
+        last = _look(guest)
+        least, most = last.before - first.after, last.after - first.before
+        if least > _PACE_SECONDS and most - least < _PACE_ERROR * least:
+            break
+    passed = last.uptime - first.uptime
+    if not least / _PACE < passed < most * _PACE:
+        raise EvidenceError(f"the guest's clock went on by {passed:.2f} s in {least:.2f} to {most:.2f} s of the host's")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A reading of a guest's clock, and of the host's before and after it; in seconds."""
+
+    before: float
+    uptime: float
+    after: float
+
+
+def _look(guest: Guest) -> _Look:
+    before = time.monotonic()
+    uptime = float(guest.get("/proc/uptime").split()[0])
+    return _Look(before, uptime, time.monotonic())

@@ -19,7 +19,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.saved import SavedGuest
-from orchestrator.run.guest_checks import check_cpus, wait_for_clocksource
+from orchestrator.run.guest_checks import check_cpus, check_pace, wait_for_clocksource
 from orchestrator.run.postconditions import check_clocksource
 from orchestrator.steps import step
 
@@ -110,6 +110,7 @@ class GuestStart:
         if saved is None:
             guest.kill()
             return None
+        version = saved.version
         try:
             guest.restore(saved)
             with step("check the restored guest"):
@@ -118,7 +119,7 @@ class GuestStart:
             guest.kill()
             if guest.is_aborted or not isinstance(error, LabError):
                 raise
-            discard(self.context, self.machine)
+            discard(self.context, self.machine, version)
             self._give_up(f"the saved guest {saved.key} is discarded: {error.what}")
             return None
         return guest
@@ -139,6 +140,8 @@ class GuestStart:
                 if self.machine.timing == "instructions":
                     wait_for_clocksource(guest)
                     (saved.folder / _TICKS_FILE).write_text(f"{_empty_loop(guest)}\n")
+                else:
+                    check_pace(guest)
                 guest.save(saved)
             except (GuestError, EvidenceError) as error:
                 if guest.is_aborted:

@@ -191,6 +191,16 @@ def test_on_another_clock_the_time_is_right_and_the_pool_another(own: BuildConte
     assert len(drawn) == 2
 
 
+def test_one_whose_clock_has_another_pace_is_not_saved(own: BuildContext, tmp_path: Path, said: list[str]) -> None:
+    wrong = replace(machine_of(own, "tcg"), extra_parameters=("tsc_early_khz=100000",))
+    with started(own, wrong, tmp_path) as guest:
+        assert guest.restored_from is None
+        assert guest.succeed(["uname", "-m"]).text == "i686\n"
+    (line,) = said
+    assert line.startswith("warning: no guest can be saved: the guest's clock went on by ")
+    assert saved_in(own) == []
+
+
 @pytest.mark.parametrize("channel", ["framed", "ssh"])
 def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path: Path, channel: ChannelKind) -> None:
     kernel = ready_kernel(own, kernels()["lab-i386-up"])

@@ -230,9 +230,24 @@ def test_it_is_private_shown_and_removed(context: BuildContext, machine: Machine
     (entry,) = (one for one in cache_entries(context.cache) if one.kind == KIND)
     assert entry.label == "kernel on pentium4, 256 MiB, instructions"
     assert entry.in_use()
-    discard(context, machine)
+    discard(context, machine, saved.version)
     assert not saved.folder.exists()
-    discard(context, machine)
+    discard(context, machine, saved.version)
+
+
+def test_one_that_was_saved_anew_meanwhile_is_not_removed(context: BuildContext, machine: Machine) -> None:
+    def save(guest: SavedGuest) -> None:
+        writer(10)(guest)
+        guest.state.write_bytes(b"devices")
+
+    first = saved_guest(context, machine, save).version
+    discard(context, machine, first)
+    second = saved_guest(context, machine, save)
+    assert first != second.version
+    discard(context, machine, first)
+    assert second.state.exists()
+    discard(context, machine, second.version)
+    assert not second.folder.exists()
 
 
 def test_a_save_that_fails_leaves_nothing(context: BuildContext, machine: Machine) -> None:
