@@ -11,7 +11,16 @@ import typer
 
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.profile_forms import Depth, Form, FormOption, Limit, Share, check_one, print_profiles
+from orchestrator.cli.profile_forms import (
+    Depth,
+    Form,
+    FormOption,
+    Limit,
+    Share,
+    check_one,
+    check_writable,
+    print_profiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +73,7 @@ def diff(
 
     check_one({"--symbol": symbol is not None, "--tree": tree, "--flame-graph": flame_graph is not None})
     check_one({"--flame-graph": flame_graph is not None, f"--format {form}": form is not Form.TABLE})
+    check_writable(flame_graph)
     if config is None and (only or overrides):
         what = "--only and --set are for what --config measures"
         raise UsageError(what, hint="of stored cells RUN:CELL names one")

@@ -26,7 +26,11 @@ def named(name: str) -> NamedCells:
     """What ``RUN`` or ``RUN:CELL`` names; a directory with a colon in its name is a run. Raises UsageError."""
     run, colon, cell = name.rpartition(":")
     if not colon or Path(name).is_dir():
-        return NamedCells(find_run(name, lab_dir()), None)
+        try:
+            return NamedCells(find_run(name, lab_dir()), None)
+        except UsageError as error:
+            hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
+            raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
     if not run:
         raise UsageError(f"'{name}' names no run", hint="a cell is named RUN:CELL, such as latest:kprobe")
     return cells_of_run(run, cell)

@@ -10,7 +10,16 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.profile_forms import Depth, Form, FormOption, Limit, Share, check_one, print_profiles
+from orchestrator.cli.profile_forms import (
+    Depth,
+    Form,
+    FormOption,
+    Limit,
+    Share,
+    check_one,
+    check_writable,
+    print_profiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +64,7 @@ def profile(
     others = {"--annotate": annotate is not None, ", ".join(written): bool(written)}
     check_one({"--tree": tree, **others})
     check_one({f"--format {form}": form is not Form.TABLE, **others})
+    check_writable(*files.values())
     profiles = _profiles(run, cell)
     if written:
         for kind, file in files.items():

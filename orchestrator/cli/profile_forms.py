@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -47,6 +49,22 @@ def check_one(given: Mapping[str, bool]) -> None:
     there = [option for option, is_given in given.items() if is_given]
     if len(there) > 1:
         raise UsageError(f"{' and '.join(there)} do not go together", hint="name one of them")
+
+
+def check_writable(*files: Path | None) -> None:
+    """Refuse files that could not be written, before anything is measured for them. Raises UsageError."""
+    from orchestrator.errors import UsageError
+
+    for file in files:
+        if file is None:
+            continue
+        folder = file.absolute().parent
+        if file.is_dir():
+            raise UsageError("it is a folder, and a file is to be written", where=str(file))
+        if not folder.is_dir():
+            raise UsageError("there is no such folder to write a file in", where=str(folder))
+        if not os.access(file if file.exists() else folder, os.W_OK):
+            raise UsageError("it may not be written", where=str(file))
 
 
 def print_profiles(title: str, form: Form, sheets: Callable[[], Sequence[Sheet]], content: Callable[[], Any]) -> None:

@@ -21,6 +21,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
 from orchestrator.results import profile
 from orchestrator.results.contract import CellRecord, Status
+from orchestrator.results.faults import storage_faults
 from orchestrator.run.artifacts import BootArtifacts, prepare
 from orchestrator.run.comparison import compared
 from orchestrator.run.events import CellBegan, Event, Outcome, Progress
@@ -98,7 +99,18 @@ class Session:
         """Where a cell's profile goes, if it is to have one."""
         if not cell.profile:
             return None
-        return self.task.directory / PROFILES_FOLDER / profile.file_name(cell.id)
+        return self._profile_file(cell.id)
+
+    def end(self, outcome: Outcome) -> None:
+        """Emit a cell's outcome. A profile that was written before its cell failed is of no number: it is removed."""
+        if outcome.record.profile is None:
+            file = self._profile_file(outcome.record.id)
+            with storage_faults(file):
+                file.unlink(missing_ok=True)
+        self.emit(outcome)
+
+    def _profile_file(self, cell_id: str) -> Path:
+        return self.task.directory / PROFILES_FOLDER / profile.file_name(cell_id)
 
     def guest_name(self) -> str:
         """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""
@@ -148,7 +160,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
             for measured in records:
                 outcome = _compared_in_boot(session, measured)
                 ended.add(measured.id)
-                session.emit(outcome)
+                session.end(outcome)
                 if outcome.record.status == "failed" and measured.id not in session.harmless:
                     break
     except LabError as error:
@@ -159,7 +171,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
             concerned, status = [cell for cell in cells if cell.id not in ended], "failed"
         for cell in concerned:
             ended.add(cell.id)
-            session.emit(Outcome(without_number(cell, status, str(error))))
+            session.end(Outcome(without_number(cell, status, str(error))))
     return ended
 
 

@@ -140,7 +140,7 @@ def test_the_picture_is_written(run: str, tmp_path: Path) -> None:
     written = [tmp_path / f"all.pentium4.debian-686.{probe}.noop.svg" for probe in ("none", "kprobe")]
     assert result.stderr.split()[-2:] == [str(one) for one in written]
     assert all(one.exists() for one in written)
-    assert "no such file" in refusal("latest", "latest", "--flame-graph", str(tmp_path / "x" / "y.svg"), status=3)
+    assert "there is no such folder" in refusal("latest", "latest", "--flame-graph", str(tmp_path / "x" / "y.svg"))
 
 
 def test_programs_get_documented_answers(run: str) -> None:
@@ -209,6 +209,9 @@ def test_another_architecture_is_named_and_has_no_common_instructions(run: str, 
         (("latest:none", "latest:kprob"), "has no cell 'kprob'"),
         (("latest:none", "latest:djprobe"), "cell pentium4/debian-686/djprobe/noop has no profile hint: measure with"),
         (("nonsense:none", "latest:none"), "unknown run 'nonsense'"),
+        (("none", "kprobe"), "A cell is named RUN:CELL: latest:none"),
+        (("a", "b", "--config", "x.yaml", "--flame-graph", "no/such/x.svg"), "no/such: there is no such folder to"),
+        (("a", "b", "--config", "x.yaml", "--flame-graph", "/"), "/: it is a folder, and a file is to be written"),
         ((":none", "latest:kprobe"), "':none' names no run hint: a cell is named RUN:CELL"),
         (("latest:none", "latest:kprobe", "--symbol", "f", "--flame-graph", "x"), "--symbol and --flame-graph do not"),
         (("latest:none", "latest:kprobe", "--format", "json", "--flame-graph", "x"), "--flame-graph and --format json"),
@@ -230,6 +233,7 @@ def test_what_cannot_be_compared_is_said(arguments: tuple[str, ...], words: str,
         (("--tree", "--callgrind", "x", "--flame-graph", "y"), "--tree and --callgrind, --flame-graph do not"),
         (("--format", "json", "--annotate", "entry"), "--format json and --annotate do not go together"),
         (("--format", "markdown", "--folded", "x"), "--format markdown and --folded do not go together"),
+        (("--folded", "x", "--callgrind", "no/such/y"), "no/such: there is no such folder to write a file in"),
     ],
 )
 def test_what_would_be_left_out_of_a_profile_is_refused(

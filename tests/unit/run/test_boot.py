@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.kind import BenchmarkEntry
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.table import Table
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CellRecord, ProfileEvidence
+from orchestrator.results.profile import file_name
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import BootTask, Session, run_boot
 from orchestrator.run.events import CellBegan, Event, Outcome
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Prepared, Ready, failed, unsupported
+from orchestrator.run.record import changed
 
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]
 (BOOT,) = plan(calls_experiment(probes=PROBES)).boots
@@ -129,6 +131,27 @@ def test_a_cell_that_fails_costs_its_guest_and_no_other_cell(tmp_path: Path, err
         ("djprobe", "ok", ""),
     ]
     assert guests == [PROBES, ["jprobe", "djprobe"]]
+
+
+def test_a_cell_that_fails_leaves_no_profile(tmp_path: Path) -> None:
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        for cell in cells:
+            session.begin(cell)
+            file = session.profile_file(replace(cell, profile=("symbols",)))
+            assert file is not None
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("")
+            if cell.row == "kprobe":
+                raise EvidenceError("its text has changed")
+            record = record_of(cell)
+            (sample, *_) = record.samples
+            proof = ProfileEvidence(sha256="0" * 64, calls=1, instructions=int(sample), int3=0)
+            yield record if cell.row == "jprobe" else changed(record, profile=proof)
+
+    events = events_of(tmp_path, measure)
+    left = {file.name for file in (tmp_path / "boot1" / "profiles").iterdir()}
+    assert [status for _, status, _ in outcomes(events)] == ["ok", "failed", "ok", "ok"]
+    assert left == {file_name(NAMES[row]) for row in ("none", "djprobe")}
 
 
 def test_a_record_that_failed_costs_its_guest_too(tmp_path: Path) -> None:
