@@ -14,6 +14,8 @@ from orchestrator.errors import HostError, LabError, UsageError
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
+_NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR})
+
 
 def _full(path: Path) -> LabError:
     return HostError(
@@ -69,6 +71,8 @@ def _from_system(path: Path, error: OSError) -> LabError:
         return _full(path)
     if error.errno in _FORBIDDEN:
         return _forbidden(path, words)
+    if error.errno in _NO_FOLDER:
+        return _forbidden(path, f"'{error.filename or path}' is a file, and a folder is needed")
     return HostError(f"results could not be read or written: {words}", where=str(path))
 
 
