@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from orchestrator.catalog.probes import published_column
 from orchestrator.catalog.reference import reference_tables
-from orchestrator.errors import EvidenceError, LabError, UsageError
+from orchestrator.errors import ConfigError, EvidenceError, LabError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file
 from orchestrator.model.cost_sources import cost_sources
 from orchestrator.model.overheads import Overhead, has_overhead, is_probed, overhead_of
@@ -27,7 +28,8 @@ def known_costs() -> Mapping[str, CostFile]:
 def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
     """A user's cost tables by CPU.
 
-    Raises ConfigError for a file that is none, UsageError for two of one CPU and for one that the run has no use for.
+    Raises ConfigError for a file that is none or gives no times, UsageError for two of one CPU and for one that the run
+    has no use for.
     """
     cpus = list(dict.fromkeys(cell.cpu for cell in run.record.cells))
     found: dict[str, CostFile] = {}
@@ -40,6 +42,9 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
         if cpu not in cpus:
             what = f"this has the costs of {cpu}, and the run has cells of {', '.join(cpus)} only"
             raise UsageError(what, where=str(file.path), hint="leave it out, or put its 'cpu' right")
+        if file.unusable is not None:
+            hint = f"fit it: orchestrator model fit {shlex.quote(str(file.path))} RUN --out FILE"
+            raise ConfigError(file.unusable, where=str(file.path), hint=hint if file.table.declared else "")
     return found
 
 

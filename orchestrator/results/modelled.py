@@ -42,7 +42,7 @@ class ModelledCell(_Record):
     """The modelled overhead of a probe in nanoseconds, with the band that it is in; or the reason why there is none."""
 
     id: CellId
-    table: Name | None
+    table: Name | None = None
     cpu: Name
     kernel: Name
     probe: Name
@@ -109,7 +109,7 @@ class Costs(_Record):
     cpu: Name
     sha256: Digest
     """Of the cost table's file."""
-    declared: Phrase | None
+    declared: Phrase | None = None
     """The day on which it was decided what is fitted, and to what; None for a CPU that cannot be calibrated."""
     reason: Reason | None = None
     """Why no time follows from them."""

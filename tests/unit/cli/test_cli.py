@@ -156,6 +156,8 @@ def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
     assert result.exit_code == 0
     assert "No time follows from them: The published cells" in " ".join(result.stdout.split())
     assert "L2 1024 KiB" in " ".join(result.stdout.split())
+    shown = Costs.model_validate_json(orchestrator("model", "show", "pentium-m", "--format", "json").stdout)
+    assert (shown.declared, [one.name for one in shown.costs]) == (None, ["MHz"])
 
 
 def test_charts_have_no_modelled_times() -> None:

@@ -10,7 +10,7 @@ from modelled_cells import counted
 from profiled_cells import list5, profiled
 from record_builders import failed, run
 
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.model.cost_file import cost_file
 from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
 from orchestrator.report.modelled_csv import render_modelled_csv
@@ -104,6 +104,15 @@ def test_two_cost_tables_of_one_cpu_are_refused(tmp_path: Path) -> None:
     assert list(own_costs(paths[:1], stored)) == ["pentium4"]
     with pytest.raises(UsageError, match=r"one\.yaml and .*two\.yaml both have the costs of pentium4"):
         own_costs(paths, stored)
+
+
+def test_a_cost_table_of_ones_own_that_gives_no_times_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(cost_file("pentium4").declared)
+    with pytest.raises(
+        ConfigError, match=r"own\.yaml: .* was not fitted yet(.|\n)*model fit .*own\.yaml RUN --out FILE"
+    ):
+        own_costs([str(own)], Run(run(*list5(tmp_path, "kprobe")), tmp_path))
 
 
 def test_a_cost_table_that_the_run_has_no_use_for_is_refused(tmp_path: Path) -> None:
