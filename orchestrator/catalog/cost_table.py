@@ -35,7 +35,9 @@ Figure = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False, g
 Sentence = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[ -~]+$")]
 TableId = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
 Column = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9+-]+$")]
-Columns = dict[TableId, list[Column]]
+Columns = dict[TableId, Annotated[list[Column], Field(min_length=1)]]
+CachesName = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+KernelName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
 class Constant(Fact):
@@ -63,20 +65,29 @@ class Exclusion(Fact):
 
 
 class Declaration(Fact):
-    """What was decided before fitting: costs to ``fit``, and published cells by table and column."""
+    """What was decided before fitting: costs to ``fit``, and published cells by table and column.
+
+    ``kernels`` has the kernel, by published table, whose counts are fitted to: each kernel executes another number of
+    instructions for the same probe.
+    """
 
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
     fit: Annotated[list[Input], Field(min_length=1)]
     calibration: Annotated[Columns, Field(min_length=1)]
+    kernels: dict[TableId, KernelName]
     validation: Columns
     exclusions: list[Exclusion]
     remarks: list[Sentence]
 
-    def role(self, table: str, column: str) -> Role:
-        """What a published cell is for."""
-        if column in self.calibration.get(table, ()):
+    def role(self, table: str, column: str, kernel: str) -> Role:
+        """What a published cell is for, where ``kernel`` is the one that was counted on."""
+        if self.kernel(table, column) == kernel:
             return "calibration"
         return "predicted" if self.reason(table, column) is None else "excluded"
+
+    def kernel(self, table: str, column: str) -> str | None:
+        """The kernel whose counts of a published cell are fitted to; None for a cell that is not fitted to."""
+        return self.kernels[table] if column in self.calibration.get(table, ()) else None
 
     def reason(self, table: str, column: str) -> str | None:
         """Why a published cell is excluded; None for any other."""
@@ -95,6 +106,13 @@ class Declaration(Fact):
         twice = next((cell for cell in cells if cells.count(cell) > 1), None)
         if twice is not None:
             raise PydanticCustomError("wrong", "{cell} is declared twice", {"cell": " ".join(twice)})
+        return self
+
+    @model_validator(mode="after")
+    def _each_cost_once(self) -> Self:
+        twice = next((name for name in self.fit if self.fit.count(name) > 1), None)
+        if twice is not None:
+            raise PydanticCustomError("wrong", "{name} is to be fitted twice", {"name": twice})
         return self
 
 
@@ -119,7 +137,7 @@ class FittedCost(Fact):
     In nanoseconds the cost is the sum of ``weights`` times what the constants leave of each cell's published figure.
     """
 
-    cycles: Figure
+    cycles: Annotated[Figure, Field(gt=0)]
     weights: list[Figure]
 
 
@@ -140,10 +158,14 @@ class Fitted(Fact):
 
 
 class CostTable(Fact):
-    """The costs of one CPU of the catalogue, or in ``uncalibrated`` the sentence why it has none."""
+    """The costs of one CPU, or in ``uncalibrated`` the sentence why it has none.
+
+    ``caches`` names the catalogue's entry with its caches and TLBs. No miss has a cost: they are for the reader.
+    """
 
     cpu: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     mhz: Constant
+    caches: CachesName | None = None
     uncalibrated: Sentence | None = None
     constants: dict[Input, Constant] = Field(default={})
     declared: Declaration | None = None
@@ -162,6 +184,10 @@ class CostTable(Fact):
             raise PydanticCustomError("wrong", "'instruction' has no cost", {})
         if self.fitted is not None and set(self.fitted.costs) != set(self.declared.fit):
             raise PydanticCustomError("wrong", "what was fitted is not what 'fit' declares", {})
+        cells = () if self.fitted is None else self.fitted.cells
+        unpriced = next((name for cell in cells for name in cell.counts if name not in self.priced), None)
+        if unpriced is not None:
+            raise PydanticCustomError("wrong", "a fitted cell counts '{name}', which has no cost", {"name": unpriced})
         return self
 
     @property

@@ -27,6 +27,13 @@ def cpus(incomplete: str) -> list[str]:
     return _beginning(incomplete, cpus())
 
 
+def cost_tables(incomplete: str) -> list[str]:
+    """CPUs that have a cost table."""
+    from orchestrator.model.cost_file import cost_files
+
+    return _beginning(incomplete, (path.stem for path in cost_files()))
+
+
 def templates(incomplete: str) -> list[str]:
     """Probe modules."""
     from orchestrator.artifacts.module_source import templates

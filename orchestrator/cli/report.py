@@ -112,11 +112,11 @@ def _print(record: RunRecord, form: Format) -> None:
 
 def _print_modelled(run: Run, form: Format, costs: Sequence[str]) -> None:
     from orchestrator.benchmarks.registry import reports
-    from orchestrator.model.modelled_run import known_costs, modelled_run
+    from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
     from orchestrator.report.claims import assess_modelled
     from orchestrator.report.modelled_sheets import modelled_sheets
 
-    modelled = modelled_run(run, known_costs(costs))
+    modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
     match form:
         case Format.TABLE:
             from rich.console import Console

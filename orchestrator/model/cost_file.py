@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import isclose
@@ -14,28 +14,40 @@ import yaml
 from pydantic import ValidationError
 
 from orchestrator.catalog.cost_table import CostTable, Fitted
+from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.reference import reference_tables
-from orchestrator.catalog.spelling import choices_sentence
-from orchestrator.errors import ConfigError, HostError, UsageError
+from orchestrator.catalog.spelling import choices_sentence, unknown
+from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem, config_error, problems_of
 from orchestrator.experiment.file.source import KeyPath, read_source
+from orchestrator.model.consistency import contradiction
 from orchestrator.model.price import published_nanoseconds
 from orchestrator.paths import user_path
 
 _FOLDER = "costs"
 _SUFFIX = ".yaml"
-_FITTED = "\nfitted:"
+_FITTED = "fitted"
 
 
 @dataclass(frozen=True)
 class CostFile:
-    """A cost table and its file. ``digest`` is the SHA-256 of all of it, ``declaration`` of all above ``fitted``."""
+    """A cost table and its file: the ``text`` of all of it, and of what was ``declared``: all above ``fitted``."""
 
     path: Path
     table: CostTable
-    digest: str
-    declaration: str
+    text: str
+    declared: str
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all of it."""
+        return _digest(self.text)
+
+    @property
+    def declaration(self) -> str:
+        """The SHA-256 of what was declared."""
+        return _digest(self.declared)
 
     @property
     def unusable(self) -> str | None:
@@ -48,21 +60,19 @@ class CostFile:
             return f"the cost table of {self.table.cpu} has changed since it was fitted"
         if not _is_fitted_to_what_was_published(self.table):
             return f"the cost table of {self.table.cpu} was fitted to other figures than those that were published"
+        edited = contradiction(self.table, self.table.fitted)
+        if edited is not None:
+            return (
+                f"the cost table of {self.table.cpu} was edited below 'fitted': {edited} does not follow from the rest"
+            )
         return None
 
-    def write(self, fitted: Fitted) -> None:
-        """Replace what was fitted, and nothing else. Raises HostError where the file cannot be written."""
-        found = {"fitted": fitted.model_dump(mode="json")}
-        part = yaml.safe_dump(found, sort_keys=False, width=120, default_flow_style=None)
-        unfinished = self.path.with_name(f".{self.path.name}.new")
-        try:
-            declared = self.path.read_text(encoding="utf-8").partition(_FITTED)[0].rstrip("\n")
-            unfinished.write_text(f"{declared}\n{part}", encoding="utf-8")
-            unfinished.replace(self.path)
-        except OSError as error:
-            hint = "copy the cost table to a folder of yours, and name it by its path"
-            why = f"the cost table cannot be written: {error.strerror}"
-            raise HostError(why, where=str(self.path), hint=hint) from None
+    def text_with(self, fitted: Fitted) -> str:
+        """The file with ``fitted`` in place of what was fitted, and all above it as it is."""
+        part = yaml.safe_dump(
+            {_FITTED: fitted.model_dump(mode="json")}, sort_keys=False, width=120, default_flow_style=None
+        )
+        return f"{self.declared}{part}"
 
 
 def _is_fitted_to_what_was_published(table: CostTable) -> bool:
@@ -81,12 +91,15 @@ def cost_files() -> Sequence[Path]:
 
 
 def cost_file(name: str) -> CostFile:
-    """The cost table of a CPU, or of a path (with a slash in it). Raises ConfigError, with file and line."""
-    if "/" in name:
+    """The cost table of a CPU, or of a path: with a slash in it, or to a YAML file.
+
+    Raises ConfigError, with file and line.
+    """
+    if "/" in name or name.endswith((_SUFFIX, ".yml")):
         return load_cost_file(user_path(name))
     known = {path.stem: path for path in cost_files()}
     if name not in known:
-        raise UsageError(f"found '{name}'; {choices_sentence(name, known)}; or a path to a cost table of your own")
+        raise UsageError(unknown("cost table", name, known), hint="a table of your own is named by its path: ./my.yaml")
     return load_cost_file(known[name])
 
 
@@ -99,19 +112,47 @@ def load_cost_file(path: Path) -> CostFile:
     try:
         table = CostTable.model_validate(source.data)
     except ValidationError as error:
-        raise config_error(problems_of(error, _unknown), origins, str(path)) from None
-    problems = list(_unknown_cells(table))
-    if problems:
-        raise config_error(problems, origins, str(path))
+        raise config_error(problems_of(error, _unknown_key), origins, str(path)) from None
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    declared = text.partition(_FITTED)[0].rstrip("\n") + "\n"
-    return CostFile(path, table, _digest(text), _digest(declared))
+    declared, found = _parts(text, source.lines.get((_FITTED,)))
+    problems = [*_unknown_cells(table), *_wrong_kernels(table), *_unknown_caches(table)]
+    if found and (list(source.data)[-1] != _FITTED or not found.startswith(f"{_FITTED}:")):
+        expected = f"expected '{_FITTED}:' at the beginning of a line, and nothing declared below it"
+        problems.append(Problem((_FITTED,), expected))
+    if problems:
+        raise config_error(problems, origins, str(path))
+    return CostFile(path, table, text, declared)
 
 
-def _unknown(path: KeyPath) -> str:
+def _parts(text: str, line: int | None) -> tuple[str, str]:
+    """What is above a line, and what begins with it; all and nothing without one."""
+    lines = text.splitlines(keepends=True)
+    above = len(lines) if line is None else line - 1
+    return "".join(lines[:above]).rstrip("\n") + "\n", "".join(lines[above:])
+
+
+def _wrong_kernels(table: CostTable) -> Iterator[Problem]:
+    """Tables that are calibrated on without a kernel, and the other way round."""
+    if table.declared is None:
+        return
+    key, calibration, kernels = ("declared", "kernels"), table.declared.calibration, table.declared.kernels
+    for name in calibration.keys() - kernels.keys():
+        yield Problem(key, f"expected the kernel of the counts for {name}, which 'calibration' has")
+    for name in kernels.keys() - calibration.keys():
+        yield Problem((*key, name), "not a table that 'calibration' has")
+
+
+def _unknown_caches(table: CostTable) -> Sequence[Problem]:
+    known = cpu_caches()
+    if table.caches is None or table.caches in known:
+        return []
+    return [Problem(("caches",), f"found '{table.caches}'; {choices_sentence(table.caches, known)}")]
+
+
+def _unknown_key(path: KeyPath) -> str:
     return f"unknown key '{path[-1]}'"
 
 

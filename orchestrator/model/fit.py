@@ -55,19 +55,15 @@ def fitted(table: CostTable, declaration: str, targets: Sequence[Target]) -> Fit
     if not lengths.all() or np.linalg.matrix_rank(relative / lengths, tol=_INDEPENDENT) < len(names):
         raise LabError(f"{len(targets)} calibration cells do not determine the costs of {', '.join(names)}")
     weights = np.linalg.pinv(relative) / published
-    costs = {
-        name: FittedCost(
-            cycles=_kept(float(row @ (published - np.array(fixed))) * table.mhz.value / 1000),
-            weights=[_kept(float(one)) for one in row],
-        )
-        for name, row in zip(names, weights, strict=True)
-    }
-    for name, cost in costs.items():
-        if cost.cycles <= 0:
+    costs: dict[Input, FittedCost] = {}
+    for name, row in zip(names, weights, strict=True):
+        cycles = _kept(float(row @ (published - np.array(fixed))) * table.mhz.value / 1000)
+        if cycles <= 0:
             raise LabError(
-                f"{table.cpu} cannot be calibrated: the published cells give {name} {cost.cycles:g} cycles",
+                f"{table.cpu} cannot be calibrated: the published cells give {name} {cycles:g} cycles",
                 hint="state in 'uncalibrated' why, or fit fewer costs",
             )
+        costs[name] = FittedCost(cycles=cycles, weights=[_kept(float(one)) for one in row])
     cells = [
         CalibrationCell(
             table=one.table,

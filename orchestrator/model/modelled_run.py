@@ -3,35 +3,60 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from orchestrator.catalog.probes import published_column
 from orchestrator.catalog.reference import reference_tables
-from orchestrator.errors import EvidenceError, UsageError
-from orchestrator.model.cost_file import CostFile, cost_file, cost_files
+from orchestrator.errors import ConfigError, EvidenceError, LabError, UsageError
+from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file
 from orchestrator.model.cost_sources import cost_sources
-from orchestrator.model.overheads import Overhead, is_probed, overhead_of
+from orchestrator.model.overheads import Overhead, has_overhead, is_probed, overhead_of
 from orchestrator.model.price import price, published_nanoseconds
+from orchestrator.paths import user_path
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.runs import Run
 
 
-def known_costs(own: Sequence[str] = ()) -> Mapping[str, CostFile]:
-    """The catalogue's cost tables by CPU; a user's ``own``, named by paths, in place of them.
-
-    Raises ConfigError for a file that is none.
-    """
-    found = [cost_file(path.stem) for path in cost_files()] + [cost_file(name) for name in own]
+def known_costs() -> Mapping[str, CostFile]:
+    """The catalogue's cost tables by CPU."""
+    found = [cost_file(path.stem) for path in cost_files()]
     return {one.table.cpu: one for one in found}
+
+
+def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
+    """A user's cost tables by CPU.
+
+    Raises ConfigError for a file that is none or gives no times, UsageError for two of one CPU and for one that the run
+    has no use for.
+    """
+    cpus = list(dict.fromkeys(cell.cpu for cell in run.record.cells))
+    found: dict[str, CostFile] = {}
+    for file in (load_cost_file(user_path(path)) for path in paths):
+        cpu = file.table.cpu
+        other = found.setdefault(cpu, file)
+        if other is not file:
+            what = f"{other.path} and {file.path} both have the costs of {cpu}"
+            raise UsageError(what, where="--costs", hint="name one of them")
+        if cpu not in cpus:
+            what = f"this has the costs of {cpu}, and the run has cells of {', '.join(cpus)} only"
+            raise UsageError(what, where=str(file.path), hint="leave it out, or put its 'cpu' right")
+        if file.unusable is not None:
+            hint = f"fit it: orchestrator model fit {shlex.quote(str(file.path))} RUN --out FILE"
+            raise ConfigError(file.unusable, where=str(file.path), hint=hint if file.table.declared else "")
+    return found
 
 
 def modelled_run(run: Run, costs: Mapping[str, CostFile]) -> ModelledRun:
     """The time of each probed cell of a run by the cost table of its CPU.
 
-    Raises UsageError where no cell has a profile to model a time from.
+    Raises UsageError where no cell has a profile to model a time from, LabError where all of them failed.
     """
     cells = [cell for cell in run.record.cells if is_probed(cell)]
+    if cells and not any(has_overhead(cell) for cell in cells):
+        hint = f"the reasons: orchestrator report {run.record.run}"
+        raise LabError(f"run {run.record.run} has no probe's overhead: its cells failed", hint=hint)
     if not any(cell.profile is not None for cell in cells):
         hint = "measure with one: orchestrator run CONFIG --profile symbols"
         raise UsageError(f"run {run.record.run} has no profile of a probe's overhead", hint=hint)
@@ -51,6 +76,8 @@ def used_costs(cells: Sequence[ModelledCell], costs: Mapping[str, CostFile]) -> 
 
 
 def _modelled(cell: CellRecord, run: Run, costs: CostFile | None) -> ModelledCell:
+    if not has_overhead(cell):
+        return _without(cell, f"{cell.probe} failed: {cell.reason}" if cell.reason else f"{cell.probe} failed")
     if costs is None:
         return _without(cell, f"CPU {cell.cpu} has no cost table")
     if costs.unusable is not None:
@@ -74,12 +101,14 @@ def modelled_cell(overhead: Overhead, costs: CostFile) -> ModelledCell:
     declared = costs.table.declared
     assert declared is not None
     place = _place(cell)
+    fitted_to = None if place is None else declared.kernel(*place)
     return ModelledCell(
         **_identity(cell),
         overhead=time.value,
         interval=(time.low, time.high),
         cycles=time.value * costs.table.mhz.value / 1000,
-        role=None if place is None else declared.role(*place),
+        role=None if place is None else declared.role(*place, cell.kernel),
+        calibration_kernel=None if fitted_to == cell.kernel else fitted_to,
         exclusion=None if place is None else declared.reason(*place),
         reference=cell.reference,
         published=None if place is None else published_nanoseconds(*place),

@@ -31,8 +31,13 @@ class Overhead:
 
 
 def is_probed(cell: CellRecord) -> bool:
-    """Whether a cell has an exact overhead."""
-    return cell.status == "ok" and cell.clock == "instructions" and cell.probe != BASELINE and cell.overhead is not None
+    """Whether a cell has an exact overhead, or failed to have one."""
+    return cell.probe != BASELINE and cell.clock == "instructions" and (has_overhead(cell) or cell.status == "failed")
+
+
+def has_overhead(cell: CellRecord) -> bool:
+    """Whether a cell was measured, and compared with one without a probe."""
+    return cell.status == "ok" and cell.overhead is not None
 
 
 def baseline_of(cell: CellRecord, run: Run) -> CellRecord | None:
@@ -70,7 +75,7 @@ def published_overheads(run: Run, cpu: str, priced: Collection[Input]) -> Iterat
     """The profiled cells of a run on a CPU that have a published figure: its table, its column."""
     for cell in run.record.cells:
         column = published_column(cell.probe)
-        if cell.cpu != cpu or not is_probed(cell) or cell.reference is None or column is None:
+        if cell.cpu != cpu or not (is_probed(cell) and has_overhead(cell)) or cell.reference is None or column is None:
             continue
         overhead = overhead_of(cell, run, priced)
         if overhead is not None:

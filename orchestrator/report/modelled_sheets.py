@@ -12,12 +12,13 @@ from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.model_errors import LARGE, error_reasons
 from orchestrator.catalog.probes import probes, published_column
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
+from orchestrator.report.cost_sheets import cost_sheet
 from orchestrator.report.figures import NOTHING, published_figure
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.modelled_fit import Agreement, agreement
 from orchestrator.report.published import source
 from orchestrator.report.sheet import Sheet
-from orchestrator.results.modelled import Costs, ModelledCell, ModelledRun
+from orchestrator.results.modelled import ModelledCell, ModelledRun
 
 _MEANING = (
     "Modelled time is what was counted, at the costs of a cost table; it was not measured. The band has every constant "
@@ -52,7 +53,7 @@ def modelled_sheets(modelled: ModelledRun) -> list[Sheet]:
         _Table(list(cells), _published([cell for cell in modelled.cells if _key(cell) == key]))
         for key, cells in groupby([cell for cell in modelled.cells if cell.reason is None], _key)
     ]
-    return [*map(_times, tables), _summary(tables, modelled.cells), *map(_costs, modelled.costs)]
+    return [*map(_times, tables), _summary(tables, modelled.cells), *map(cost_sheet, modelled.costs)]
 
 
 def _key(cell: ModelledCell) -> tuple[str | None, str, str]:
@@ -105,22 +106,16 @@ def _summary(tables: Sequence[_Table], cells: Sequence[ModelledCell]) -> Sheet:
         title="Modelled and published times",
         facts=["errors of the overheads that were not fitted to"],
         grid=Grid(_HEADINGS, blocks),
-        sentences=[_MEANING, _ROLES, _PAIRS, *errors, *_orders(tables), *_exclusions(cells), *_reasons(cells)],
-        footnotes=[],
-        proofs=[],
-    )
-
-
-def _costs(costs: Costs) -> Sheet:
-    rows = [Row(one.name, [*map(_significant, (one.value, one.low, one.high)), one.source]) for one in costs.costs]
-    sources: dict[str, list[str]] = {}
-    for one in costs.costs:
-        sources.setdefault(one.where, []).append(one.name)
-    return Sheet(
-        title=f"Costs of {cpu(costs.cpu).title}",
-        facts=[f"in cycles; cost table {costs.cpu}, declared {costs.declared}, SHA-256 {costs.sha256[:12]}..."],
-        grid=Grid(["value", "from", "to", "source"], [rows], together=4),
-        sentences=[*(f"{', '.join(names)}: {where}." for where, names in sources.items()), *costs.remarks],
+        sentences=[
+            _MEANING,
+            _ROLES,
+            _PAIRS,
+            *_other_kernels(tables),
+            *errors,
+            *_orders(tables),
+            *_exclusions(cells),
+            *_reasons(cells),
+        ],
         footnotes=[],
         proofs=[],
     )
@@ -156,8 +151,23 @@ def _large_errors(table: _Table) -> Iterator[str]:
             yield f"{table.name}, {errors}: {reason.reason}"
     explained = {column for reason in known for column in reason.columns}
     for cell in large:
-        if published_column(cell.probe) not in explained:
+        if published_column(cell.probe) not in explained and cell.calibration_kernel is None:
             yield f"{table.name}, {cell.probe} {_percent(cell.error)}: the reason is not known."
+
+
+def _other_kernels(tables: Sequence[_Table]) -> Iterator[str]:
+    """Published figures that costs were fitted to, with the counts of other kernels than those of the run."""
+    for table in tables:
+        found: dict[tuple[str, str], list[ModelledCell]] = {}
+        for cell in table.cells:
+            if cell.calibration_kernel is not None:
+                found.setdefault((cell.kernel, cell.calibration_kernel), []).append(cell)
+        for (kernel, fitted_to), cells in found.items():
+            errors = ", ".join(f"{cell.probe} {_percent(cell.error)}" for cell in cells)
+            yield (
+                f"{table.name}, {errors}: predicted from the counts of kernel {kernel}; the costs were fitted to these "
+                f"figures with the counts of {fitted_to}."
+            )
 
 
 def _exclusions(cells: Sequence[ModelledCell]) -> Iterator[str]:
@@ -178,11 +188,6 @@ def _reasons(cells: Sequence[ModelledCell]) -> Iterator[str]:
 
 def _nanoseconds(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.1f}"
-
-
-def _significant(value: float) -> str:
-    """Four digits at least: costs are from a fraction of a cycle to thousands."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _percent(value: float | None) -> str:

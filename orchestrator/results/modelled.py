@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from orchestrator.catalog.cpu_caches import CpuCaches
 from orchestrator.results.contract import CellId, Interval, Name, Number, Phrase, Reason, ReferenceValue
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -25,7 +26,7 @@ class ModelEvidence(_Record):
     """What a modelled time follows from."""
 
     cost_table: Phrase
-    """The CPU of the cost table, or the path of a user's own."""
+    """The CPU of the cost table."""
     cost_table_sha256: Digest
     profile_sha256: Digest
     baseline: CellId
@@ -41,7 +42,7 @@ class ModelledCell(_Record):
     """The modelled overhead of a probe in nanoseconds, with the band that it is in; or the reason why there is none."""
 
     id: CellId
-    table: Name | None
+    table: Name | None = None
     cpu: Name
     kernel: Name
     probe: Name
@@ -55,6 +56,8 @@ class ModelledCell(_Record):
     reason: Reason | None = None
     role: Role | None = None
     """What the published figure is for; None where nothing is published."""
+    calibration_kernel: Name | None = None
+    """The kernel with whose counts the costs are fitted to the published figure, where this cell is of another one."""
     exclusion: Reason | None = None
     """Why the published figure is excluded, as declared before fitting."""
     reference: ReferenceValue | None = None
@@ -84,6 +87,8 @@ class ModelledCell(_Record):
             raise ValueError("a published figure has a role")
         if (self.role == "excluded") != (self.exclusion is not None):
             raise ValueError("a published figure is excluded for a reason")
+        if self.calibration_kernel is not None and (self.role != "predicted" or self.calibration_kernel == self.kernel):
+            raise ValueError("a published figure is fitted to with another kernel's counts where it is predicted")
         return self
 
 
@@ -99,15 +104,19 @@ class Cost(_Record):
 
 
 class Costs(_Record):
-    """The costs of a CPU that times were modelled with, its frequency in MHz among them."""
+    """The costs of a CPU, its frequency in MHz among them, and its caches and TLBs."""
 
     cpu: Name
     sha256: Digest
     """Of the cost table's file."""
-    declared: Phrase
-    """The day on which it was decided what is fitted, and to what."""
+    declared: Phrase | None = None
+    """The day on which it was decided what is fitted, and to what; None for a CPU that cannot be calibrated."""
+    reason: Reason | None = None
+    """Why no time follows from them."""
     costs: tuple[Cost, ...]
     remarks: tuple[Reason, ...]
+    caches: CpuCaches | None = None
+    """As the catalogue has them. Misses are not priced."""
 
 
 class ModelledRun(_Record):
@@ -119,6 +128,6 @@ class ModelledRun(_Record):
     cells: Annotated[tuple[ModelledCell, ...], Field(max_length=100_000)]
 
 
-def json_text(modelled: ModelledRun) -> str:
+def json_text(modelled: ModelledRun | Costs) -> str:
     """As text: stable order, ASCII only, one newline at the end."""
     return json.dumps(modelled.model_dump(mode="json", exclude_none=True), indent=2) + "\n"

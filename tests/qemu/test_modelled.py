@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import REDUCED, CommandLine
+from command_line import QUICKSTART, REDUCED, CommandLine
 
 from orchestrator.model.cost_file import cost_file, load_cost_file
 from orchestrator.paths import data_dir
@@ -45,11 +45,18 @@ def test_times_follow_from_what_guests_count_and_costs_from_published_times(tmp_
     assert cells["athlon64", "kprobe"].role == "excluded"
 
     # The catalogue's costs are what this run gives, digit by digit.
+    catalogue = cost_file("pentium4")
     own = tmp_path / "pentium4.yaml"
-    own.write_text(cost_file("pentium4").path.read_text().partition("\nfitted:")[0] + "\n")
+    own.write_text(catalogue.declared)
     fit = command.run("model", "fit", own, "latest")
     assert fit.returncode == 0, fit.stderr
-    assert load_cost_file(own).table == cost_file("pentium4").table
+    assert fit.stdout == catalogue.text
+    assert own.read_text() == catalogue.declared
+    there = command.run("model", "fit", "pentium4", "latest", "--out", own)
+    assert there.returncode == 2
+    assert "this file exists" in there.stderr
+    assert command.run("model", "fit", "pentium4", "latest", "--out", own, "--force").returncode == 0
+    assert load_cost_file(own).table == catalogue.table
     again = command.run("report", "--clock", "modelled", "--costs", own, "--format", "csv")
     assert again.stdout == command.run("report", "--clock", "modelled", "--format", "csv").stdout
 
@@ -66,3 +73,28 @@ def test_a_run_without_profiles_says_how_to_get_them(tmp_path: Path) -> None:
     fit = command.run("model", "fit", "pentium4", "latest")
     assert fit.returncode == 2
     assert "djprobe-2005/list5 kprobe" in fit.stderr
+
+
+def test_counts_of_another_kernel_predict_and_calibrate_nothing(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    run = command.run("run", QUICKSTART, *REDUCED, "--profile", "symbols")
+    assert run.returncode == 0, run.stderr
+    modelled = ModelledRun.model_validate_json(command.run("report", "--clock", "modelled", "--format", "json").stdout)
+    assert {(cell.role, cell.kernel, cell.calibration_kernel) for cell in modelled.cells} == {
+        ("predicted", "debian-686", "lab-i386-up")
+    }
+    before = cost_file("pentium4").text
+    refused = command.run("model", "fit", "pentium4", "latest", "--out", tmp_path / "new.yaml")
+    assert refused.returncode == 2
+    assert "on kernel debian-686, and the cost table of pentium4 declares lab-i386-up" in refused.stderr
+    assert not (tmp_path / "new.yaml").exists()
+    assert cost_file("pentium4").text == before
+
+    # The way out that the error names.
+    own = tmp_path / "own.yaml"
+    shown = command.run("model", "show", "pentium4", "--format", "yaml").stdout
+    own.write_text(shown.replace("list5: lab-i386-up", "list5: debian-686"))
+    fit = command.run("model", "fit", own, "latest", "--out", tmp_path / "new.yaml")
+    assert fit.returncode == 0, fit.stderr
+    found = command.run("report", "--clock", "modelled", "--costs", tmp_path / "new.yaml", "--format", "json")
+    assert {cell.role for cell in ModelledRun.model_validate_json(found.stdout).cells} == {"calibration"}

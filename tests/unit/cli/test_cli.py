@@ -20,7 +20,9 @@ from typer.testing import CliRunner, Result
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.module_source import render, templates
+from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.cli.main import app
+from orchestrator.results.modelled import Costs
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 COMMANDS = [
@@ -41,7 +43,7 @@ COMMANDS = [
     "cache verify",
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
-COMMANDS += ["model", "model fit"]
+COMMANDS += ["model", "model fit", "model show"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
@@ -102,6 +104,10 @@ def test_the_version() -> None:
         ("model", "fit", "pentium4"),
         ("model", "fit", "pentium5", "latest"),
         ("model", "fit", "./no-such-file.yaml", "latest"),
+        ("model", "fit", "pentium4", "latest", "--force"),
+        ("model", "show"),
+        ("model", "show", "pentium5"),
+        ("model", "show", "pentium4", "--format", "csv"),
         ("exec", "--accel", "magic", "--", "true"),
         ("exec", "--smp", "0", "--", "true"),
         ("exec", "--smp", "many", "--", "true"),
@@ -130,6 +136,28 @@ def test_a_report_of_no_run(run: str, form: str) -> None:
     assert refusal("model", "fit", "pentium4", run).startswith("error: ")
     assert refusal("profile", run, "--format", form).startswith("error: ")
     assert refusal("diff", run, f"{run}:kprobe", "--format", form).startswith("error: ")
+
+
+def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> None:
+    text = " ".join(orchestrator("model", "show", "pentium4").stdout.split())
+    assert "djprobe-2005/list5 kprobe, jprobe, djprobe, counts of lab-i386-up." in text
+    assert "MHz 3060 3060 3060 published" in text
+    assert "L2 512 KiB 8 64" in text
+    assert "Misses are not priced" in text
+    shown = Costs.model_validate_json(orchestrator("model", "show", "pentium4", "--format", "json").stdout)
+    assert shown.caches == cpu_caches()["pentium4"]
+    own = tmp_path / "own.yaml"
+    own.write_text(orchestrator("model", "show", "pentium4", "--format", "yaml").stdout)
+    assert Costs.model_validate_json(orchestrator("model", "show", str(own), "--format", "json").stdout) == shown
+
+
+def test_a_cpu_that_cannot_be_calibrated_is_shown_with_the_reason() -> None:
+    result = orchestrator("model", "show", "pentium-m")
+    assert result.exit_code == 0
+    assert "No time follows from them: The published cells" in " ".join(result.stdout.split())
+    assert "L2 1024 KiB" in " ".join(result.stdout.split())
+    shown = Costs.model_validate_json(orchestrator("model", "show", "pentium-m", "--format", "json").stdout)
+    assert (shown.declared, [one.name for one in shown.costs]) == (None, ["MHz"])
 
 
 def test_charts_have_no_modelled_times() -> None:

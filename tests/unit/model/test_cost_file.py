@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from orchestrator.catalog.cpus import cpus
 from orchestrator.errors import ConfigError, HostError, UsageError
 from orchestrator.model.cost_file import CostFile, cost_file, cost_files, load_cost_file
 from orchestrator.model.fit import Target, fitted
+from orchestrator.model.written_table import replace_table, write_table
 
 OWN = """\
 cpu: pentium4
@@ -23,6 +25,7 @@ declared:
   date: "2026-01-01"
   fit: [instruction]
   calibration: {djprobe-2005/list5: [djprobe]}
+  kernels: {djprobe-2005/list5: lab-i386-up}
   validation: {}
   exclusions: []
   remarks: []
@@ -68,41 +71,89 @@ def test_a_cpu_that_cannot_be_calibrated_says_why() -> None:
     assert "contradict each other" in (cost_file("pentium-m").unusable or "")
 
 
+def write(file: CostFile, found: Fitted) -> None:
+    """As ``model fit --force`` does."""
+    replace_table(file.path, file.text_with(found))
+
+
 def test_writing_replaces_what_was_fitted_and_nothing_else(tmp_path: Path) -> None:
     file = own(tmp_path, "# a comment\n" + OWN)
     assert file.unusable == "the cost table of pentium4 was not fitted yet"
     found = fit(file)
-    file.write(found)
+    write(file, found)
     once = file.path.read_text()
     assert once.startswith("# a comment\n" + OWN)
     again = load_cost_file(file.path)
     assert again.unusable is None
     assert again.table.fitted == found
-    again.write(found)
+    write(again, found)
     assert file.path.read_text() == once
     assert list(tmp_path.iterdir()) == [file.path]
 
 
+def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    write_table(tmp_path / "new.yaml", "one\n")
+    with pytest.raises(UsageError, match=r"new\.yaml: this file exists(.|\n)*--force"):
+        write_table(tmp_path / "new.yaml", "two\n")
+    assert (tmp_path / "new.yaml").read_text() == "one\n"
+
+
 def test_a_table_that_cannot_be_written_is_an_error_with_a_way_out(tmp_path: Path) -> None:
-    file = own(tmp_path, OWN)
-    found = fit(file)
-    (tmp_path / ".own.yaml.new").mkdir()
-    with pytest.raises(HostError, match=r"cannot be written(.|\n)*name it by its path"):
-        file.write(found)
-    assert file.path.read_text() == OWN
+    """And nothing is left of it: here the last step fails, since a folder has the name."""
+    (tmp_path / "own.yaml").mkdir()
+    with pytest.raises(HostError, match=r"own\.yaml: the cost table cannot be written(.|\n)*--out"):
+        replace_table(tmp_path / "own.yaml", OWN)
+    assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
 
 def test_a_declaration_that_changed_after_the_fit_gives_no_times(tmp_path: Path) -> None:
     file = own(tmp_path, OWN)
-    file.write(fit(file))
-    changed = own(tmp_path, file.path.read_text().replace("value: 52.5", "value: 45"))
-    assert changed.unusable == "the cost table of pentium4 has changed since it was fitted"
+    write(file, fit(file))
+    for old, new in (("value: 52.5", "value: 45"), ("lab-i386-up", "debian-686")):
+        changed = own(tmp_path, file.text_with(fit(file)).replace(old, new, 1))
+        assert changed.unusable == "the cost table of pentium4 has changed since it was fitted"
+
+
+@pytest.mark.parametrize(
+    ("key", "edited"),
+    [
+        ("cycles", "instruction"),
+        ("weights", "instruction"),
+        ("modelled", "djprobe-2005/list5 djprobe"),
+        ("counts", "instruction"),
+    ],
+)
+def test_a_fitted_figure_that_was_edited_gives_no_times(tmp_path: Path, key: str, edited: str) -> None:
+    """One that has no effect on the digest of the declaration, and is no figure that was published."""
+    file = own(tmp_path, OWN)
+    text = file.text_with(fit(file))
+    # counts: popf, whose constant is taken from the published figure
+    pattern = r"(popf: )(?=1\.0)" if key == "counts" else rf"({key}: \[?)"
+    changed, number = re.subn(pattern, r"\g<1>7", text)
+    assert number == 1, text
+    assert edited + " does not follow from the rest" in (own(tmp_path, changed).unusable or "")
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda text: "fitted:" + text.partition("fitted:")[2] + OWN,
+        lambda text: text.replace("\nfitted:", '\n"fitted":'),
+    ],
+)
+def test_what_was_fitted_is_below_all_that_was_declared(tmp_path: Path, move: Callable[[str], str]) -> None:
+    """Else the digest of the declaration would leave out a part of it."""
+    file = own(tmp_path, OWN)
+    with pytest.raises(
+        ConfigError, match=r"fitted: expected 'fitted:' at the beginning of a line, and nothing declared"
+    ):
+        own(tmp_path, move(file.text_with(fit(file))))
 
 
 @pytest.mark.parametrize("change", [("published: 30.25", "published: 31"), ("column: djprobe", "column: jprobe")])
 def test_costs_of_other_figures_than_the_published_ones_give_no_times(tmp_path: Path, change: tuple[str, str]) -> None:
     file = own(tmp_path, OWN)
-    file.write(fit(file))
+    write(file, fit(file))
     text = file.path.read_text()
     assert change[0] in text
     changed = own(tmp_path, text.replace(*change))
@@ -121,10 +172,27 @@ def test_costs_of_other_figures_than_the_published_ones_give_no_times(tmp_path: 
         ("list5: [djprobe]", "list55: [djprobe]", r"own\.yaml:8: .*did you mean 'djprobe-2005/list5'"),
         ("[djprobe]", "[djprob]", r"own\.yaml:8: .*found 'djprob'; .*did you mean 'djprobe'"),
         ("validation: {}", "validation: {djprobe-2005/list5: [djprobe]}", r"own\.yaml:5: .*djprobe is declared twice"),
-        ("remarks: []", "remark: []", r"own\.yaml:11: declared\.remark: unknown key 'remark'"),
+        ("remarks: []", "remark: []", r"own\.yaml:12: declared\.remark: unknown key 'remark'"),
         ("cpu: pentium4\n", "", r"cpu: missing; this key is required"),
         (OWN, "- one\n", r"own\.yaml:1: the file: expected a mapping"),
         ("value: 3000", "value: .inf", r"own\.yaml:2: mhz\.value: found"),
+        ("value: 52.5", "value: -52.5", r"own\.yaml:4: constants\.popf: expected 0 < low <= value <= high"),
+        ("value: 52.5", "value: .nan", r"own\.yaml:4: constants\.popf\.value: found"),
+        ("source: unverified, ", "", r"own\.yaml:4: constants\.popf\.source: missing"),
+        ("fit: [instruction]", "fit: [instruction, instruction]", r"own\.yaml:5: .*instruction is to be fitted twice"),
+        ("list5: [djprobe]", "list5: []", r"own\.yaml:8: declared\.calibration"),
+        ("  kernels: {djprobe-2005/list5: lab-i386-up}\n", "", r"declared\.kernels: missing; this key is required"),
+        (
+            "kernels: {djprobe-2005/list5: lab-i386-up}",
+            "kernels: {}",
+            r"own\.yaml:9: declared\.kernels: expected the kernel .*list5",
+        ),
+        (
+            "list5: lab",
+            "list6: x, djprobe-2005/list5: lab",
+            r"own\.yaml:9: .*list6: not a table that 'calibration' has",
+        ),
+        ("cpu: pentium4", "cpu: pentium4\ncaches: pentium5", r"own\.yaml:2: caches: found 'pentium5'; .*'pentium4'"),
         ("cpu: pentium4", "cpu: !!python/none", r"own\.yaml:1: YAML tag"),
     ],
 )
@@ -137,9 +205,30 @@ def test_a_malformed_table_is_refused_with_its_line(tmp_path: Path, old: str, ne
 
 def test_weights_are_those_of_the_cells(tmp_path: Path) -> None:
     file = own(tmp_path, OWN)
-    file.write(fit(file))
+    write(file, fit(file))
     with pytest.raises(ConfigError, match="instruction has 2 weights for 1 cells"):
         own(tmp_path, file.path.read_text().replace("weights: [", "weights: [1, "))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (r"cycles: ", "cycles: -", "cycles"),
+        (r"popf: 1\.0", "popf: 1.0, rdtsc: 1.0", "a fitted cell counts 'rdtsc', which has no cost"),
+    ],
+)
+def test_fitted_figures_that_no_fit_gives_are_refused(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    file = own(tmp_path, OWN)
+    text, number = re.subn(old, new, file.text_with(fit(file)))
+    assert number == 1
+    with pytest.raises(ConfigError, match=complaint):
+        own(tmp_path, text)
+
+
+def test_a_table_of_ones_own_is_known_by_its_suffix_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(tmp_path, OWN)
+    monkeypatch.chdir(tmp_path)
+    assert cost_file("own.yaml").table.cpu == "pentium4"
 
 
 def test_an_unknown_cpu_gets_the_nearest_name() -> None:

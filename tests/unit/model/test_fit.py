@@ -28,6 +28,7 @@ def table(*fit: str, **constants: float) -> CostTable:
             "date": "2026-01-01",
             "fit": list(fit),
             "calibration": {LIST5: ["kprobe", "jprobe", "djprobe"]},
+            "kernels": {LIST5: "lab-i386-up"},
             "validation": {},
             "exclusions": [],
             "remarks": [],

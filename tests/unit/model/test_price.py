@@ -42,6 +42,7 @@ def declared() -> CostTable:
             "date": "2026-01-01",
             "fit": ["instruction", "trap"],
             "calibration": {LIST5: list(CELLS)},
+            "kernels": {LIST5: "lab-i386-up"},
             "validation": {},
             "exclusions": [],
             "remarks": [],

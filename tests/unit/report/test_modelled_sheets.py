@@ -164,6 +164,15 @@ def test_csv_and_json_have_every_cell_with_its_evidence() -> None:
     assert ModelledRun.model_validate(json.loads(json_text(modelled))) == modelled
 
 
+def test_json_of_an_experiment_without_tables_is_complete() -> None:
+    """As the quickstart is: what is None is left out."""
+    _, modelled = modelled_tables("list5")
+    cells = tuple(cell.model_copy(update={"table": None, "reference": None}) for cell in modelled.cells)
+    without = modelled.model_copy(update={"cells": cells})
+    assert '"table"' not in json_text(without)
+    assert ModelledRun.model_validate_json(json_text(without)) == without
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

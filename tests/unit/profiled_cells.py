@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Cells with profiles on disk that add up to what real guests counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from modelled_cells import BASE, counted, record
+
+from orchestrator.results.contract import CellRecord, ProfileEvidence
+from orchestrator.results.profile import FOLDER, CellProfile, Instruction, SymbolProfile, file_name, write_profile
+
+CALLS = 500
+_CODES = {"popf": "9d", "pushf": "9c"}
+
+
+def profiled(cell: CellRecord, directory: Path, *codes: tuple[str, int]) -> CellRecord:
+    """The cell with a profile of these instructions, so many a call."""
+    instructions = tuple(Instruction(at, code, times * CALLS) for at, (code, times) in enumerate(codes))
+    symbol = SymbolProfile(name="f", place="kernel", address=0, instructions=instructions)
+    profile = CellProfile(cell=cell.id, arch="i386", calls=CALLS, has_details=False, symbols=(symbol,))
+    sha = write_profile(profile, directory / FOLDER / file_name(cell.id))
+    int3 = sum(times for code, times in codes if code == "cc")
+    proof = ProfileEvidence(sha256=sha, calls=CALLS, instructions=profile.executed, int3=int3 * CALLS)
+    return CellRecord.model_validate({**cell.model_dump(), "profile": proof.model_dump()})
+
+
+def list5(directory: Path, *probes: str, kernel: str = "lab-i386-up") -> list[CellRecord]:
+    """Probes of List 5 and what they are compared with, as if ``kernel`` had counted what lab-i386-up does."""
+    cells = [_cell("none", kernel, directory, ("90", BASE))]
+    for probe in probes:
+        counts = counted("list5")[probe]
+        codes = [("90", BASE + counts["instruction"])]
+        codes += [(code, counts.get("trap", 0)) for code in ("cc", "cf")]
+        codes += [(code, counts[name]) for name, code in _CODES.items() if name in counts]
+        cells.append(_cell(probe, kernel, directory, *((code, times) for code, times in codes if times)))
+    return cells
+
+
+def _cell(probe: str, kernel: str, directory: Path, *codes: tuple[str, int]) -> CellRecord:
+    cell = record("list5", probe)
+    identity = cell.id.replace(cell.kernel, kernel)
+    return profiled(
+        CellRecord.model_validate(cell.model_dump() | {"kernel": kernel, "id": identity}), directory, *codes
+    )
