@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, GuestExit, LabError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.rest import at_rest
 
@@ -42,8 +42,13 @@ def test_a_guest_is_paused_unless_its_clock_would_go_on(timing: str, done: list[
     assert guest.done == done
 
 
-def test_a_guest_of_which_the_proof_failed_stays_paused() -> None:
+@pytest.mark.parametrize(
+    ("error", "done"),
+    [(EvidenceError("another count"), ["pause", "resume"]), (GuestExit("QEMU ended"), ["pause"])],
+    ids=["proof", "guest"],
+)
+def test_a_guest_goes_on_after_a_failed_proof_and_not_after_its_own_failure(error: LabError, done: list[str]) -> None:
     guest = Observed("instructions")
-    with pytest.raises(EvidenceError), at_rest(cast(Guest, guest)):
-        raise EvidenceError("another count")
-    assert guest.done == ["pause"]
+    with pytest.raises(type(error)), at_rest(cast(Guest, guest)):
+        raise error
+    assert guest.done == done

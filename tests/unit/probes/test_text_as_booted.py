@@ -66,6 +66,7 @@ class Worked:
         self.slept += 1
 
     def get(self, source: str) -> bytes:
+        assert not self.is_resting, "a paused guest gives no answer"
         assert source == "/proc/version"
         return self.version
 
