@@ -13,6 +13,7 @@ from itertools import islice
 
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.rest import at_rest
 from orchestrator.probes.differing_bytes import differing
 from orchestrator.probes.static_branches import LONGEST, keys_of, switched_at, tracepoint_of
 from orchestrator.probes.symbols import Symbols
@@ -43,6 +44,16 @@ class Settled:
     switched: tuple[SwitchedBranch, ...]
 
 
+@dataclass(frozen=True)
+class _Look:
+    """The text as it should be and as it is, the branches that were switched, and the addresses of ``others``."""
+
+    expected: Content
+    content: Content
+    switched: tuple[SwitchedBranch, ...]
+    others: dict[int, str]
+
+
 class GuestText:
     """The text of one guest, where ``layout`` has it."""
 
@@ -51,15 +62,8 @@ class GuestText:
 
     def read(self) -> Content:
         """The text as it is now. Raises GuestError."""
-        # The host's CPU runs a KVM guest: its TSC would go on while it is paused.
-        if self._guest.machine.timing == "kvm":
+        with at_rest(self._guest):
             return self._spans()
-        # An idle guest on the exact clock keeps the host as busy as a working one, and reading the text of a Debian
-        # kernel (10 MB) then takes QEMU 20 ms instead of 5. After an error the guest is not used again.
-        self._guest.pause()
-        content = self._spans()
-        self._guest.resume()
-        return content
 
     def settled(self, expected_of: Callable[[Content], Content]) -> Settled:
         """The text, compared with what it should be, which may depend on what it is.
@@ -67,23 +71,28 @@ class GuestText:
         Raises EvidenceError for every difference that is not a static branch which the kernel has switched for itself,
         and for a tracepoint that is enabled on one side only.
         """
-        content = self.read()
-        expected = expected_of(content)
-        switched, others = self._differences(expected, content)
+        look = self._look(expected_of)
         for _ in range(_TURNS):
-            if not others:
+            if not look.others:
                 break
             self._guest.succeed(["sleep", _TURN])
-            seen, content = content, self.read()
-            if content != seen:
-                expected = expected_of(content)
-                switched, others = self._differences(expected, content)
-        if others:
-            lines = list(islice(self._shown(expected, content, others), _MOST_SHOWN + 1))
+            look = self._look(expected_of, look)
+        if look.others:
+            lines = list(islice(self._shown(look.expected, look.content, look.others), _MOST_SHOWN + 1))
             if len(lines) > _MOST_SHOWN:
                 lines[_MOST_SHOWN] = "and more"
             raise EvidenceError("the cell left the kernel's text changed", detail=lines)
-        return Settled(expected, content, switched)
+        return Settled(look.expected, look.content, look.switched)
+
+    def _look(self, expected_of: Callable[[Content], Content], last: _Look | None = None) -> _Look:
+        """The text now; where it is what it was at the ``last`` look, the same again."""
+        # A resting guest lets QEMU read the text of a Debian kernel (10 MB) in 5 ms instead of 20.
+        with at_rest(self._guest):
+            content = self._spans()
+            if last is not None and content == last.content:
+                return last
+            expected = expected_of(content)
+            return _Look(expected, content, *self._differences(expected, content))
 
     def _spans(self) -> Content:
         return [self._guest.read_memory(span.start, span.size) for span in self._layout.text]

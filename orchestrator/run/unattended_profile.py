@@ -49,20 +49,30 @@ def counting_together(machine: Machine, text: int) -> Machine:
 
 @dataclass(frozen=True)
 class WorkCounts:
-    """A guest that has done its work, with the ``module`` that was loaded meanwhile, if any, and what was counted."""
+    """A guest that has done its work, with the ``module`` that was loaded meanwhile, if any, and what was counted.
+
+    ``symbols`` are the kernel's own, and those of modules that are still loaded; ``listing`` and ``sections`` are what
+    the guest tells of its modules.
+    """
 
     guest: Guest
     module: Module | None
+    symbols: Symbols
+    listing: bytes
+    sections: bytes
+
+    @classmethod
+    def of(cls, guest: Guest, module: Module | None) -> WorkCounts:
+        """Read all that only the guest knows: from then on it may rest. Raises GuestError."""
+        symbols = Symbols.of(guest)
+        if module is None:
+            return cls(guest, None, symbols, guest.get("/proc/modules"), b"")
+        return cls(guest, module, symbols, guest.get(_MODULES), guest.get(_SECTIONS))
 
     @cached_property
     def regions(self) -> Sequence[Region]:
         """What the plugin has kept, in order. Raises EvidenceError where it could not count all."""
         return read_regions(self.guest.counts_file, 0)
-
-    @cached_property
-    def symbols(self) -> Symbols:
-        """The kernel's own, and those of modules that are still loaded."""
-        return Symbols.of(self.guest)
 
     @cached_property
     def places(self) -> Places:
@@ -120,8 +130,7 @@ class WorkCounts:
 
     @cached_property
     def _modules(self) -> dict[str, ModuleMemory]:
-        listing = self.guest.get("/proc/modules" if self.module is None else _MODULES)
-        return dict(ModuleMemory.all_in(listing))
+        return dict(ModuleMemory.all_in(self.listing))
 
     @cached_property
     def _own(self) -> OwnModule | None:
@@ -130,8 +139,7 @@ class WorkCounts:
         memory = self._modules.get(self.module.name)
         if memory is None:
             raise EvidenceError(f"the guest has not kept where module {self.module.name} was")
-        listing = self.guest.get(_SECTIONS).decode("ascii", errors="replace")
-        found = [_SECTION.fullmatch(line) for line in listing.splitlines()]
+        found = [_SECTION.fullmatch(line) for line in self.sections.decode("ascii", errors="replace").splitlines()]
         starts = {match[1]: match[2] for match in found if match is not None}
         functions = functions_at(self.module.name, self.module.file, lambda section: starts.get(section, ""))
         return OwnModule(self.module.name, memory, functions)

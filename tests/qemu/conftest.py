@@ -27,7 +27,7 @@ from orchestrator.run.ready_guest import ReadyGuest
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SETTLING_SECONDS = 180.0
 _BUILT_WHERE_MISSING = "lab-i386-up"
-_CYCLES = 10
+_CYCLES = 6
 _NIGHTLY_CYCLES = 500
 """Ten minutes for each kernel."""
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.qemu
 # under way on a busy host.
 ARGUMENTS = (
     *("run", QUICKSTART, "--set", "probes=[none, djprobe, kprobe, jprobe]"),
-    *("--set", "benchmark.repeats=50", "--set", "benchmark.calls=8000"),
+    *("--set", "benchmark.repeats=25", "--set", "benchmark.calls=8000"),
 )
 
 

@@ -33,7 +33,7 @@ kernels: [lab-i386-up]
 machines: [{cpu: pentium4}]
 probes: [none, kpcache.register, kpcache.enable, kpcache.disable, kpcache.unregister, kpcache.hit-alone,
   kpcache.hit-first, kpcache.hit]
-benchmark: {name: kpcache, sizes: [300]}
+benchmark: {name: kpcache, sizes: [100]}
 """
 
 
@@ -84,7 +84,7 @@ def test_every_step_is_the_same_in_two_runs(command: CommandLine, many: Path) ->
 
 @pytest.mark.kernels("lab-i386-smp-hash6", "lab-i386-smp-hash12", "lab-i386-smp-kpcache")
 def test_the_hash_and_the_cache_are_two_effects(command: CommandLine) -> None:
-    sizes = ("--set", "tables.kernels.benchmark.sizes=[300,1000]", "--set", "tables.hash6.benchmark.sizes=[300,1000]")
+    sizes = ("--set", "tables.kernels.benchmark.sizes=[100,600]", "--set", "tables.hash6.benchmark.sizes=[100,600]")
     finished = command.run("run", CONFIG, "--only", "kernels", "--only", "hash6", *sizes, "--jobs", "2")
     assert finished.returncode == 0, finished.stderr
     run = RunRecord(run="r", experiment="e", cells=tuple(records(command)))
@@ -98,19 +98,19 @@ def test_the_hash_and_the_cache_are_two_effects(command: CommandLine) -> None:
         return cell.overhead
 
     # In 64 lists a hit gets dearer with every probe; in 4096 it hardly does.
-    assert hit("hash6", "hit", 1000) > hit("hash6", "hit", 300) + 20
-    assert hit("hash12", "hit", 1000) < hit("hash12", "hit", 300) + 5
+    assert hit("hash6", "hit", 600) > hit("hash6", "hit", 100) + 20
+    assert hit("hash12", "hit", 600) < hit("hash12", "hit", 100) + 5
     # A hit that is in the cache does not search the list, and the first one fills it.
-    assert hit("kpcache", "hit", 1000) == pytest.approx(hit("kpcache", "hit", 300), abs=1)
-    assert hit("kpcache", "hit-first", 1000) > hit("kpcache", "hit", 1000) + 10
-    assert hit("hash12", "hit-first", 1000) == pytest.approx(hit("hash12", "hit", 1000), abs=1)
+    assert hit("kpcache", "hit", 600) == pytest.approx(hit("kpcache", "hit", 100), abs=1)
+    assert hit("kpcache", "hit-first", 600) > hit("kpcache", "hit", 600) + 10
+    assert hit("hash12", "hit-first", 600) == pytest.approx(hit("hash12", "hit", 600), abs=1)
     for kernel in table.kernels[1:]:
         found = growth(table.totals(kernel, "register"))
-        by_steps = table.growth_by_steps(kernel, "register", 1000)
+        by_steps = table.growth_by_steps(kernel, "register", 600)
         assert found is not None
         assert by_steps is not None
         assert max(found.exponent, by_steps.exponent) <= 1.1
-    for text in ("exponent, by the number", "the cache, among 1000", "more lists, among 1000"):
+    for text in ("exponent, by the number", "the cache, among 600", "more lists, among 600"):
         assert text in finished.stdout
 
 
@@ -172,7 +172,7 @@ def test_a_guest_that_is_killed_is_reported_with_how_far_it_had_got(command: Com
         log = None
         while process.poll() is None:
             log = next(iter(command.lab.rglob("*.console")), None)
-            if log is not None and "register: 400 of 2000" in log.read_text():
+            if log is not None and "register: 200 of 2000" in log.read_text():
                 break
         assert log is not None
         (qemu,) = [one for one in Path("/proc").iterdir() if one.name.isdigit() and str(log) in argv_of(one)]

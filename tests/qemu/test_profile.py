@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ PROBES = ["none", "kprobe", "jprobe", "djprobe"]
 COUNTED = ("symbols", "classes")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def context() -> BuildContext:
     """The user's cache."""
     return BuildContext(Cache(cache_dir()))
@@ -73,7 +74,7 @@ class Done:
     def values(self) -> dict[str, float | str | None]:
         return {probe: record.value or record.reason for probe, record in self.records.items()}
 
-    @property
+    @cached_property
     def profiles(self) -> dict[str, CellProfile]:
         return {probe: load_profile(self.directory, record) for probe, record in self.records.items()}
 
@@ -82,14 +83,21 @@ class Done:
         return [event.restored_from for event in self.events if isinstance(event, GuestBooted)]
 
 
+@pytest.fixture(scope="module")
+def counted(context: BuildContext, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """The quickstart's probes with details: several tests look at this one boot."""
+    return Done(context, boot("lab-i386-up", *COUNTED), tmp_path_factory.mktemp("counted"))
+
+
 def by_symbol(profile: CellProfile) -> dict[str, float]:
     return {symbol.title: symbol.executed / profile.calls for symbol in profile.symbols}
 
 
-def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(context: BuildContext, tmp_path: Path) -> None:
+def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(
+    context: BuildContext, counted: Done, tmp_path: Path
+) -> None:
     """Both guests were restored from one saved guest: what counts in QEMU is no part of what is saved."""
     plain = Done(context, boot(), tmp_path / "plain")
-    counted = Done(context, boot("lab-i386-up", *COUNTED), tmp_path / "counted")
     assert counted.values == plain.values == {"none": 360, "kprobe": 889, "jprobe": 1661, "djprobe": 399}
     assert counted.restored_from == plain.restored_from != [None]
     assert [record.profile for record in plain.records.values()] == [None] * 4
@@ -103,8 +111,8 @@ def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(context:
     assert int3 == {"none": 0, "kprobe": 2, "jprobe": 3, "djprobe": 0}
 
 
-def test_each_instruction_is_where_it_belongs(context: BuildContext, tmp_path: Path) -> None:
-    profiles = Done(context, boot("lab-i386-up", *COUNTED), tmp_path).profiles
+def test_each_instruction_is_where_it_belongs(counted: Done) -> None:
+    profiles = counted.profiles
     symbols = {probe: by_symbol(profile) for probe, profile in profiles.items()}
     assert not [name for name in symbols["none"] if "[" in name or "int3" in name or "generated" in name]
     assert symbols["kprobe"]["kprobe_int3_handler"] == 109
@@ -118,9 +126,9 @@ def test_each_instruction_is_where_it_belongs(context: BuildContext, tmp_path: P
     assert {("callbench", "user"), ("get_kprobe", "kernel"), ("kprobe_func", "module")} <= places
 
 
-def test_loads_stores_and_taken_branches_are_those_of_the_instructions(context: BuildContext, tmp_path: Path) -> None:
+def test_loads_stores_and_taken_branches_are_those_of_the_instructions(counted: Done) -> None:
     """QEMU 7.2 mistakes loads for stores where a plugin asks for one of them."""
-    profile = Done(context, boot("lab-i386-up", *COUNTED, probes=["none"]), tmp_path).profiles["none"]
+    profile = counted.profiles["none"]
     expected = {"push": (0, 1), "pop": (1, 0), "ret": (1, 0)}
     seen = set()
     for one in profile.instructions:
@@ -136,19 +144,18 @@ def test_loads_stores_and_taken_branches_are_those_of_the_instructions(context: 
     assert seen == set(expected)
 
 
-def test_two_boots_execute_the_same_instructions(context: BuildContext, tmp_path: Path) -> None:
+def test_two_boots_execute_the_same_instructions(context: BuildContext, counted: Done, tmp_path: Path) -> None:
     """One was restored and the other booted, one with details and the other without."""
-    restored = Done(context, boot("lab-i386-up", "symbols"), tmp_path / "restored")
-    booted = Done(context, boot("lab-i386-up", *COUNTED), tmp_path / "booted", fresh=True)
-    assert restored.restored_from != [None] == booted.restored_from
+    booted = Done(context, boot("lab-i386-up", "symbols"), tmp_path, fresh=True)
+    assert counted.restored_from != [None] == booted.restored_from
     for probe in PROBES:
-        first, second = restored.profiles[probe], booted.profiles[probe]
+        first, second = counted.profiles[probe], booted.profiles[probe]
         assert [one.title for one in first.symbols] == [one.title for one in second.symbols]
         assert [(one.offset, one.code, one.executed) for one in first.instructions] == [
             (one.offset, one.code, one.executed) for one in second.instructions
         ]
-        assert not first.has_details
-        assert second.has_details
+        assert first.has_details
+        assert not second.has_details
 
 
 def test_stacks_lead_to_each_instruction(context: BuildContext, tmp_path: Path) -> None:

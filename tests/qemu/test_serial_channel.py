@@ -31,7 +31,7 @@ done
 class TestSerialChannel(ChannelContract):
     """The contract over a console, which carries some ten thousand bytes a second on a busy host."""
 
-    LARGE = MEGABYTE // 4
+    LARGE = MEGABYTE // 8
     TRANSFER_LIMIT = 300.0
     SHORT_LIMIT = 3.0
 
@@ -55,7 +55,7 @@ def test_other_output_on_the_console_damages_nothing(shared_guest: Guest) -> Non
             f"out {number}\n".encode(),
             f"err {number}\n".encode(),
         )
-    content = random.Random(0).randbytes(100_000)
+    content = random.Random(0).randbytes(70_000)
     shared_guest.put(content, "/tmp/noisy", time_limit=300)
     assert shared_guest.get("/tmp/noisy", time_limit=300) == content
     assert (
@@ -65,7 +65,7 @@ def test_other_output_on_the_console_damages_nothing(shared_guest: Guest) -> Non
 
 
 def test_nothing_is_left_in_the_guest(shared_guest: Guest) -> None:
-    shared_guest.run(["seq", "1", "100000"])
+    shared_guest.run(["seq", "1", "60000"])
     shared_guest.run(["true"])
     left = shared_guest.succeed(["sh", "-c", "ls /run/orchestrator-serial.*"]).text.split()
     # What the listing itself takes is there: its script, its pipes.

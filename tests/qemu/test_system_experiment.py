@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, FinishedRun
 
 from orchestrator.paths import data_dir
 from orchestrator.results.contract import CellRecord, RunRecord, WorkEvidence
@@ -48,14 +48,25 @@ def proof(cell: CellRecord) -> WorkEvidence:
     return cell.work
 
 
-def test_the_same_boot_again_is_the_same_and_a_module_shows(command: CommandLine, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def flooded(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run in which pings flood beside modules of the user's, a hook that the kernel lacks, and standard events."""
+    folder = tmp_path_factory.mktemp("flood")
     for name in ("idle.c", "ticking.c", "broken.c"):
-        shutil.copy(MODULES / name, tmp_path)
-    config = write(tmp_path, FLOOD + "probes: [none, ./idle.c, ./ticking.c, ./broken.c, hook]\n")
-    finished = command.run("run", config, "--jobs", "2")
-    assert finished.returncode == 1, finished.stderr
-    first = {cell.id.removeprefix("pentium4+512M/lab-i386-up/"): cell for cell in records(command)}
-    assert list(first) == ["none", "none/again1", "idle.c", "ticking.c", "broken.c", "hook"]
+        shutil.copy(MODULES / name, folder)
+    config = write(folder, FLOOD + "probes: [none, ./idle.c, ./ticking.c, ./broken.c, hook, djprobe, kprobe]\n")
+    command = CommandLine(folder / "lab")
+    return FinishedRun(command, folder, command.run("run", config, "--jobs", "2"))
+
+
+def by_row(run: FinishedRun) -> dict[str, CellRecord]:
+    return {cell.id.removeprefix("pentium4+512M/lab-i386-up/"): cell for cell in records(run.command)}
+
+
+def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun) -> None:
+    assert flooded.process.returncode == 1, flooded.process.stderr
+    first = by_row(flooded)
+    assert list(first) == ["none", "none/again1", "idle.c", "ticking.c", "broken.c", "hook", "djprobe", "kprobe"]
     base, again = first["none"], first["none/again1"]
     assert (proof(base).mechanism, proof(base).done, proof(base).runs) == ("none", PACKETS, 4)
     assert (base.overhead, len(base.samples), base.unit) == (0.0, 3, "instructions")
@@ -77,15 +88,23 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(command: CommandLine
     assert "there is nothing to look at" in str(first["broken.c"].reason)
     assert first["hook"].status == "unsupported"
     assert "such as lab-i386-up-markers" in str(first["hook"].reason)
-    printed = command.run("report", "latest").stdout
+    printed = flooded.command.run("report", "latest").stdout
     assert "A/A: the baseline booted again" in printed
     assert "+-: what a difference has to exceed to count" in printed
-    assert not command.qemus()
-    # Once more: every boot comes to the very same.
-    assert command.run("run", config, "--only", "probe=ticking.c").returncode == 0
-    for cell in records(command):
-        earlier = first[cell.id.removeprefix("pentium4+512M/lab-i386-up/")]
-        assert (cell.samples, cell.parameters["cold"]) == (earlier.samples, earlier.parameters["cold"])
+    assert not flooded.command.qemus()
+
+
+def test_the_standard_events_are_recorded_while_pings_flood(flooded: FinishedRun) -> None:
+    cells = by_row(flooded)
+    djprobe, kprobe = cells["djprobe"], cells["kprobe"]
+    assert djprobe.overhead is not None
+    assert kprobe.overhead is not None
+    assert kprobe.overhead > 3 * djprobe.overhead > 0
+    for cell in (djprobe, kprobe):
+        check_recorded(cell)
+        assert float(cell.parameters["events_a_run"]) > PACKETS
+    for event in ("process_exec", "process_fork", "process_exit"):
+        assert djprobe.parameters[f"recorded_{event}"] == kprobe.parameters[f"recorded_{event}"]
 
 
 @pytest.mark.kernels("lab-i386-smp-preempt", "lab-i386-smp-preempt-markers")
@@ -114,23 +133,6 @@ def check_recorded(cell: CellRecord) -> None:
     assert work.lost == 0
     assert work.restored
     assert work.recorded == sum(int(parameters[key]) for key in parameters if key.startswith("recorded_"))
-
-
-def test_the_standard_events_are_recorded_while_pings_flood(command: CommandLine, tmp_path: Path) -> None:
-    config = write(tmp_path, FLOOD + "probes: [none, djprobe, kprobe]\n")
-    finished = command.run("run", config, "--jobs", "2")
-    assert finished.returncode == 0, finished.stderr
-    base, again, djprobe, kprobe = records(command)
-    assert [cell.probe for cell in (base, again, djprobe, kprobe)] == ["none", "none", "djprobe", "kprobe"]
-    assert base.value is not None
-    assert djprobe.overhead is not None
-    assert kprobe.overhead is not None
-    assert kprobe.overhead > 3 * djprobe.overhead > 0
-    for cell in (djprobe, kprobe):
-        check_recorded(cell)
-        assert float(cell.parameters["events_a_run"]) > PACKETS
-    for event in ("process_exec", "process_fork", "process_exit"):
-        assert djprobe.parameters[f"recorded_{event}"] == kprobe.parameters[f"recorded_{event}"]
 
 
 @pytest.mark.nightly("compiles in six boots, a minute and a half of CPU; while pings flood it is done every day")

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-smp")]
 
 KERNEL = "lab-i386-smp"
 SILENCE_LIMIT = 600.0
-FLOOD = SystemTask("ping-flood", packets=2000, warm=2)
+FLOOD = SystemTask("ping-flood", packets=400, warm=2)
 BUILD = SystemTask("kernel-build", scope="sample", warm=1)
 
 
@@ -97,7 +97,7 @@ def test_builds_of_a_kernel_agree_to_the_nanosecond(lab: Lab) -> None:
 @pytest.mark.prepared_build
 def test_a_failed_build_is_reported_with_make_s_last_lines(lab: Lab) -> None:
     work = lab.work(BUILD)
-    broken = replace(work, settings={**work.settings, "targets": "lib/ctype.o lib/no_such_thing.o"})
+    broken = replace(work, settings={**work.settings, "targets": "lib/no_such_thing.o"})
     done = lab.done(broken)
     assert done.figures is None
     lines = done.output.splitlines()
@@ -109,7 +109,7 @@ def test_a_failed_build_is_reported_with_make_s_last_lines(lab: Lab) -> None:
 def test_floods_of_pings_agree_to_the_nanosecond(lab: Lab) -> None:
     figures = lab.figures(FLOOD)
     assert lab.figures(FLOOD) == figures
-    assert figures.done == 2000
+    assert figures.done == 400
     assert figures.facts["rtt_min_ns"] == figures.facts["rtt_avg_ns"] == 9000
     other = lab.figures(replace(FLOOD, seed=2, phase_us=7123))
     assert other != figures
@@ -159,7 +159,7 @@ def test_a_command_that_never_prints_the_same_is_no_result(lab: Lab) -> None:
 
 
 def test_a_kernel_of_debian_s_finds_its_drivers(lab: Lab) -> None:
-    figures = lab.figures(FLOOD, "debian-686")
+    figures = lab.figures(replace(FLOOD, packets=2000), "debian-686")
     assert figures.done == 2000
     assert figures.warm[1].real == pytest.approx(figures.warm[0].real, rel=0.02)
 

@@ -75,6 +75,13 @@ COPYING_PYTHON = """\
     fi
     exec "{python}" "$@"
 """
+# Keeps a copy of the environment that it makes.
+KEEPING_PYTHON = """\
+    if [ "$1 $2 $3" = '-I -m venv' ]; then
+        "{python}" "$@" && exec cp -a "$4" "{pristine}"
+    fi
+    exec "{python}" "$@"
+"""
 # Stands for ruff, mypy and pytest: `python -m` looks into the working directory, the checkout, first.
 CHECKER = """\
     import os, sys
@@ -146,36 +153,34 @@ def bare() -> Iterator[Checkout]:
         yield make_checkout(Path(base))
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment as ``python -m venv`` makes it."""
-    folder = tmp_path_factory.mktemp("pristine") / "environment"
-    subprocess.run([Path(sys.executable).resolve(), "-I", "-m", "venv", folder], check=True)
-    return folder
-
-
 @pytest.fixture
-def copying(bare: Checkout, pristine: Path) -> Checkout:
+def copying(bare: Checkout, ready: Checkout) -> Checkout:
     """A checkout that was never used, whose Python makes an environment by copying one."""
-    copy_environments(bare, pristine)
+    make_environments(bare, COPYING_PYTHON, pristine_of(ready))
     return bare
 
 
-def copy_environments(checkout: Checkout, pristine: Path) -> None:
-    checkout.tool("python3", COPYING_PYTHON.format(pristine=pristine, python=Path(sys.executable).resolve()))
+def make_environments(checkout: Checkout, script: str, pristine: Path) -> None:
+    checkout.tool("python3", script.format(pristine=pristine, python=Path(sys.executable).resolve()))
+
+
+def pristine_of(ready: Checkout) -> Path:
+    """An environment as ``python -m venv`` makes it."""
+    return ready.folder.parent / "pristine"
 
 
 @pytest.fixture(scope="module")
-def ready(pristine: Path) -> Iterator[Checkout]:
+def ready() -> Iterator[Checkout]:
     """A checkout whose environment is made, really; tests leave it as it is."""
     with tempfile.TemporaryDirectory() as base:
         checkout = make_checkout(Path(base))
+        make_environments(checkout, KEEPING_PYTHON, pristine_of(checkout))
         before = checkout.files()
         first = checkout.lab("first")
         assert first.returncode == 7, first.stderr
         assert "installing Python packages" in first.stderr
         assert checkout.files() == before, "the first use wrote into the checkout"
-        copy_environments(checkout, pristine)  # for `lab test`, which has another one
+        make_environments(checkout, COPYING_PYTHON, pristine_of(checkout))  # for `lab test`, which has another one
         yield checkout
 
 

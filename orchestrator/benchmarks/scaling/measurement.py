@@ -19,6 +19,8 @@ from orchestrator.benchmarks.scaling.task import ScalingCell
 from orchestrator.benchmarks.scaling.work import scaling_work
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.rest import at_rest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
@@ -74,7 +76,7 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
         if functions(guest.get("/proc/kallsyms")) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
         figures = work.read(output_of(guest), task.size)
-        profiles = _profiles(session, cells, WorkCounts(guest, module), figures)
+        profiles = _profiles(session, cells, guest, figures)
         ending = close(guest, kernel)
     facts = _kernel_facts(kernel)
     cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
@@ -84,15 +86,19 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
 
 
 def _profiles(
-    session: Session, cells: Sequence[ScalingCell], counts: WorkCounts, figures: ScalingFigures
+    session: Session, cells: Sequence[ScalingCell], guest: Guest, figures: ScalingFigures
 ) -> Mapping[str, StepsProfile]:
     """The profiles of the cells that are to have one, by row; each is of the steps that the row's figures are of."""
+    if guest.machine.counter is None:
+        return {}
+    counts = WorkCounts.of(guest, session.setup(cells[0]).setup)
     found = {}
-    for cell in cells:
-        file, steps = session.profile_file(cell), figures.marked.get(_row(cell))
-        if file is not None and steps is not None:
-            with step(f"profile {cell.id}"):
-                found[_row(cell)] = profiled_steps(counts, steps, cell.id, file)
+    with at_rest(guest):
+        for cell in cells:
+            file, steps = session.profile_file(cell), figures.marked.get(_row(cell))
+            if file is not None and steps is not None:
+                with step(f"profile {cell.id}"):
+                    found[_row(cell)] = profiled_steps(counts, steps, cell.id, file)
     return found
 
 

@@ -15,8 +15,9 @@ from orchestrator.benchmarks.system.task import SystemCell
 from orchestrator.benchmarks.system.work import REPORT
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.rest import at_rest
 from orchestrator.probes.marker_sites import marker_code
-from orchestrator.probes.recorder_report import parse_report
+from orchestrator.probes.recorder_report import Site, parse_report
 from orchestrator.results.contract import ProfileEvidence
 from orchestrator.run.boot import Session
 from orchestrator.run.unattended_profile import WorkCounts
@@ -39,11 +40,13 @@ def profiled_runs(session: Session, cell: SystemCell, guest: Guest, figures: Sys
     file = session.profile_file(cell)
     if file is None:
         return None
-    with step("profile the runs"):
-        counts = WorkCounts(guest, _module(session, cell))
+    counts = WorkCounts.of(guest, _module(session, cell))
+    sites = parse_report(guest.get(REPORT)).sites if recorder_of(cell) is not None else ()
+    # 80,000 instructions a run take the host as long as some runs take the guest.
+    with step("profile the runs"), at_rest(guest):
         warm = counts.regions[1:]  # the first is the cold run's
         work = counts.counted(warm, [_ticks(run) for run in figures.warm])
-        own = _instrumentation(session.artifacts.kernel, cell, counts)
+        own = _instrumentation(session.artifacts.kernel, sites, counts)
         profile = counts.profile(work, cell.id, calls=len(work.regions), unit="run")
         proof = counts.write(work, profile, file)
         return ProfiledRuns(proof, [float(own.executed(region)) for region in work.regions])
@@ -60,7 +63,6 @@ def _ticks(run: Run) -> int:
     return run.ticks
 
 
-def _instrumentation(kernel: Kernel, cell: SystemCell, counts: WorkCounts) -> Instrumentation:
-    sites = parse_report(counts.guest.get(REPORT)).sites if recorder_of(cell) is not None else ()
+def _instrumentation(kernel: Kernel, sites: Sequence[Site], counts: WorkCounts) -> Instrumentation:
     markers = () if kernel.code is None else marker_code(kernel.code)
     return Instrumentation(counts.places, markers, counts.module_memory, sites)

@@ -172,7 +172,7 @@ def test_a_use_since_the_decision_counts(cache: Cache) -> None:
 
 def test_users_and_a_remover_at_once_never_see_half_of_a_thing(cache: Cache) -> None:
     def use_in_short_lives() -> None:
-        for _ in range(60):
+        for _ in range(30):
             call(lambda: use_once(cache))
 
     processes = [FORK.Process(target=use_in_short_lives) for _ in range(2)]

@@ -35,6 +35,13 @@ def test_blacklisted_functions_are_left_out(forbidden: set[int], seed: int) -> N
     assert not forbidden & set(chosen)
 
 
+def test_ranges_of_the_blacklist_may_overlap_and_lie_within_each_other() -> None:
+    ranges = [(0, 9), (1, 2), (3, 12), (20, 21), (20, 24), (22, 23)]
+    text = "".join(f"{START + a * 0x100:#010x}-{START + b * 0x100:#010x}\tname\n" for a, b in ranges)
+    left = [address for number, address in enumerate(FUNCTIONS) if not (number < 12 or 20 <= number < 24)]
+    assert sorted(choose_sites(listing(FUNCTIONS), text.encode(), len(left), 1)) == left
+
+
 def test_modules_data_weak_symbols_and_what_is_freed_are_no_functions_of_the_kernel() -> None:
     others = "".join(
         f"{address:08x} {kind} {name}\n"
