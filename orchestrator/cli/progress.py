@@ -57,7 +57,8 @@ class _Live:
         self._progress.update(self._task, total=len(plan.cells), completed=done)
 
     def say(self, text: str) -> None:
-        self._progress.update(self._task, description=text)
+        # Drawn at once: what takes less time than the display's own thread needs to wake up was not seen.
+        self._progress.update(self._task, description=text, refresh=True)
 
     def warn(self, text: str) -> None:
         if text not in self._warned:
@@ -65,7 +66,7 @@ class _Live:
             self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def cell_begins(self, cell_id: str) -> None:
-        self._progress.update(self._task, description=f"measuring {cell_id}")
+        self.say(f"measuring {cell_id}")
 
     def cell_ends(self, record: CellRecord) -> None:
         style = {"ok": "green", "failed": "bold red"}.get(record.status, "yellow")

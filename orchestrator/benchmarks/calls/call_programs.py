@@ -17,7 +17,7 @@ from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.outcome import SUCCESS, Expected, Outcome, check_expected, listed, named
 from orchestrator.benchmarks.calls.results_line import parse_results
 from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement
-from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.errors import EvidenceError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.called import Called
@@ -46,6 +46,8 @@ _WARM_UP_CALLS = 100
 _MOST_ALONE = 100_000
 """Calls of the process that shows which one is the first to fail: seconds. Timed ones may be a hundred million."""
 _USES_UP = "the call uses a resource up"
+_SMALLER = 8
+"""A batch on a busy host is so many times smaller than the one before."""
 _SHARE_OF_A_TICK = 0.6
 """The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
 
@@ -65,6 +67,10 @@ _CALLED = re.compile(
 
 Argument = int | str | Buffer
 """A system call's argument: a number, a text to point to, or a buffer to point to."""
+
+
+class DisturbedError(EvidenceError):
+    """An interrupt, a page fault or another task fell into each of two hundred batches."""
 
 
 @dataclass(frozen=True)
@@ -177,12 +183,21 @@ class Calls:
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
-        """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks."""
+        """Measure one sample of ``calls`` calls, in batches that fit between two timer ticks.
+
+        A busy host runs something else meanwhile, and the ticks come sooner: then in smaller batches.
+        """
         sounding = self._sampled(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = _NANOSECONDS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.nanoseconds[0]))
-        wanted = Sampling(self.calls, min(max(1, batch), self.calls), 1, self.calls)
-        return self._sampled(guest, wanted, time_limit)
+        batch = min(max(1, batch), self.calls)
+        while True:
+            try:
+                return self._sampled(guest, Sampling(self.calls, batch, 1, self.calls), time_limit)
+            except DisturbedError:
+                if batch == 1:
+                    raise
+                batch = max(1, batch // _SMALLER)
 
     def call(self, guest: Guest, calls: int, *, caller: str | None, time_limit: float) -> Called:
         """Make exactly ``calls`` calls, untimed."""
@@ -289,9 +304,14 @@ def _checked(guest: Guest, argv: list[str], time_limit: float) -> str:
     result = guest.run(argv, time_limit=time_limit)
     if result.status != 0:
         message = result.stderr.decode("utf-8", errors="replace").strip()[:300]
-        kind = UnsupportedError if "no system call entry" in message else EvidenceError
-        raise kind(message or _end(argv[0], result.status))
+        raise _error_of(message)(message or _end(argv[0], result.status))
     return result.text
+
+
+def _error_of(message: str) -> type[LabError]:
+    if "no system call entry" in message:
+        return UnsupportedError
+    return DisturbedError if "no batch without an interrupt" in message else EvidenceError
 
 
 def _end(program: str, status: int) -> str:

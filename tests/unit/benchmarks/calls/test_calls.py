@@ -271,3 +271,29 @@ def test_the_first_call_to_fail_is_looked_for_within_bounds() -> None:
     with pytest.raises(EvidenceError):
         program.measure_one(cast(Guest, guest), ticks_per_second=250, time_limit=1.0)
     assert guest.asked[-1][-2:] == ["-c", "100000"]
+
+
+class BusyHost(Programs):
+    """Programs beside so much else that only batches of up to ``largest`` calls are not interrupted."""
+
+    def __init__(self, largest: int, *outputs: str) -> None:
+        super().__init__(*outputs)
+        self.largest = largest
+
+    def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
+        if int(argv[argv.index("-b") + 1]) <= self.largest:
+            return super().run(argv, time_limit=time_limit)
+        self.asked.append(argv)
+        complaint = b"callbench: no batch without an interrupt, a page fault or another task in 200 attempts: ...\n"
+        return CommandResult(tuple(argv), 2, b"", complaint)
+
+
+def test_batches_are_smaller_where_they_are_interrupted() -> None:
+    head = "entry int80 number=78\nempty tsc=10 ns=1\nsample 0 calls=50 batches=50 tsc=1000 ns=1000 disturbed=0\n"
+    program = system_call(78, [], entry="auto", word_size=4, calls=50)
+    guest = BusyHost(1, head + results(51, 0), head + results(51, 50))
+    assert program.measure_one(cast(Guest, guest), ticks_per_second=250, time_limit=1.0).batch == 1
+    assert [argv[argv.index("-b") + 1] for argv in guest.asked] == ["1", "50", "6", "1"]
+    never = BusyHost(0, head)
+    with pytest.raises(EvidenceError, match="no batch without an interrupt"):
+        program.measure_one(cast(Guest, never), ticks_per_second=250, time_limit=1.0)
