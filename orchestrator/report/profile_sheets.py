@@ -42,9 +42,10 @@ def profile_sheet(profile: CellProfile, classes: Mapping[str, Fraction], limit: 
         symbols.append(Row(others(len(rest)), figures))
     by_class = [Row(name, [per_call(one), ""]) for name, one in classes.items()]
     sums = [Row("all", [per_call(total), share(profile.executed, profile.executed)], "bold")]
+    of = f"one {unit}" if profile.calls == 1 else f"mean of {profile.calls} {unit}s"
     return Sheet(
         title=profile.cell,
-        facts=[f"instructions per {unit}, mean of {profile.calls} {unit}s; each was counted by QEMU"],
+        facts=[f"instructions per {unit}, {of}; each was counted by QEMU"],
         grid=Grid([f"per {unit}", "share"], [block for block in (symbols, sums, by_class) if block], together=2),
         sentences=["Inlined functions count for the function that they are in."],
         footnotes=[],
