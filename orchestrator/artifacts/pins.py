@@ -16,6 +16,7 @@ from orchestrator.artifacts.apt import AptRoot, Package
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
 from orchestrator.errors import LabError
+from orchestrator.whole_file import write_whole
 
 _UNKNOWN = "suite unknown"
 
@@ -59,9 +60,7 @@ def pinned_artifact(context: BuildContext, kind: str, wanted: PackageSet, choose
             packages = apt.with_suites(pinned if pinned is not None and apt.has(pinned) else choose(apt))
             artifact = context.cache.obtain(kind, inputs_of(packages), name, lambda folder: fill(apt, packages, folder))
         pin.parent.mkdir(exist_ok=True)
-        unfinished = pin.with_suffix(".new")
-        unfinished.write_text(json.dumps([asdict(p) for p in packages], indent=1))
-        unfinished.replace(pin)
+        write_whole(pin, json.dumps([asdict(p) for p in packages], indent=1))
     return artifact
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.errors import HostError, UsageError
+from orchestrator.whole_file import write_whole
 
 
 def write_table(path: Path, text: str) -> None:
@@ -18,14 +19,8 @@ def write_table(path: Path, text: str) -> None:
 
 def replace_table(path: Path, text: str) -> None:
     """Write a file, or replace it: a reader finds the old one or the new one. Raises HostError where it cannot."""
-    unfinished = path.with_name(f".{path.name}.new")
     try:
-        try:
-            unfinished.write_text(text, encoding="utf-8")
-            unfinished.replace(path)
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            raise
+        write_whole(path, text)
     except OSError as error:
         hint = "name a file in a folder of yours: --out my/cpu.yaml"
         raise HostError(f"the cost table cannot be written: {error.strerror}", where=str(path), hint=hint) from None

@@ -29,6 +29,7 @@ import yaml
 
 from orchestrator.artifacts.cache import Cache, digest
 from orchestrator.errors import ConfigError
+from orchestrator.whole_file import write_whole
 
 SUFFIX = ".budgets.yaml"
 
@@ -87,10 +88,8 @@ class BudgetFile:
                     _SYMBOLS: {name: _plain(count) for name, count in budget.symbols.items()},
                 }
             budgets.setdefault(test, {}).setdefault(label, {})[machine] = value
-            unfinished = self.path.with_name(f".{self.path.name}.new")
             try:
-                unfinished.write_text(_HEAD + yaml.safe_dump(budgets, sort_keys=True, width=120), encoding="utf-8")
-                unfinished.replace(self.path)
+                write_whole(self.path, _HEAD + yaml.safe_dump(budgets, sort_keys=True, width=120))
             except OSError as error:
                 raise ConfigError(f"cannot be written: {error.strerror}", where=str(self.path)) from None
 

@@ -21,6 +21,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.guest.emulator import qemu_version
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.events import GuestBooted
+from orchestrator.whole_file import write_whole
 
 _FILE = "provenance.json"
 _BEGIN_ANEW = "leave out --resume to begin a new run"
@@ -130,9 +131,7 @@ class Provenance:
             shutil.copy(module.file, kept)
 
     def _write(self) -> None:
-        unfinished = self._file.with_suffix(".new")
-        unfinished.write_text(self._content.model_dump_json(indent=1) + "\n")
-        unfinished.replace(self._file)
+        write_whole(self._file, self._content.model_dump_json(indent=1) + "\n")
 
 
 def _name(boot: Mapping[str, object], part: str) -> object:
