@@ -3,11 +3,11 @@
 //
 //   -n CALLS [-b BATCH] [-r REPEATS] [-u UNTIMED] [-m MARKED [-w WARMING]]
 //       REPEATS samples of CALLS calls each, made of batches of at most BATCH calls. A batch of several begins right after
-//       a timer tick; one that an interrupt, a page fault, another task or a new second fell into is thrown away and run
-//       again. Behind the samples it makes UNTIMED system calls more (CALLS, if not given), one by one: their results
-//       are all known. With MARKED 1, the counting plugin of QEMU (region.h) counts meanwhile: it is told of two empty
-//       batches, and then of each batch that counts. WARMING calls directly before each batch leave the same in a cache
-//       whatever the program did before them.
+//       a timer tick, unless QEMU counts; one that an interrupt, a page fault, another task or a new second fell into is
+//       thrown away and run again, right after a tick. Behind the samples it makes UNTIMED system calls more (CALLS, if
+//       not given), one by one: their results are all known. With MARKED 1, the counting plugin of QEMU (region.h)
+//       counts meanwhile: it gets two empty batches, and then each batch that counts. WARMING calls directly before
+//       each batch leave the same in a cache whatever the program did before them.
 //   -c CALLS [-P FILE]
 //       exactly CALLS calls one by one, neither timed nor repeated: for counting and checking the hits of a probe. Before
 //       them the program writes its process number to FILE, behind them -1.

@@ -36,7 +36,7 @@ Sentence = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[ -~]+
 TableId = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
 Column = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9+-]+$")]
 Columns = dict[TableId, Annotated[list[Column], Field(min_length=1)]]
-CachesName = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+CpuName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 KernelName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
@@ -163,9 +163,9 @@ class CostTable(Fact):
     ``caches`` names the catalogue's entry with its caches and TLBs. No miss has a cost: they are for the reader.
     """
 
-    cpu: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    cpu: CpuName
     mhz: Constant
-    caches: CachesName | None = None
+    caches: CpuName | None = None
     uncalibrated: Sentence | None = None
     constants: dict[Input, Constant] = Field(default={})
     declared: Declaration | None = None

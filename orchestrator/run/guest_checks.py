@@ -19,11 +19,12 @@ _CPUS = "/sys/devices/system/cpu"
 _SETTLING_POLLS = 100
 """Each 0.2 s of the guest's time, of which the kernel refines the TSC's frequency for one second before it settles."""
 
-
 _PACE = 1.1
 """How many times faster or slower than the host's a guest's clock may surely be."""
 _PACE_SECONDS = 1.0
+"""Of the host's, between the looks at both clocks that are compared."""
 _PACE_ERROR = 0.05
+"""Relative, of those seconds: a busy host takes long to read a guest's clock."""
 _PACE_LOOKS = 50
 
 

@@ -14,7 +14,7 @@ from orchestrator.guest.guest import Guest
 _TICKS = "jiffies_64"
 _TICKS_SIZE = 8
 _BEFORE_WRAP = 300
-"""Seconds: the kernel's count begins so long before 2**32 (INITIAL_JIFFIES in include/linux/jiffies.h)."""
+"""Seconds: the kernel's count begins this long before 2**32 (INITIAL_JIFFIES in include/linux/jiffies.h)."""
 
 _INTERVAL = 10.0
 _SILENCE = 30.0
@@ -34,11 +34,12 @@ class WorkProgress:
         """Gets the console's new lines."""
         said = [words for words in map(progress, lines) if words is not None]
         silent = time.monotonic() - self._reported
+        is_due = silent > (_INTERVAL if said else _SILENCE)
         if said:
             self._said = said[-1][:200]
-        elif silent > _SILENCE:
+        elif is_due:
             self._reached = self._seconds()
-        if silent > (_INTERVAL if said else _SILENCE):
+        if is_due:
             self._reported = time.monotonic()
             self._report(f"{self._what}: {self.reached}")
 

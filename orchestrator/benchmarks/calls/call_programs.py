@@ -47,7 +47,7 @@ _MOST_ALONE = 100_000
 """Calls of the process that shows which one is the first to fail: seconds. Timed ones may be a hundred million."""
 _USES_UP = "the call uses a resource up"
 _SMALLER = 8
-"""A batch on a busy host is so many times smaller than the one before."""
+"""By how much a batch is made smaller when none was free of interrupts."""
 _SHARE_OF_A_TICK = 0.6
 """The fraction of a tick's period that a batch may fill; a batch begins shortly after a tick."""
 

@@ -19,7 +19,6 @@ from orchestrator.benchmarks.scaling.task import ScalingCell
 from orchestrator.benchmarks.scaling.work import scaling_work
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
-from orchestrator.guest.guest import Guest
 from orchestrator.guest.rest import at_rest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord, Evidence
@@ -76,7 +75,8 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
         if functions(guest.get("/proc/kallsyms")) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
         figures = work.read(output_of(guest), task.size)
-        profiles = _profiles(session, cells, guest, figures)
+        counts = None if guest.machine.counter is None else WorkCounts.of(guest, module)
+        profiles = {} if counts is None else _profiles(session, cells, counts, figures)
         ending = close(guest, kernel)
     facts = _kernel_facts(kernel)
     cache = Symbols(lists.symbols).object_size(_CACHE) if facts["kprobe_cache"] else None
@@ -86,14 +86,11 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
 
 
 def _profiles(
-    session: Session, cells: Sequence[ScalingCell], guest: Guest, figures: ScalingFigures
+    session: Session, cells: Sequence[ScalingCell], counts: WorkCounts, figures: ScalingFigures
 ) -> Mapping[str, StepsProfile]:
     """The profiles of the cells that are to have one, by row; each is of the steps that the row's figures are of."""
-    if guest.machine.counter is None:
-        return {}
-    counts = WorkCounts.of(guest, session.setup(cells[0]).setup)
     found = {}
-    with at_rest(guest):
+    with at_rest(counts.guest):
         for cell in cells:
             file, steps = session.profile_file(cell), figures.marked.get(_row(cell))
             if file is not None and steps is not None:
