@@ -28,6 +28,7 @@ class MachineFacts(Fact):
     quick: Settings
     host_time: Settings
     instructions: Settings
+    recorded: Settings
 
 
 @lru_cache(maxsize=1)

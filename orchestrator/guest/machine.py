@@ -104,8 +104,8 @@ class Machine:
     """A machine and what it boots; everything a guest's behaviour depends on. ``memory_mib`` in MiB.
 
     ``keeps_time`` is for guests whose nanoseconds are believed: they get timers to calibrate their TSC by, and boot
-    slower. Without a ``root`` a guest stays in its initramfs. ``disk_drivers`` is the archive that a guest with disks
-    needs besides it.
+    slower. ``works_alone`` is for guests to which the host sends nothing until their work is done. Without a ``root`` a
+    guest stays in its initramfs. ``disk_drivers`` is the archive that a guest with disks needs besides it.
     """
 
     cpu: CpuModel
@@ -117,6 +117,7 @@ class Machine:
     drivers_built_in: bool = False
     smp_kernel: bool = False
     keeps_time: bool = False
+    works_alone: bool = False
     extra_parameters: tuple[str, ...] = ()
     root: RootImage | None = None
     data: tuple[DataDisk, ...] = ()
@@ -177,6 +178,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
         *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
         *_memory(machine, wiring),
         *_clock(machine).qemu,
+        *(facts.recorded.qemu if machine.works_alone and machine.timing == "instructions" else ()),
         *_start(machine).qemu,
         *("-kernel", str(machine.kernel), "-initrd", str(wiring.initramfs or machine.initramfs)),
         *("-append", kernel_command_line(machine)),

@@ -52,7 +52,8 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
     directory, machine, cpu = session.task.directory, session.artifacts.machine, session.task.boot.cpu
     name, kernel = session.guest_name(), session.artifacts.kernel.spec.name
     file = directory / f"{name}.initramfs"
-    guest = Guest(replace(counting_together(machine, code.named("_stext")[0].address), initramfs=file), directory, name)
+    counting = counting_together(machine, code.named("_stext")[0].address)
+    guest = Guest(replace(counting, initramfs=file, works_alone=True), directory, name)
     progress = WorkProgress(
         session.report, f"{kernel}, {work.what}", lambda: kernel_seconds(guest, session.artifacts.kernel)
     )

@@ -53,6 +53,14 @@ def test_the_exact_clock() -> None:
     assert value(command, "-seed") == "1"
 
 
+def test_work_that_is_done_alone_is_recorded_on_the_exact_clock() -> None:
+    alone = replace(MACHINE, works_alone=True)
+    # QEMU puts the values of both options together.
+    assert values(qemu_command(alone, WIRING), "-icount") == ["shift=0,sleep=off", "rr=record,rrfile=/dev/null"]
+    assert qemu_command(MACHINE, WIRING).count("-icount") == 1
+    assert "-icount" not in qemu_command(replace(alone, timing="tcg"), WIRING)
+
+
 @pytest.mark.parametrize(("timing", "accelerator"), [("tcg", "tcg"), ("kvm", "kvm")])
 def test_the_other_clocks_count_nothing(timing: Timing, accelerator: str) -> None:
     machine = replace(MACHINE, timing=timing)
