@@ -11,11 +11,13 @@ from pathlib import Path
 
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.kernel_build import IDENTITY, first_errors
+from orchestrator.catalog.kconfig import read_config
 from orchestrator.errors import BuildError, UsageError
 from orchestrator.process import run
 
 _CONFIGURE_LIMIT = 900.0
 _BUILD_LIMIT = 12 * 3600.0
+_ARCH = {"CONFIG_X86_32": "i386", "CONFIG_X86_64": "x86_64"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*")
 
 
@@ -39,6 +41,14 @@ class TreeBuild:
         if not self.config.is_file():
             hint = "name one with --kconfig, or make one there: make defconfig"
             raise UsageError("there is no configuration of the kernel", where=str(self.config), hint=hint)
+        if not self._arch:
+            raise UsageError("this is no configuration of a kernel for x86", where=str(self.config))
+
+    @property
+    def _arch(self) -> str:
+        # One for i386 does not say that it is not for 64 bits: make has to.
+        config = read_config(self.config)
+        return next((arch for option, arch in _ARCH.items() if config.get(option) == "y"), "")
 
     def build(self, tree: Path, say: Callable[[str], None]) -> None:
         """Build bzImage and modules. Raises BuildError with the compiler's words."""
@@ -48,8 +58,7 @@ class TreeBuild:
         self._make(tree, [f"-j{len(os.sched_getaffinity(0))}", "bzImage", "modules"], _BUILD_LIMIT)
 
     def _make(self, tree: Path, what: Sequence[str], time_limit: float) -> None:
-        # With this ARCH the configuration says whether the kernel is a 64-bit one.
-        command = ["make", "-C", str(tree), "ARCH=x86", *self.variables, *what]
+        command = ["make", "-C", str(tree), f"ARCH={self._arch}", *self.variables, *what]
         finished = run(command, time_limit=time_limit, environment={**build_environment(), **IDENTITY})
         if finished.status != 0:
             raise BuildError("the kernel does not build", where=str(tree), detail=first_errors(finished))
