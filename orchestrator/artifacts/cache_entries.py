@@ -18,6 +18,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.cache import ENVIRONMENT_STAMP, Artifact, Cache, is_real_folder
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
+from orchestrator.artifacts.git_tree import UNFINISHED, tree_lock
 from orchestrator.artifacts.usage import claim, in_use, last_use
 from orchestrator.errors import UsageError
 
@@ -49,6 +50,7 @@ class Kind(StrEnum):
     ENVIRONMENTS = "environments"
     DAMAGED = "damaged"
     FAILED_BUILDS = "failed-builds"
+    GIT_TREES = "git-trees"
     PINS = "pins"
     LOCKS = "locks"
 
@@ -58,6 +60,7 @@ _BESIDE = {
     Kind.CHECKS: re.compile("hypothesis|mypy|pytest|ruff"),
     Kind.DAMAGED: re.compile(r"[a-z]+(-[a-z]+)?-[0-9a-f]{24}"),
     Kind.FAILED_BUILDS: re.compile(r"\w+-[0-9a-f]{24}"),
+    Kind.GIT_TREES: re.compile(rf"[A-Za-z0-9._+-]+-[0-9a-f]{{6}}({re.escape(UNFINISHED)})?"),
     Kind.PINS: re.compile(r"[\w.-]+\.json"),
 }
 """The names that things may have in these folders of the cache."""
@@ -138,6 +141,8 @@ def _beside(cache: Cache, kind: Kind) -> Iterator[CacheEntry]:
             used, needed = partial(_last_change, path), list[str]()
             if kind is Kind.APT:
                 needed = [f"apt-{arch}" for arch in DEBIAN_ARCHITECTURE]
+            elif kind is Kind.GIT_TREES:
+                needed = [tree_lock(path)]
             elif kind is Kind.PINS:
                 used, needed = partial(_pin_use, cache, path), [f"pin-{path.stem}"]
             locks = tuple(cache.lock_file(name) for name in needed)

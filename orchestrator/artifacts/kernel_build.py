@@ -37,13 +37,13 @@ _BUILD_LIMIT = 4 * 3600.0
 _STEP = re.compile(r"^  (?:CC|AS|LD|AR|HOSTCC)\b")
 _REPORT_SECONDS = 15.0
 
-# A kernel contains these facts about its build: the same inputs must give the same bytes.
-_IDENTITY = {
+IDENTITY = {
     "KBUILD_BUILD_TIMESTAMP": "Wed Jul 13 00:00:00 UTC 2005",
     "KBUILD_BUILD_USER": "lab",
     "KBUILD_BUILD_HOST": "lab",
     "KBUILD_BUILD_VERSION": "1",
 }
+"""Variables of a build. A kernel contains these facts about it: the same inputs must give the same bytes."""
 
 
 def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
@@ -91,7 +91,7 @@ def _build(
         build.mkdir()
     (build / "all.config").write_text(wanted)
     make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
-    environment = {**build_environment(), **_IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
+    environment = {**build_environment(), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
     finished = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
     if finished.status != 0:
         raise BuildError(f"{spec.name} cannot be configured", detail=finished.complaint())
@@ -101,7 +101,7 @@ def _build(
     finished = run(
         [*make, jobs, "bzImage", "modules"],
         time_limit=_BUILD_LIMIT,
-        environment={**build_environment(), **_IDENTITY},
+        environment={**build_environment(), **IDENTITY},
         listener=progress.line,
     )
     if finished.status != 0:
@@ -146,6 +146,11 @@ class _Progress:
 
 
 def _broken(spec: KernelSpec, finished: Finished) -> BuildError:
+    return BuildError(f"{spec.name} does not build", detail=first_errors(finished))
+
+
+def first_errors(finished: Finished) -> list[str]:
+    """The lines of a build from its first error on, the first twenty."""
     lines = (finished.stdout + finished.stderr).splitlines()
     first = next((n for n, line in enumerate(lines) if re.search(r": error|\bError \d|undefined reference", line)), 0)
-    return BuildError(f"{spec.name} does not build", detail=lines[first : first + 20])
+    return lines[first : first + 20]

@@ -7,6 +7,7 @@ import typer
 
 from orchestrator import __version__
 from orchestrator.cli import (
+    bisect,
     cache,
     difference,
     doctor,
@@ -34,6 +35,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
+app.command("bisect")(bisect.bisect)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)
 app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)

@@ -20,7 +20,7 @@ from orchestrator.experiment.file.overrides import Origins, apply_overrides
 from orchestrator.experiment.file.problems import Problem, config_error, problems_of, shown
 from orchestrator.experiment.file.source import Data, KeyPath, Source, read_source
 from orchestrator.experiment.file.table_source import BENCHMARK, TABLES, TableReader, TableSource
-from orchestrator.experiment.file.user_paths import make_absolute
+from orchestrator.experiment.file.user_paths import Moved, as_written, make_absolute
 from orchestrator.experiment.kind import KindRegistry, TableKind, benchmark_keys
 from orchestrator.experiment.machine import Machine
 
@@ -34,13 +34,16 @@ def load_experiment(
     kinds: KindRegistry[TableKind],
     overrides: Sequence[str] = (),
     qemu_cpu_names: QemuCpuNames | None = None,
+    moved: Moved = as_written,
 ) -> Experiment:
     """Load an experiment file, apply ``KEY=VALUE`` overrides, and check everything.
 
-    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named.
+    ``qemu_cpu_names`` is asked for QEMU's own CPU models only when the catalogue has not the one named. ``moved`` says
+    where to look for what the file names by a path.
+
     Raises ConfigError, which lists all that is wrong: place, key, what was found, what is allowed.
     """
-    return _load(path, read_source(path), kinds, overrides, qemu_cpu_names)
+    return _load(_Read(path, read_source(path), overrides, moved), kinds, qemu_cpu_names)
 
 
 def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
@@ -50,19 +53,24 @@ def load_resolved(path: Path, kinds: KindRegistry[TableKind], qemu_cpu_names: Qe
     """
     source = read_source(path)
     _drop_defaults_of_other_kinds(source.data, kinds)
-    return _load(path, source, kinds, (), qemu_cpu_names)
+    return _load(_Read(path, source), kinds, qemu_cpu_names)
 
 
-def _load(
-    path: Path,
-    source: Source,
-    kinds: KindRegistry[TableKind],
-    overrides: Sequence[str],
-    qemu_cpu_names: QemuCpuNames | None,
-) -> Experiment:
-    origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
-    data = apply_overrides(source.data, overrides, origins)
-    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths})
+@dataclass(frozen=True)
+class _Read:
+    """What was read, what of it is overridden, and where that is which it names."""
+
+    path: Path
+    source: Source
+    overrides: Sequence[str] = ()
+    moved: Moved = as_written
+
+
+def _load(read: _Read, kinds: KindRegistry[TableKind], qemu_cpu_names: QemuCpuNames | None) -> Experiment:
+    path = read.path
+    origins = Origins({key: f"{path}:{line}" for key, line in read.source.lines.items()})
+    data = apply_overrides(read.source.data, read.overrides, origins)
+    make_absolute(data, origins, path.parent.absolute(), {key for kind in kinds for key in kind.paths}, read.moved)
     context = Surroundings(qemu_cpu_names, kinds.benchmarks, kinds.rows)
     checked = _Loader(kinds, context, origins, str(path)).load(data)
     if isinstance(checked, Experiment):

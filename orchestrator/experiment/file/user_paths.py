@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +11,24 @@ from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import Data, KeyPath
 from orchestrator.experiment.file.table_source import BENCHMARK, TABLES
 
+Moved = Callable[[str], str]
+"""Where something is that a user named by a path."""
 
-def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str]) -> None:
+
+def as_written(path: str) -> str:
+    """It is where the user says."""
+    return path
+
+
+def make_absolute(
+    data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved = as_written
+) -> None:
     """Make every relative path of a user's file absolute, in place: kernels, images, modules and workloads.
 
     Kernels, images and probes are paths where they have a slash in them, the keys ``benchmark_paths`` of a benchmark
     always; ``folder`` is the experiment file's.
     """
-    paths = _Paths(origins, folder)
+    paths = _Paths(origins, folder, moved)
     for path, table in _tables_in(data):
         for key in ("kernels", "probes"):
             names = table.get(key)
@@ -38,12 +48,15 @@ def make_absolute(data: Data, origins: Origins, folder: Path, benchmark_paths: C
 class _Paths:
     origins: Origins
     folder: Path
+    moved: Moved
 
     def of_file(self, name: Data, path: KeyPath) -> Data:
         """A file's path, absolute; ``path`` is the key's."""
-        if not isinstance(name, str) or name.startswith("~"):
+        if not isinstance(name, str):
             return name
-        return str((Path.cwd() if self.origins.overridden(path) else self.folder) / name)
+        if name.startswith("~"):
+            return self.moved(name)
+        return self.moved(str((Path.cwd() if self.origins.overridden(path) else self.folder) / name))
 
     def of_name(self, name: Data, path: KeyPath) -> Data:
         """A catalogue's name unchanged, or a path made absolute."""

@@ -339,7 +339,8 @@ def test_locks_with_waiters_are_not_removed(cache: Cache) -> None:
 def test_files_beside_the_artifacts_are_removed_by_age(cache: Cache) -> None:
     root = cache.root
     name = f"lab_kprobe-{'0' * 24}"
-    things = ["apt/bookworm-amd64", "apt/bookworm-amd64-i386", "checks/mypy", "checks/pytest", f"failed-builds/{name}"]
+    things = ["apt/bookworm-amd64", "apt/bookworm-amd64-i386", "checks/mypy", "checks/pytest"]
+    things += [f"failed-builds/{name}", "git-trees/linux-0a1b2c", "git-trees/linux-0a1b2c.unfinished"]
     for thing in things:
         folder(root / thing, 31)
     (root / "checks/mypy/deep").mkdir()
@@ -419,6 +420,7 @@ def test_files_of_others_are_not_touched(cache: Cache, tmp_path: Path) -> None:
             "failed-builds/my-own",
             "venv-of-mine",
             "apt/my own",
+            "git-trees/linux",
         )
     ]
     (cache.root / "photos" / key / "manifest.json").write_text(json.dumps({"label": "x", "inputs": {}}))

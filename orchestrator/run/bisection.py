@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which commit has changed a cost? ``git bisect`` chooses the commits, measurements judge them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from orchestrator.artifacts.git_tree import GitTree, Revision
+from orchestrator.errors import LabError, UsageError
+from orchestrator.results.bisected import Commit, Found, Measured, Tried
+
+_FIRST_BAD = re.compile(r"^# first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
+_POSSIBLE = re.compile(r"^# possible first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
+_LONGEST_SUBJECT = 200
+
+
+class NotMeasured(LabError):
+    """A commit has no number: it does not build, does not boot, or its cell has failed. The bisection skips it."""
+
+
+@dataclass
+class Bisection:
+    """Between a ``good`` and a ``bad`` commit of one repository.
+
+    A commit is as bad as it costs: bad where it is nearer to the bad end's value than to the good one's. ``measure``
+    is called with the commit's files in the tree, and raises NotMeasured where there is no number. ``say`` gets a line
+    for each step.
+    """
+
+    tree: GitTree
+    measure: Callable[[Commit], Measured]
+    say: Callable[[str], None]
+
+    def between(self, good: Revision, bad: Revision) -> Found:
+        """The first bad commit. Raises UsageError where the ends do not differ, LabError where an end has no number."""
+        tried: list[Tried] = []
+        ends = [self._end(revision, which, tried) for revision, which in ((good, "good"), (bad, "bad"))]
+        least, most = (one.value for one in ends)
+        if abs(most - least) <= sum(one.scatter for one in ends):
+            raise UsageError(
+                f"good and bad cost the same, {least:.10g} and {most:.10g}: there is no change to look for",
+                hint="compare the two with: orchestrator compare, or choose another cell with --cell",
+            )
+        with self._begun(good, bad):
+            while (candidates := self._candidates()) is None:
+                commit = self.commit("HEAD")
+                left = self.tree.succeed("rev-list", "--count", "refs/bisect/bad", "--not", "--glob=refs/bisect/good-*")
+                self.say(f"{left.strip()} commits left; measuring {commit.short} {commit.subject}")
+                one = self._try(commit)
+                tried.append(one)
+                self._judge("skip" if one.measured is None else _verdict(one.measured.value, least, most))
+        return Found(candidates, tried)
+
+    def commit(self, name: str) -> Commit:
+        """What git knows of a commit."""
+        text = self.tree.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
+        found, subject, author, date, *_ = [*map(_printable, text.split("\n")), "", "", ""]
+        return Commit(found, subject, author, date)
+
+    def _end(self, revision: Revision, which: str, tried: list[Tried]) -> Measured:
+        commit = self.commit(revision.commit)
+        self.say(f"measuring the {which} end, {revision.name}: {commit.short} {commit.subject}")
+        one = self._try(commit)
+        if one.measured is None:
+            what = f"the {which} end, {revision.name} ({commit.short}), has no number: {one.why_skipped}"
+            raise LabError(what, hint="choose another commit that builds and boots")
+        tried.append(one)
+        return one.measured
+
+    def _try(self, commit: Commit) -> Tried:
+        self.tree.check_out(commit.hash)
+        try:
+            measured = self.measure(commit)
+        except NotMeasured as error:
+            self.say(f"{commit.short} is skipped: {error}")
+            return Tried(commit, None, error.what)
+        self.say(f"{commit.short} costs {measured.value:.10g}")
+        return Tried(commit, measured)
+
+    @contextmanager
+    def _begun(self, good: Revision, bad: Revision) -> Iterator[None]:
+        self.tree.git("bisect", "reset", "HEAD")  # one that was interrupted
+        self._bisect("start", bad.commit, good.commit, "--")
+        try:
+            yield
+        finally:
+            self.tree.git("bisect", "reset", "HEAD")
+
+    def _judge(self, verdict: str) -> None:
+        # git takes for HEAD what is checked out: the commit that was measured.
+        self._bisect(verdict)
+
+    def _bisect(self, *words: str) -> None:
+        finished = self.tree.git("bisect", *words)
+        if finished.status != 0 and self._candidates() is None:
+            # The merge base of two branches is bad, for one: what git says is for the user.
+            raise LabError("git cannot bisect between these commits", detail=finished.complaint())
+
+    def _candidates(self) -> Sequence[Commit] | None:
+        """The commits among which the first bad one is, if the bisection has ended."""
+        log = self.tree.git("bisect", "log").stdout
+        first = _FIRST_BAD.search(log)
+        if first:
+            return [self.commit(first[1])]
+        possible = list(dict.fromkeys(_POSSIBLE.findall(log)))
+        return [self.commit(one) for one in possible] or None
+
+
+def _verdict(value: float, good: float, bad: float) -> str:
+    return "bad" if abs(value - bad) <= abs(value - good) else "good"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST_SUBJECT]

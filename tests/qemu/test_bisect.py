@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the commit found that made a probe of one's own dearer, with what it executes more, and is none measured twice?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.paths import data_dir
+
+KERNEL = "lab-i386-up"
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
+
+EXPERIMENT = f"""\
+name: own
+kernels: [{KERNEL}]
+machines: [{{cpu: pentium4}}]
+probes: [none, ./own.c.j2]
+benchmark: {{name: gtodbench, calls: 1000, repeats: 2}}
+"""
+NOPS = '\tasm volatile("{}");\n'
+HISTORY = {
+    "add a probe": "",
+    "say that it does nothing": "\t/* nothing */\n",
+    "do one thing": NOPS.format("nop"),
+    "do ten things": NOPS.format("; ".join(["nop"] * 10)),
+    "say how many": NOPS.format("; ".join(["nop"] * 10)) + "\t/* ten */\n",
+    "break the build": "\tthis is no C\n",
+    "mend the build": NOPS.format("; ".join(["nop"] * 10)) + "\t/* still ten */\n",
+}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    command = ["git", "-C", str(folder), *named, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The lab's own kprobe, whose handler does more from one commit on."""
+    top = tmp_path / "probes"
+    top.mkdir()
+    git(top, "init", "--quiet")
+    handler = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
+    source = (data_dir("kmods") / "templates" / "kprobe.c.j2").read_text()
+    assert handler in source
+    (top / "own.c.j2").write_text('#include "work.h"\n' + source.replace(handler, f"{handler}\twork();\n"))
+    (top / "own.yaml").write_text(EXPERIMENT)
+    for subject, body in HISTORY.items():
+        (top / "work.h").write_text(f"static inline void work(void)\n{{\n{body}}}\n")
+        git(top, "add", ".")
+        git(top, "commit", "--quiet", "--message", subject)
+    return top
+
+
+def test_the_commit_that_made_a_probe_dearer(tree: Path, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    ends = ("--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD", tree / "own.yaml")
+    finished = command.run("bisect", *ends, "--format", "json")
+    assert finished.returncode == 0, finished.stderr
+    found = json.loads(finished.stdout)
+    assert [one["subject"] for one in found["candidates"]] == ["do ten things"]
+    costs = {one["commit"]["subject"]: one["value"] for one in found["tried"]}
+    assert costs["do ten things"] - costs["do one thing"] == 9
+    assert costs["mend the build"] - costs["add a probe"] == 10
+    assert costs.get("break the build") is None
+    # By symbol: the nops are in the module's handler, and nowhere else.
+    (difference,) = found["differences"]
+    assert [(one["symbol"].split()[0], one["change"]) for one in difference["symbols"]] == [("kprobe_func", 9)]
+
+    runs = len(list((tmp_path / "lab" / "runs").iterdir()))
+    again = command.run("bisect", *ends)
+    assert again.returncode == 0, again.stderr
+    assert "First bad commit:" in again.stdout
+    assert "do ten things" in again.stdout.splitlines()[0]
+    skipped = sum(one["value"] is None for one in found["tried"])
+    assert len(list((tmp_path / "lab" / "runs").iterdir())) == runs + skipped
+    assert git(tree, "status", "--porcelain") == ""
+
+
+def test_what_cannot_be_bisected_is_said(tree: Path, tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    ends = ("--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD")
+    elsewhere = tmp_path / "elsewhere.yaml"
+    elsewhere.write_text(EXPERIMENT.replace("./own.c.j2", "kprobe"))
+    named_nothing = command.run("bisect", *ends, elsewhere)
+    assert (named_nothing.returncode, "names nothing in" in named_nothing.stderr) == (2, True)
+    no_cell = command.run("bisect", *ends, tree / "own.yaml", "--cell", "jprobe")
+    assert (no_cell.returncode, "no cells are named 'jprobe'" in no_cell.stderr) == (2, True)
+    same = command.run("bisect", "--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD~5", tree / "own.yaml")
+    assert (same.returncode, "cost the same" in same.stderr) == (2, True)
+    broken = command.run("bisect", "--good", f"{tree}@HEAD~6", "--bad", f"{tree}@HEAD~1", tree / "own.yaml")
+    assert (broken.returncode, "has no number" in broken.stderr) == (1, True)

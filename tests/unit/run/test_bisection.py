@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the commit found that has changed a cost, whichever it is, and whatever cannot be measured?"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.git_tree import GitTree, Revision
+from orchestrator.errors import LabError, UsageError
+from orchestrator.results.bisected import Commit, Found, Measured
+from orchestrator.run.bisection import Bisection, NotMeasured
+
+COMMITS = 9
+FILE = "cost"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    command = ["git", "-C", str(folder), *named, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[GitTree, list[str]]:
+    """Commits whose file has their number, the oldest first, and the tree with them."""
+    top = tmp_path_factory.mktemp("history")
+    git(top, "init", "--quiet")
+    commits = []
+    for number in range(COMMITS):
+        (top / FILE).write_text(str(number))
+        git(top, "add", FILE)
+        git(top, "commit", "--quiet", "--message", f"number {number}")
+        commits.append(git(top, "rev-parse", "HEAD"))
+    with GitTree.open(Cache(tmp_path_factory.mktemp("cache")), top) as tree:
+        return tree, commits
+
+
+def bisected(
+    history: tuple[GitTree, list[str]], cost: Callable[[int], Measured | None], ends: tuple[int, int] = (0, COMMITS - 1)
+) -> Found:
+    """What is found where commit number N costs ``cost(N)``; it has no number where that is None."""
+    tree, commits = history
+
+    def measure(commit: Commit) -> Measured:
+        number = int((tree.folder / FILE).read_text())
+        assert (commit.hash, commit.subject) == (commits[number], f"number {number}")
+        found = cost(number)
+        if found is None:
+            raise NotMeasured("does not build", detail=["error: expected ';'"])
+        return found
+
+    good, bad = (Revision(tree.top, commits[end], f"end{end}") for end in ends)
+    return Bisection(tree, measure, lambda text: None).between(good, bad)
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    first=st.integers(1, COMMITS - 1),
+    skipped=st.sets(st.integers(1, COMMITS - 2)),
+    costs=st.sampled_from([(100.0, 101.0), (101.0, 100.0), (6e9, 6e9 + 1), (-1.0, 1.0)]),
+)
+@example(first=4, skipped=set(range(1, COMMITS - 1)), costs=(1.0, 2.0))
+def test_the_commit_is_found_or_hidden_by_skipped_ones(
+    history: tuple[GitTree, list[str]], first: int, skipped: set[int], costs: tuple[float, float]
+) -> None:
+    found = bisected(history, lambda n: None if n in skipped else Measured(costs[n >= first]))
+    numbers = [history[1].index(one.hash) for one in found.candidates]
+    assert first in numbers or all(n in skipped for n in range(first, max(numbers)))
+    # All candidates but the newest were skipped, and nothing else lies between them.
+    assert numbers == sorted(numbers, reverse=True)
+    assert set(numbers[1:]) <= skipped
+    assert numbers[-1] <= first <= numbers[0]
+    if not skipped:
+        assert numbers == [first]
+        assert len(found.tried) <= 2 + 4
+    assert {history[1].index(one.commit.hash) for one in found.skipped} <= skipped
+
+
+def test_a_commit_belongs_to_the_nearer_end(history: tuple[GitTree, list[str]]) -> None:
+    """One that costs some more than good is not the one that made it dear."""
+    found = bisected(history, lambda n: Measured([100, 101, 101, 120, 160, 200, 200, 201, 200][n]))
+    (one,) = found.candidates
+    assert one.subject == "number 4"
+    assert one.author == "A Person"
+
+
+def test_ends_that_do_not_differ_are_refused(history: tuple[GitTree, list[str]]) -> None:
+    with pytest.raises(UsageError, match="cost the same, 5 and 5"):
+        bisected(history, lambda n: Measured(5.0))
+    with pytest.raises(UsageError, match="cost the same, 100 and 104"):
+        bisected(history, lambda n: Measured(100.0 + n / 2, scatter=2.5))
+
+
+@pytest.mark.parametrize("end", [0, COMMITS - 1])
+def test_an_end_without_a_number_ends_it(history: tuple[GitTree, list[str]], end: int) -> None:
+    with pytest.raises(LabError, match=f"end, end{end} .* has no number: does not build"):
+        bisected(history, lambda n: None if n == end else Measured(float(n)))
+
+
+def test_ends_in_the_wrong_order_are_said(history: tuple[GitTree, list[str]]) -> None:
+    with pytest.raises(LabError) as caught:
+        bisected(history, lambda n: Measured(float(n > 3)), (COMMITS - 1, 0))
+    assert "git cannot bisect" in str(caught.value)
+
+
+def test_after_one_that_was_interrupted_it_begins_anew(history: tuple[GitTree, list[str]]) -> None:
+    def interrupted() -> Iterator[Measured]:
+        yield Measured(0.0)
+        yield Measured(1.0)
+        raise KeyboardInterrupt
+
+    costs = interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        bisected(history, lambda n: next(costs))
+    assert [one.subject for one in bisected(history, lambda n: Measured(float(n > 5))).candidates] == ["number 6"]
