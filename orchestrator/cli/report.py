@@ -38,9 +38,14 @@ class Format(StrEnum):
 @expected_failures
 def report(
     run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="A run's directory, its id, or 'latest'.", autocompletion=completion.runs),
-    ] = "latest",
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="A run's directory, its id, or 'latest'.",
+            show_default="latest",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
     form: Annotated[
         Format,
         typer.Option(
@@ -58,18 +63,27 @@ def report(
     charts: Annotated[
         bool, typer.Option("--charts", help="Draw charts too, as PNG and SVG in the run's directory.")
     ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of --format json, of no run.")
+    ] = False,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
     from orchestrator.errors import UsageError
     from orchestrator.paths import lab_dir
     from orchestrator.results.contract import all_ok
-    from orchestrator.results.runs import find_run
+    from orchestrator.results.runs import LATEST, find_run
 
     if costs and clock is not ReportClock.MODELLED:
         raise UsageError("measured times have no costs", where="--costs", hint="add --clock modelled")
     if charts and clock is ReportClock.MODELLED:
         raise UsageError("charts have measured times only", where="--charts", hint="leave out --clock modelled")
-    found = find_run(run, lab_dir())
+    if schema:
+        if run is not None or form not in (Format.TABLE, Format.JSON):
+            given = run if run is not None else f"--format {form}"
+            raise UsageError("a schema is of all runs' JSON", where="--schema", hint=f"leave out {given}")
+        _print_schema(clock)
+        return
+    found = find_run(run or LATEST, lab_dir())
     if clock is ReportClock.MODELLED:
         _print_modelled(found, form, costs or [])
     else:
@@ -108,6 +122,16 @@ def _print(record: RunRecord, form: Format) -> None:
             from orchestrator.results.contract import json_text
 
             typer.echo(json_text(record), nl=False)
+
+
+def _print_schema(clock: ReportClock) -> None:
+    import json
+
+    from orchestrator.results.contract import json_schema
+    from orchestrator.results.modelled import modelled_schema
+
+    schema = json_schema() if clock is ReportClock.MEASURED else modelled_schema()
+    typer.echo(json.dumps(schema, indent=2))
 
 
 def _print_modelled(run: Run, form: Format, costs: Sequence[str]) -> None:

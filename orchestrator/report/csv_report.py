@@ -7,9 +7,11 @@ import csv
 import io
 import json
 
+from pydantic import BaseModel
+
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 
-_NESTED = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
+_NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
 """Fields with a column for each of theirs."""
 _OPEN = ("parameters", "purposes")
 """Fields whose names differ from run to run: each is one column, of JSON."""

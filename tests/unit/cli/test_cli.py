@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import jsonschema
 import pytest
 from file_permissions import AS_MERE_OWNER
 from typer.testing import CliRunner, Result
@@ -136,6 +138,15 @@ def test_a_report_of_no_run(run: str, form: str) -> None:
     assert refusal("model", "fit", "pentium4", run).startswith("error: ")
     assert refusal("profile", run, "--format", form).startswith("error: ")
     assert refusal("diff", run, f"{run}:kprobe", "--format", form).startswith("error: ")
+
+
+def test_the_schema_of_the_json_report_needs_no_run() -> None:
+    for clock, title in (("measured", "RunRecord"), ("modelled", "ModelledRun")):
+        schema = json.loads(orchestrator("report", "--schema", "--clock", clock).stdout)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["title"] == title
+    assert "leave out latest" in refusal("report", "latest", "--schema")
+    assert "leave out --format csv" in refusal("report", "--schema", "--format", "csv")
 
 
 def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> None:

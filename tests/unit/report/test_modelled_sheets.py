@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from statistics import median
 
+import jsonschema
 import pytest
 from modelled_cells import COUNTED, modelled_table, modelled_tables
 from report_text import GOLDEN
@@ -26,7 +27,7 @@ from orchestrator.report.modelled_csv import render_modelled_csv
 from orchestrator.report.modelled_fit import agreement
 from orchestrator.report.modelled_sheets import modelled_sheets
 from orchestrator.report.table import print_sheets
-from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text
+from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text, modelled_schema
 
 TABLES = list(COUNTED)
 
@@ -162,6 +163,7 @@ def test_csv_and_json_have_every_cell_with_its_evidence() -> None:
     assert rows[3]["overhead"] == ""
     assert rows[3]["reason"]
     assert ModelledRun.model_validate(json.loads(json_text(modelled))) == modelled
+    jsonschema.validate(json.loads(json_text(modelled)), modelled_schema())
 
 
 def test_json_of_an_experiment_without_tables_is_complete() -> None:

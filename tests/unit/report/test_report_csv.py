@@ -42,7 +42,7 @@ def test_every_run_has_the_same_columns() -> None:
 
 
 def test_what_differs_from_run_to_run_is_json_in_one_column() -> None:
-    facts = {"at": "do_fork", "rounds": 1000, "share": 0.25, "is_warm": True, "command": "\"a, b\""}
+    facts = {"at": "do_fork", "rounds": 1000, "share": 0.25, "is_warm": True, "command": '"a, b"'}
     (row,) = rows(run(cell("kprobe", parameters=facts, purposes={"trap": 600.0, "dispatch": 27.0})))
     assert json.loads(row["parameters"]) == facts
     assert json.loads(row["purposes"]) == {"trap": 600.0, "dispatch": 27.0}
