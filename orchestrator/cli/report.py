@@ -15,6 +15,7 @@ from orchestrator.cli.failures import expected_failures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orchestrator.report.claims_layout import ClaimsLayout
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.runs import Run
 
@@ -63,6 +64,9 @@ def report(
     charts: Annotated[
         bool, typer.Option("--charts", help="Draw charts too, as PNG and SVG in the run's directory.")
     ] = False,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Print every claim of the documents with its figures, undecided ones too.")
+    ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of --format json, of no run.")
     ] = False,
@@ -70,6 +74,7 @@ def report(
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
     from orchestrator.errors import UsageError
     from orchestrator.paths import lab_dir
+    from orchestrator.report.claims_layout import all_claims, decided_claims
     from orchestrator.results.contract import all_ok
     from orchestrator.results.runs import LATEST, find_run
 
@@ -83,11 +88,14 @@ def report(
             raise UsageError("a schema is of all runs' JSON", where="--schema", hint=f"leave out {given}")
         _print_schema(clock)
         return
+    if claims and form not in (Format.TABLE, Format.MARKDOWN):
+        raise UsageError(f"{form} has no claims", where="--claims", hint="--format table and markdown have them")
+    layout = all_claims if claims else decided_claims
     found = find_run(run or LATEST, lab_dir())
     if clock is ReportClock.MODELLED:
-        _print_modelled(found, form, costs or [])
+        _print_modelled(found, form, costs or [], layout)
     else:
-        _print(found.record, form)
+        _print(found.record, form, layout)
     if charts:
         from orchestrator.benchmarks.registry import reports
         from orchestrator.report.charts import draw_charts
@@ -100,7 +108,7 @@ def report(
     raise typer.Exit(0 if all_ok(found.record) and not found.unfinished else 1)
 
 
-def _print(record: RunRecord, form: Format) -> None:
+def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
     match form:
         case Format.TABLE:
             from rich.console import Console
@@ -108,12 +116,12 @@ def _print(record: RunRecord, form: Format) -> None:
             from orchestrator.benchmarks.registry import reports
             from orchestrator.report.table import print_table
 
-            print_table(record, Console(), reports())
+            print_table(record, Console(), reports(), claims)
         case Format.MARKDOWN:
             from orchestrator.benchmarks.registry import reports
             from orchestrator.report.markdown import render_markdown
 
-            typer.echo(render_markdown(record, reports()), nl=False)
+            typer.echo(render_markdown(record, reports(), claims), nl=False)
         case Format.CSV:
             from orchestrator.report.csv_report import render_csv
 
@@ -134,25 +142,29 @@ def _print_schema(clock: ReportClock) -> None:
     typer.echo(json.dumps(schema, indent=2))
 
 
-def _print_modelled(run: Run, form: Format, costs: Sequence[str]) -> None:
+def _print_modelled(run: Run, form: Format, costs: Sequence[str], layout: ClaimsLayout) -> None:
     from orchestrator.benchmarks.registry import reports
     from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
     from orchestrator.report.claims import assess_modelled
     from orchestrator.report.modelled_sheets import modelled_sheets
+    from orchestrator.report.modelled_summary import modelled_summary
 
     modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
+    assessments = assess_modelled(run.record, modelled, reports())
+    claims = [layout(one, run.record.run) for one in assessments]
+    sentences = modelled_summary(modelled, assessments)
     match form:
         case Format.TABLE:
             from rich.console import Console
 
             from orchestrator.report.table import print_sheets
 
-            print_sheets(modelled_sheets(modelled), Console(), assess_modelled(run.record, modelled, reports()))
+            print_sheets(modelled_sheets(modelled), Console(), claims, sentences)
         case Format.MARKDOWN:
             from orchestrator.report.markdown import render_sheets
 
-            claims = assess_modelled(run.record, modelled, reports())
-            typer.echo(render_sheets(modelled.experiment, modelled_sheets(modelled), claims), nl=False)
+            sheets = modelled_sheets(modelled)
+            typer.echo(render_sheets(modelled.experiment, sheets, claims, sentences), nl=False)
         case Format.CSV:
             from orchestrator.report.modelled_csv import render_modelled_csv
 

@@ -155,7 +155,8 @@ def _show(record: RunRecord, entry: RunEntry) -> None:
 
     print_table(record, Console(), reports())
     sys.stdout.flush()
-    print(f"\nrun {entry.id}: {entry.directory}", file=sys.stderr)
+    print(f"\nall claims, other forms: orchestrator report {entry.id} --claims, --format FORMAT", file=sys.stderr)
+    print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
 
 
 def _draw(record: RunRecord, entry: RunEntry) -> None:

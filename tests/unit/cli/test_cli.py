@@ -102,6 +102,7 @@ def test_the_version() -> None:
         ("diff", "latest"),
         ("report", "--format", "junit"),
         ("report", "--clock", "wall"),
+        ("report", "--claims", "--format", "csv"),
         ("report", "--costs", "my/cpu.yaml"),
         ("model", "fit", "pentium4"),
         ("model", "fit", "pentium5", "latest"),

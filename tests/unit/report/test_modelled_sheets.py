@@ -20,12 +20,14 @@ from orchestrator.catalog.claims import claims
 from orchestrator.catalog.model_errors import LARGE, error_reasons
 from orchestrator.catalog.probes import published_column
 from orchestrator.report.claims import Verdict, assess_modelled
+from orchestrator.report.claims_layout import all_claims, decided_claims
 from orchestrator.report.comparisons import compare
 from orchestrator.report.facts import Facts
 from orchestrator.report.markdown import render_sheets
 from orchestrator.report.modelled_csv import render_modelled_csv
 from orchestrator.report.modelled_fit import agreement
 from orchestrator.report.modelled_sheets import modelled_sheets
+from orchestrator.report.modelled_summary import modelled_summary
 from orchestrator.report.table import print_sheets
 from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text, modelled_schema
 
@@ -36,7 +38,9 @@ def printed(*tables: str) -> str:
     record, modelled = modelled_tables(*tables)
     file = io.StringIO()
     console = Console(file=file, width=100)
-    print_sheets(modelled_sheets(modelled), console, assess_modelled(record, modelled, reports()))
+    assessments = assess_modelled(record, modelled, reports())
+    parts = [all_claims(one, record.run) for one in assessments]
+    print_sheets(modelled_sheets(modelled), console, parts, modelled_summary(modelled, assessments))
     return file.getvalue()
 
 
@@ -130,7 +134,9 @@ def _documented(cell: ModelledCell) -> str:
 
 def test_markdown_has_the_same_words() -> None:
     record, modelled = modelled_tables("list12")
-    text = render_sheets("an experiment", modelled_sheets(modelled), assess_modelled(record, modelled, reports()))
+    assessments = assess_modelled(record, modelled, reports())
+    parts = [decided_claims(one, record.run) for one in assessments]
+    text = render_sheets("an experiment", modelled_sheets(modelled), parts, modelled_summary(modelled, assessments))
     assert text == (GOLDEN / "modelled.md").read_text("utf-8")
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from orchestrator.benchmarks.calls.report.capability_layout import capability_sheet, shows_capabilities
+from orchestrator.benchmarks.calls.report.capability_layout import (
+    capability_findings,
+    capability_sheet,
+    shows_capabilities,
+)
 from orchestrator.benchmarks.calls.report.charts import list_chart, mail_chart
+from orchestrator.benchmarks.calls.report.findings import call_findings
 from orchestrator.benchmarks.calls.report.list_layout import list_sheet
 from orchestrator.benchmarks.calls.report.mail_layout import fits_mail, mail_sheet
 from orchestrator.benchmarks.calls.report.points_layout import points_sheet, shows_points
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.chart import Chart
+from orchestrator.report.findings import Finding
 from orchestrator.report.panel import Group, Panel, by_kernel, file_name, parameters
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
@@ -52,6 +58,12 @@ class CallsReport:
         if shows_points(panel):
             return points_sheet(panel)
         return capability_sheet(panel) if shows_capabilities(panel) else list_sheet(panel)
+
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return the largest overhead, its ratio beside the published one, and what is not decided."""
+        if shows_capabilities(group[0]):
+            return capability_findings(group[0])
+        return call_findings(group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return the chart of the probes' overheads; none of List 15, and of all functions."""
