@@ -34,6 +34,8 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     CSV = "csv"
     JSON = "json"
+    JUNIT = "junit"
+    KCIDB = "kcidb"
 
 
 @expected_failures
@@ -51,7 +53,8 @@ def report(
         Format,
         typer.Option(
             "--format",
-            help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract.",
+            help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract; "
+            "junit, kcidb: for CI systems.",
         ),
     ] = Format.TABLE,
     clock: Annotated[
@@ -67,33 +70,31 @@ def report(
     claims: Annotated[
         bool, typer.Option("--claims", help="Print every claim of the documents with its figures, undecided ones too.")
     ] = False,
+    origin: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The CI system's name at KCIDB, for --format kcidb.")
+    ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of --format json, of no run.")
     ] = False,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
-    from orchestrator.errors import UsageError
     from orchestrator.paths import lab_dir
     from orchestrator.report.claims_layout import all_claims, decided_claims
     from orchestrator.results.contract import all_ok
     from orchestrator.results.runs import LATEST, find_run
 
-    if costs and clock is not ReportClock.MODELLED:
-        raise UsageError("measured times have no costs", where="--costs", hint="add --clock modelled")
-    if charts and clock is ReportClock.MODELLED:
-        raise UsageError("charts have measured times only", where="--charts", hint="leave out --clock modelled")
     if schema:
-        if run is not None or form not in (Format.TABLE, Format.JSON):
-            given = run if run is not None else f"--format {form}"
-            raise UsageError("a schema is of all runs' JSON", where="--schema", hint=f"leave out {given}")
+        _check(["--schema"] if run is None else ["--schema", "RUN"], form, clock)
         _print_schema(clock)
         return
-    if claims and form not in (Format.TABLE, Format.MARKDOWN):
-        raise UsageError(f"{form} has no claims", where="--claims", hint="--format table and markdown have them")
+    given = {"--costs": costs, "--charts": charts, "--claims": claims, "--origin": origin is not None}
+    _check([name for name, value in given.items() if value], form, clock)
     layout = all_claims if claims else decided_claims
     found = find_run(run or LATEST, lab_dir())
     if clock is ReportClock.MODELLED:
         _print_modelled(found, form, costs or [], layout)
+    elif form in (Format.JUNIT, Format.KCIDB):
+        _print_for_ci(found, form, origin)
     else:
         _print(found.record, form, layout)
     if charts:
@@ -106,6 +107,26 @@ def report(
     if found.unfinished:
         print(f"{found.unfinished} cells of run {found.record.run} have no outcome yet", file=sys.stderr)
     raise typer.Exit(0 if all_ok(found.record) and not found.unfinished else 1)
+
+
+def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
+    """Raise UsageError for options that do not go together: these, of a form and a clock."""
+    from orchestrator.errors import UsageError
+
+    is_modelled, exported = clock is ReportClock.MODELLED, (Format.JUNIT, Format.KCIDB)
+    wrong = [
+        ("--schema", "RUN" in given, "a schema is of all runs", "leave out RUN"),
+        ("--schema", form not in (Format.TABLE, Format.JSON), "a schema is of JSON", f"leave out --format {form}"),
+        ("--costs", not is_modelled, "measured times have no costs", "add --clock modelled"),
+        ("--charts", is_modelled, "charts have measured times only", "leave out --clock modelled"),
+        ("--claims", form not in (Format.TABLE, Format.MARKDOWN), f"{form} has no claims", "leave out --claims"),
+        ("--origin", form is not Format.KCIDB, f"{form} has no origin", "add --format kcidb"),
+    ]
+    for option, is_wrong, what, hint in wrong:
+        if option in given and is_wrong:
+            raise UsageError(what, where=option, hint=hint)
+    if is_modelled and form in exported:
+        raise UsageError(f"{form} has measured figures only", where="--format", hint="leave out --clock modelled")
 
 
 def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
@@ -130,6 +151,18 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
             from orchestrator.results.contract import json_text
 
             typer.echo(json_text(record), nl=False)
+
+
+def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
+    from orchestrator.report.junit_report import render_junit
+    from orchestrator.report.kcidb_report import ORIGIN, render_kcidb
+    from orchestrator.results.origin import origin_of
+
+    made_with = origin_of(run.directory)
+    if form is Format.JUNIT:
+        typer.echo(render_junit(run.record, made_with), nl=False)
+    else:
+        typer.echo(render_kcidb(run.record, made_with, origin or ORIGIN), nl=False)
 
 
 def _print_schema(clock: ReportClock) -> None:
