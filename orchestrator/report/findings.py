@@ -22,13 +22,15 @@ class Rank(IntEnum):
     """Cells without a number, because something went wrong."""
     CONTRADICTED = 1
     """Figures that contradict a document."""
-    LARGEST = 2
+    DIFFERENT = 2
+    """What differs most between kernels that are compared."""
+    LARGEST = 3
     """What costs most."""
-    PUBLISHED = 3
+    PUBLISHED = 4
     """How the figures compare with what was published."""
-    UNDECIDED = 4
+    UNDECIDED = 5
     """Differences that are no larger than those between equal runs."""
-    OTHER = 5
+    OTHER = 6
     """Where there is nothing of the above: what was measured, and what could not be."""
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A run in its three most important sentences.
 
-The first of each rank, in the ranks' order: cells that failed, claims that do not hold, the largest overhead, how it
-compares with what was published, what is not decided. Where fewer ranks have a sentence, their next ones follow.
+The first of each rank, in the ranks' order: cells that failed, claims that do not hold, what differs between kernels,
+the largest overhead, how it compares with what was published, what is not decided. Where fewer ranks have a sentence,
+their next ones follow.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ _COMPARED_WITH = {"list": "djprobe", "mail": "kprobe-optimized"}
 
 def call_findings(group: Group) -> Iterator[Finding]:
     """The findings of each panel; of several panels in one table, with their names."""
-    for panel in group:
-        place = f"{panel.name}: " if len(group) > 1 or panel.first.table is not None else ""
+    names = [panel.name if panel.references or len(group) == 1 else panel.kernel for panel in group]
+    for name_of_panel, panel in zip(names, group, strict=True):
+        place = f"{name_of_panel}: " if len(group) > 1 or panel.first.table is not None else ""
         name = _name_by_function if shows_points(panel) else probe_title
         yield from overhead_findings(panel.cells, partial(_placed, place, name))
         yield from _ratios(panel, place)
