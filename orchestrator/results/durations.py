@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How long cells took in earlier runs on this host, by their logs of steps: seconds of the host's time."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+from orchestrator.errors import LabError
+from orchestrator.results.contract import RunRecord
+from orchestrator.results.store import RunEntry, Store
+from orchestrator.steps import LOG_NAME
+
+_RUNS = 3
+"""Runs that are looked at, of the experiment and of all: the latest ones, as the host and the lab are now."""
+_LARGEST_LOG = 8 << 20
+_LINE = re.compile(
+    r" *(?P<at>\d+\.\d{3})  (?P<boot>boot\d+): "
+    r"(?:(?P<begins>boot .+ \.\.\.$)| +measure (?P<cell>\S+)(?: FAILED)? \(\d|boot .+ \(\d)"
+)
+"""A boot begins, one of its cells has been measured, or it ends: steps of the boot's own are indented."""
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Medians in seconds, with its share of its guest's start: by a cell's id, and by benchmark."""
+
+    cells: Mapping[str, float]
+    benchmarks: Mapping[str, float]
+
+    def of(self, cell: str, benchmark: str) -> float | None:
+        """What a cell will probably take; None where neither it nor another of its benchmark was measured here."""
+        return self.cells.get(cell, self.benchmarks.get(benchmark))
+
+
+def durations(store: Store, experiment: str) -> Durations:
+    """How long cells took in the latest complete runs: of the experiment by cell, of all by benchmark.
+
+    A run whose log or record cannot be read tells nothing.
+    """
+    complete = [entry for entry in store.runs() if entry.status == "complete"]
+    own = _logged(entry for entry in complete if entry.experiment == experiment)
+    by_cell: dict[str, list[float]] = defaultdict(list)
+    by_benchmark: dict[str, list[float]] = defaultdict(list)
+    for entry in dict.fromkeys([*own, *_logged(complete)]):
+        for cell, benchmark, seconds in _of_run(store, entry):
+            by_benchmark[benchmark].append(seconds)
+            if entry in own:
+                by_cell[cell].append(seconds)
+    return Durations(*({name: median(all_of) for name, all_of in one.items()} for one in (by_cell, by_benchmark)))
+
+
+def _logged(entries: Iterable[RunEntry]) -> list[RunEntry]:
+    """The latest runs whose directories are still there."""
+    return list(islice((entry for entry in entries if (entry.directory / LOG_NAME).is_file()), _RUNS))
+
+
+def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
+    """Each cell of a run with its benchmark and its seconds."""
+    try:
+        record, lines = store.load_run(entry.id), _log_lines(entry.directory / LOG_NAME)
+    except (LabError, OSError):
+        return
+    benchmarks = {cell.id: cell.benchmark for cell in record.cells}
+    for cell, seconds in logged_durations(lines, record).items():
+        if cell in benchmarks:
+            yield cell, benchmarks[cell], seconds
+
+
+def _log_lines(file: Path) -> Sequence[str]:
+    with file.open("rb") as log:
+        return log.read(_LARGEST_LOG).decode("utf-8", errors="replace").splitlines()
+
+
+def logged_durations(lines: Iterable[str], run: RunRecord) -> Mapping[str, float]:
+    """Seconds of each cell by a run's log: since the one before it ended, or its guest's start began.
+
+    The last one of a guest has that guest's end. Where cells are not logged one by one, a run's only boot tells what
+    they take together, in equal parts.
+    """
+    found: dict[str, float] = defaultdict(float)
+    last: dict[str, tuple[float, str | None]] = {}
+    together: list[float] = []
+    for line in lines:
+        if line.startswith("#"):  # another process goes on with the run
+            last.clear()
+        step = _LINE.match(line)
+        if step is None:
+            continue
+        at, boot = float(step["at"]), step["boot"]
+        if step["begins"]:
+            last[boot] = (at, None)
+        elif boot in last:
+            before, cell = last[boot]
+            cell = step["cell"] or cell
+            if cell is None:
+                together.append(at - before)
+            else:
+                found[cell] += at - before
+            last[boot] = (at, cell)
+    if not found and len(together) == 1 and run.cells:
+        return {cell.id: together[0] / len(run.cells) for cell in run.cells}
+    return found
