@@ -156,13 +156,15 @@ def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:
 def _print_for_ci(run: Run, form: Format, origin: str | None) -> None:
     from orchestrator.report.junit_report import render_junit
     from orchestrator.report.kcidb_report import ORIGIN, render_kcidb
+    from orchestrator.results.cell_consoles import last_lines
     from orchestrator.results.origin import origin_of
 
     made_with = origin_of(run.directory)
+    consoles = last_lines(run.directory, [cell.id for cell in run.record.cells if cell.status == "failed"])
     if form is Format.JUNIT:
-        typer.echo(render_junit(run.record, made_with), nl=False)
+        typer.echo(render_junit(run.record, made_with, consoles), nl=False)
     else:
-        typer.echo(render_kcidb(run.record, made_with, origin or ORIGIN), nl=False)
+        typer.echo(render_kcidb(run.record, made_with, consoles, origin or ORIGIN), nl=False)
 
 
 def _print_schema(clock: ReportClock) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from junitparser import Failure, Skipped, TestCase, TestSuite
 
@@ -18,8 +18,11 @@ from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.origin import Origin
 
 
-def render_junit(run: RunRecord, origin: Origin) -> str:
-    """Return ``run``, made with ``origin``, as one suite. Raises UsageError for a run without cells."""
+def render_junit(run: RunRecord, origin: Origin, consoles: Mapping[str, str]) -> str:
+    """Return ``run``, made with ``origin``, as one suite. Raises UsageError for a run without cells.
+
+    ``consoles`` has the last lines of failed cells' consoles, by the cells' ids.
+    """
     check_exportable(run)
     suite = TestSuite(run.experiment)
     begun = started(run)
@@ -28,7 +31,7 @@ def render_junit(run: RunRecord, origin: Origin) -> str:
     for name, value in _properties(run, origin):
         suite.add_property(name, value)
     for cell in run.cells:
-        suite.append(_case(run, cell))
+        suite.append(_case(run, cell, consoles.get(cell.id)))
     # Not update_statistics(): it sets a time of 0, where the cells' times are not known.
     states = Counter(cell.status for cell in run.cells)
     suite.tests, suite.failures, suite.errors = len(run.cells), states["failed"], 0
@@ -48,7 +51,7 @@ def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
         yield from ((f"kernel.{kernel.name}.{package}", version) for package, version in kernel.packages.items())
 
 
-def _case(run: RunRecord, cell: CellRecord) -> TestCase:
+def _case(run: RunRecord, cell: CellRecord, console: str | None) -> TestCase:
     case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
     if cell.status == "failed":
         failure = Failure(first_line(cell), "failed")
@@ -59,6 +62,8 @@ def _case(run: RunRecord, cell: CellRecord) -> TestCase:
         skipped.text = cell.reason or ""
         case.result = [skipped]
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
+    if console is not None:
+        case.system_err = console
     return case
 
 

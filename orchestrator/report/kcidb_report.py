@@ -30,10 +30,11 @@ _STATUS: Mapping[Status, str] = {"ok": "DONE", "failed": "ERROR", "skipped": "SK
 """DONE: a measurement, which says nothing on whether the kernel is right. ERROR: it did not come to a proved number."""
 
 
-def render_kcidb(run: RunRecord, origin: Origin, system: str = ORIGIN) -> str:
+def render_kcidb(run: RunRecord, origin: Origin, consoles: Mapping[str, str], system: str = ORIGIN) -> str:
     """Return ``run``, made with ``origin``, as it is submitted by the CI system named ``system``.
 
-    Raises UsageError for a run without cells and for a name that KCIDB refuses.
+    ``consoles`` has the last lines of failed cells' consoles, by the cells' ids. Raises UsageError for a run
+    without cells and for a name that KCIDB refuses.
     """
     check_exportable(run)
     if not _ORIGIN_NAME.fullmatch(system):
@@ -43,7 +44,7 @@ def render_kcidb(run: RunRecord, origin: Origin, system: str = ORIGIN) -> str:
         "version": {"major": 5, "minor": 3},
         "checkouts": [_checkout(run, origin, system, name) for name in names],
         "builds": [_build(run, origin, system, name) for name in names],
-        "tests": [_test(run, origin, system, cell) for cell in run.cells],
+        "tests": [{**_test(run, origin, system, cell), "log_excerpt": _excerpt(cell, consoles)} for cell in run.cells],
     }
     return json.dumps(_known(report), indent=2) + "\n"
 
@@ -89,7 +90,6 @@ def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict
         "comment": f"{cell.metric}, clock {cell.clock}" if cell.reason is None else first_line(cell),
         "status": _STATUS[cell.status],
         "number": None if cell.value is None else {"value": cell.value, "unit": cell.unit},
-        "log_excerpt": None if cell.reason is None else cell.reason[:_LONGEST_EXCERPT],
         "start_time": None if begun is None else begun.isoformat(),
         "environment": {
             "comment": f"QEMU guest: {cell.cpu}, {processors(cell)}",
@@ -106,6 +106,12 @@ def _test(run: RunRecord, origin: Origin, system: str, cell: CellRecord) -> dict
             "evidence": None if proof is None else proof.model_dump(mode="json"),
         },
     }
+
+
+def _excerpt(cell: CellRecord, consoles: Mapping[str, str]) -> str | None:
+    """Why a cell has no number, and what its guest printed last."""
+    parts = [part for part in (cell.reason, consoles.get(cell.id)) if part]
+    return "\n\n".join(parts)[:_LONGEST_EXCERPT] or None
 
 
 def _id(run: RunRecord, system: str, name: str) -> str:

@@ -28,7 +28,7 @@ ORIGIN = Origin.model_validate(
 
 def submitted(record: RunRecord, origin: Origin = ORIGIN) -> dict[str, Any]:
     """The report, as KCIDB accepts it."""
-    report: dict[str, Any] = json.loads(render_kcidb(record, origin))
+    report: dict[str, Any] = json.loads(render_kcidb(record, origin, {}))
     assert V5_3.is_compatible_exactly(report)
     V5_3.validate_exactly(report)
     return report
@@ -54,6 +54,13 @@ def test_a_cell_without_a_number_has_an_excerpt_of_its_log() -> None:
     first, second = submitted(run(failed("kprobe", reason), failed("jprobe", "no", status="unsupported")))["tests"]
     assert (first["status"], first["log_excerpt"], first["comment"]) == ("ERROR", reason, "the guest's kernel panicked")
     assert (second["status"], "number" in second) == ("SKIP", False)
+
+
+def test_the_excerpt_ends_with_what_the_guest_printed_last() -> None:
+    record = run(failed("kprobe", "the proof is not complete"))
+    report = json.loads(render_kcidb(record, ORIGIN, {record.cells[0].id: "[  1.2] a line\n" * 2000}))
+    V5_3.validate_exactly(report)
+    assert report["tests"][0]["log_excerpt"].startswith("the proof is not complete\n\n[  1.2] a line\n")
 
 
 def test_a_kernel_that_was_not_booted_has_no_status() -> None:
@@ -83,8 +90,8 @@ def test_any_run_is_accepted_and_says_the_same_again(drawn: list[CellRecord]) ->
 
 
 def test_the_name_of_the_ci_system_is_the_users() -> None:
-    assert json.loads(render_kcidb(run(cell("none")), ORIGIN, "my_lab"))["tests"][0]["origin"] == "my_lab"
+    assert json.loads(render_kcidb(run(cell("none")), ORIGIN, {}, "my_lab"))["tests"][0]["origin"] == "my_lab"
     with pytest.raises(UsageError, match="found 'My Lab'"):
-        render_kcidb(run(cell("none")), ORIGIN, "My Lab")
+        render_kcidb(run(cell("none")), ORIGIN, {}, "My Lab")
     with pytest.raises(UsageError, match="has an outcome yet"):
-        render_kcidb(run(), ORIGIN)
+        render_kcidb(run(), ORIGIN, {})
