@@ -9,7 +9,8 @@ from pathlib import Path
 
 from orchestrator.steps import LOG_NAME
 
-LAST_LINES = 20
+LAST_LINES = 40
+"""A panic has some thirty, with its trace and registers."""
 _TAIL_BYTES = 16 << 10
 _LARGEST_LOG = 64 << 20
 _LINE = re.compile(
