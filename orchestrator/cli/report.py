@@ -83,12 +83,13 @@ def report(
     from orchestrator.results.contract import all_ok
     from orchestrator.results.runs import LATEST, find_run
 
+    options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema}
+    given = [name for name, value in options.items() if value]
+    given += [name for name, value in {"--origin": origin, "RUN": run}.items() if value is not None]
+    _check(given, form, clock)
     if schema:
-        _check(["--schema"] if run is None else ["--schema", "RUN"], form, clock)
         _print_schema(clock)
         return
-    given = {"--costs": costs, "--charts": charts, "--claims": claims, "--origin": origin is not None}
-    _check([name for name, value in given.items() if value], form, clock)
     layout = all_claims if claims else decided_claims
     found = find_run(run or LATEST, lab_dir())
     if clock is ReportClock.MODELLED:
@@ -114,8 +115,9 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
     from orchestrator.errors import UsageError
 
     is_modelled, exported = clock is ReportClock.MODELLED, (Format.JUNIT, Format.KCIDB)
+    others = [name for name in given if name != "--schema"]
     wrong = [
-        ("--schema", "RUN" in given, "a schema is of all runs", "leave out RUN"),
+        ("--schema", bool(others), "a schema is of all runs", f"leave out {', '.join(others)}"),
         ("--schema", form not in (Format.TABLE, Format.JSON), "a schema is of JSON", f"leave out --format {form}"),
         ("--costs", not is_modelled, "measured times have no costs", "add --clock modelled"),
         ("--charts", is_modelled, "charts have measured times only", "leave out --clock modelled"),

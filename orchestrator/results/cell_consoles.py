@@ -45,8 +45,9 @@ def consoles(directory: Path) -> Mapping[str, Path]:
 
 def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
     """The last lines of the console of each of these cells, printable characters only, where it is still there."""
-    known = consoles(directory)
-    tails = {cell: _tail(known[cell]) for cell in cells if cell in known}
+    wanted = list(cells)
+    known = consoles(directory) if wanted else {}
+    tails = {cell: _tail(known[cell]) for cell in wanted if cell in known}
     return {cell: tail for cell, tail in tails.items() if tail}
 
 

@@ -172,6 +172,7 @@ def test_the_schema_of_the_json_report_needs_no_run() -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["title"] == title
     assert "leave out RUN" in refusal("report", "latest", "--schema")
+    assert "leave out --claims" in refusal("report", "--claims", "--schema")
     assert "leave out --format csv" in refusal("report", "--schema", "--format", "csv")
 
 
