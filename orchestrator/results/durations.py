@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import median
 
 from orchestrator.errors import LabError
-from orchestrator.results.contract import RunRecord
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.steps import LOG_NAME
 
@@ -21,9 +20,10 @@ _RUNS = 3
 _LARGEST_LOG = 8 << 20
 _LINE = re.compile(
     r" *(?P<at>\d+\.\d{3})  (?P<boot>boot\d+): "
-    r"(?:(?P<begins>boot .+ \.\.\.$)| +measure (?P<cell>\S+)(?: FAILED)? \(\d|boot .+ \(\d)"
+    r"(?:(?P<begins>boot .+ \.\.\.$)|boot .+ \(\d"
+    r"| +measure (?P<cell>\S+)(?: FAILED)? \(\d| +store (?P<stored>\S+) \(\d)"
 )
-"""A boot begins, one of its cells has been measured, or it ends: steps of the boot's own are indented."""
+"""A boot begins, one of its cells was measured or stored, or it ends: steps of the boot's own are indented."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _of_run(store: Store, entry: RunEntry) -> Iterator[tuple[str, str, float]]:
     except (LabError, OSError):
         return
     benchmarks = {cell.id: cell.benchmark for cell in record.cells}
-    for cell, seconds in logged_durations(lines, record).items():
+    for cell, seconds in logged_durations(lines).items():
         if cell in benchmarks:
             yield cell, benchmarks[cell], seconds
 
@@ -77,32 +77,43 @@ def _log_lines(file: Path) -> Sequence[str]:
         return log.read(_LARGEST_LOG).decode("utf-8", errors="replace").splitlines()
 
 
-def logged_durations(lines: Iterable[str], run: RunRecord) -> Mapping[str, float]:
+def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
     """Seconds of each cell by a run's log: since the one before it ended, or its guest's start began.
 
-    The last one of a guest has that guest's end. Where cells are not logged one by one, a run's only boot tells what
-    they take together, in equal parts.
+    The last one of a guest has that guest's end. Cells of a guest that works by itself end together: each has an equal
+    part of its boot.
     """
     found: dict[str, float] = defaultdict(float)
-    last: dict[str, tuple[float, str | None]] = {}
-    together: list[float] = []
+    boots: dict[str, _Boot] = {}
     for line in lines:
         if line.startswith("#"):  # another process goes on with the run
-            last.clear()
+            boots.clear()
         step = _LINE.match(line)
         if step is None:
             continue
-        at, boot = float(step["at"]), step["boot"]
+        at = float(step["at"])
         if step["begins"]:
-            last[boot] = (at, None)
-        elif boot in last:
-            before, cell = last[boot]
-            cell = step["cell"] or cell
-            if cell is None:
-                together.append(at - before)
-            else:
-                found[cell] += at - before
-            last[boot] = (at, cell)
-    if not found and len(together) == 1 and run.cells:
-        return {cell.id: together[0] / len(run.cells) for cell in run.cells}
+            boots[step["boot"]] = _Boot(at)
+        elif step["boot"] in boots:
+            for cell, seconds in boots[step["boot"]].until(at, step["cell"], step["stored"]):
+                found[cell] += seconds
     return found
+
+
+@dataclass
+class _Boot:
+    """One boot while its log is read: until when its time is told of, its last measured cell, and those stored."""
+
+    last: float
+    measured: str | None = None
+    stored: list[str] = field(default_factory=list)
+
+    def until(self, at: float, measured: str | None, stored: str | None) -> Iterator[tuple[str, float]]:
+        """What is known at a time at which a cell was measured, or stored, or (None) the boot ended."""
+        if stored is not None:
+            self.stored.append(stored)
+            return
+        self.measured = measured or self.measured
+        cells = self.stored if self.measured is None else [self.measured]
+        yield from ((cell, (at - self.last) / len(cells)) for cell in cells)
+        self.last = at

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from record_builders import cell, failed, run
+from record_builders import cell, failed
 
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.durations import durations, logged_durations
@@ -31,18 +31,21 @@ LOG = f"""\
 
 
 def test_a_cell_has_its_share_of_its_guests_start_and_end() -> None:
-    found = logged_durations(LOG.splitlines(), run())
+    found = logged_durations(LOG.splitlines())
     assert found == pytest.approx({NONE.id: 6.0, KPROBE.id: 2.6, JPROBE.id: 2.0})
 
 
-def test_cells_of_one_boot_that_are_not_logged_one_by_one_share_it() -> None:
+def test_cells_of_a_guest_that_works_by_itself_share_its_boot() -> None:
     lines = [
         "   2.000  boot1: boot lab-i386-up on pentium4 ...",
-        "  12.000  boot1: boot lab-i386-up on pentium4 (10.0 s)",
+        "   3.000  boot2: boot lab-i386-up on athlon ...",
+        f"  11.900  boot1:   store {NONE.id} (0.003 s)",
+        f"  11.950  boot1:   store {KPROBE.id} (0.003 s)",
+        "  12.000  boot1: boot lab-i386-up on pentium4 (10.000 s)",
+        f"  14.000  boot2:   store {JPROBE.id} (0.003 s)",
+        "  15.000  boot2: boot lab-i386-up on athlon (12.000 s)",
     ]
-    assert logged_durations(lines, run(NONE, KPROBE)) == {NONE.id: 5.0, KPROBE.id: 5.0}
-    second = [line.replace("boot1", "boot2") for line in lines]
-    assert not logged_durations([*lines, *second], run(NONE, KPROBE)), "which boot they were of is not known"
+    assert logged_durations(lines) == {NONE.id: 5.0, KPROBE.id: 5.0, JPROBE.id: 12.0}
 
 
 def test_a_run_that_was_gone_on_with_begins_anew() -> None:
@@ -53,7 +56,7 @@ def test_a_run_that_was_gone_on_with_begins_anew() -> None:
         "   2.000  boot1: boot debian-686 on pentium4 ...",
         f"   3.000  boot1:   measure {KPROBE.id} (0.395 s)",
     ]
-    assert logged_durations(lines, run()) == pytest.approx({NONE.id: 3.0, KPROBE.id: 1.0})
+    assert logged_durations(lines) == pytest.approx({NONE.id: 3.0, KPROBE.id: 1.0})
 
 
 def stored(lab: Path, experiment: str, seconds: float | None, *cells: CellRecord) -> None:

@@ -28,18 +28,18 @@ def scaling_findings(group: Group) -> Iterator[Finding]:
     if not cells:
         return
     dearest, cheapest = max(cells, key=_each), min(cells, key=_each)
-    if told is None:  # one kernel has several rows
-        what, places = "Largest overhead", [_title(dearest), _title(cheapest)]
-    else:
-        what, places = _title(dearest), [f"most on {dearest.kernel}", f"least on {cheapest.kernel}"]
-    least = f"; {places[1]}, {_figure(cheapest)}" if cheapest is not dearest else ""
-    each = f"{what}, {size} probes: {places[0]}, {_figure(dearest)}{least}."
+    what = "Largest overhead" if told is None else _title(dearest)
+    # Cells of one row are of several kernels, otherwise one kernel has several rows.
+    first, last = (_title(cell) if told is None else f"on {cell.kernel}" for cell in (dearest, cheapest))
+    most = f"{first}, {_figure(dearest)}"
+    each = most if cheapest is dearest else f"most {most}; least {last}, {_figure(cheapest)}"
+    sentence = f"{what}, {size} probes: {each}."
     base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
-    yield Finding(Rank.LARGEST, each, _each(dearest) / base if dearest.overhead and base > 0 else 0.0)
+    yield Finding(Rank.LARGEST, sentence, _each(dearest) / base if dearest.overhead and base > 0 else 0.0)
     found = table.growth_of_each(dearest.kernel, row_of(dearest))
     if found is not None:
-        sentence = f"grows like the number of probes to the power of {found.exponent:.3f}"
-        yield Finding(Rank.OTHER, f"{_title(dearest)}: its cost {sentence} on {dearest.kernel}.")
+        power = f"grows like the number of probes to the power of {found.exponent:.3f}"
+        yield Finding(Rank.OTHER, f"{_title(dearest)}: its cost {power} on {dearest.kernel}.")
 
 
 def _each(cell: CellRecord) -> float:
