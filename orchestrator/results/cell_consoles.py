@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.steps import LOG_NAME
 
 LAST_LINES = 40
-"""A panic has some thirty, with its trace and registers."""
+"""A panic has thirty to fifty, with its trace and registers; the cell's reason quotes the first of them."""
 _TAIL_BYTES = 16 << 10
 _LARGEST_LOG = 64 << 20
 _LINE = re.compile(
