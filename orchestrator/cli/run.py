@@ -155,7 +155,9 @@ def _show(record: RunRecord, entry: RunEntry) -> None:
 
     print_table(record, Console(), reports())
     sys.stdout.flush()
-    print(f"\nrun {entry.id}: {entry.directory}", file=sys.stderr)
+    forms = "markdown, csv, json, junit or kcidb"
+    print(f"\nother forms: orchestrator report {entry.id} --format {forms}", file=sys.stderr)
+    print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
 
 
 def _draw(record: RunRecord, entry: RunEntry) -> None:

@@ -6,14 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from orchestrator.report.claims import Assessment, assess
-from orchestrator.report.claims_layout import Statement, statements
+from orchestrator.report.claims import assess
+from orchestrator.report.claims_layout import ClaimsLayout, ClaimsPart, Statement, decided_claims
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sheets import sheets
+from orchestrator.report.summary import summary
 from orchestrator.report.table import NO_CELLS
 from orchestrator.results.contract import RunRecord
 
@@ -22,23 +23,32 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@<!-- -->", "#": "#<!
 _LINKS = re.compile(r"(https?|ftp)://|www\.", re.IGNORECASE)
 
 
-def render_markdown(run: RunRecord, registry: ReportRegistry) -> str:
-    """Return the run's tables and claims. Text from a guest appears as text: no markup, link or mention."""
+def render_markdown(run: RunRecord, registry: ReportRegistry, claims: ClaimsLayout = decided_claims) -> str:
+    """Return a run's summary, tables and claims. Text from a guest appears as text: no markup, link or mention."""
     parts = [f"# {escaped(run.experiment)}\n\nRun `{run.run}`."]
     if not run.cells:
         parts.append(NO_CELLS)
+    parts += _summary(summary(run, registry))
     for sheet in sheets(run, registry):
         parts += _sheet(sheet)
     for assessment in assess(run, registry):
-        parts += _claims(assessment)
+        parts += _claims(claims(assessment, run.run))
     return "\n\n".join(parts) + "\n"
 
 
-def render_sheets(title: str, sheets: Sequence[Sheet], assessments: Sequence[Assessment] = ()) -> str:
-    """Return sheets that are of no run's tables, and the outcome of claims, in the same way."""
-    parts = [part for sheet in sheets for part in _sheet(sheet)]
-    parts += [part for assessment in assessments for part in _claims(assessment)]
+def render_sheets(
+    title: str, sheets: Sequence[Sheet], claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+) -> str:
+    """Return a summary's sentences, sheets that are of no run's tables, and the outcome of claims, in the same way."""
+    parts = [*_summary(sentences)]
+    parts += [part for sheet in sheets for part in _sheet(sheet)]
+    parts += [part for one in claims for part in _claims(one)]
     return "\n\n".join([f"# {escaped(title)}", *parts]) + "\n"
+
+
+def _summary(sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
 
 
 def escaped(text: str) -> str:
@@ -109,10 +119,12 @@ def _evidence(proofs: ProofList) -> str:
     return f"### {escaped(proofs.place)}\n\n" + "\n".join(map(_table_row, rows))
 
 
-def _claims(assessment: Assessment) -> Iterator[str]:
-    yield f"## {escaped(assessment.title)}"
-    for statement in statements(assessment):
+def _claims(part: ClaimsPart) -> Iterator[str]:
+    yield f"## {escaped(part.title)}"
+    for statement in part.statements:
         yield from _statement(statement)
+    if part.sentences:
+        yield _paragraph(*part.sentences)
 
 
 def _statement(statement: Statement) -> Iterator[str]:
