@@ -7,6 +7,7 @@ import typer
 
 from orchestrator import __version__
 from orchestrator.cli import (
+    baseline,
     bisect,
     cache,
     difference,
@@ -40,6 +41,7 @@ app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)
 app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)
 app.command("shell")(shell.shell)
+app.add_typer(baseline.app, name="baseline")
 app.add_typer(kernel.app, name="kernel")
 app.add_typer(image.app, name="image")
 app.add_typer(kmod.app, name="kmod")
