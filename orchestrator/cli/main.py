@@ -10,6 +10,7 @@ from orchestrator.cli import (
     baseline,
     bisect,
     cache,
+    compare,
     difference,
     doctor,
     execute,
@@ -37,6 +38,7 @@ app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
 app.command("bisect")(bisect.bisect)
+app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)
 app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)

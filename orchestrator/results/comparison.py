@@ -63,11 +63,25 @@ class CellPair:
 
 
 @dataclass(frozen=True)
+class HeldFigure:
+    """A cell's ``value`` or ``overhead`` beside its budget; ``is_own`` unless it is what holds without one."""
+
+    figure: Literal["value", "overhead"]
+    difference: Difference
+    allowance: Allowance
+    is_own: bool
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is decided that it grew by more than is allowed."""
+        return self.difference.exceeds(self.allowance.of(self.difference.before))
+
+
+@dataclass(frozen=True)
 class CellChange:
     """What a pair of cells comes to. ``reason`` is a sentence, empty where there is nothing to say.
 
-    ``value`` and ``overhead`` are None where a cell has no number. ``beyond`` are the budgets that are exceeded, as
-    sentences; a cell that failed or vanished is beyond any.
+    ``value`` and ``overhead`` are None where a cell has no number. ``held`` are the figures that have a budget.
     """
 
     pair: CellPair
@@ -75,7 +89,19 @@ class CellChange:
     reason: str = ""
     value: Difference | None = None
     overhead: Difference | None = None
-    beyond: tuple[str, ...] = ()
+    held: tuple[HeldFigure, ...] = ()
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """What is beyond its budget, as sentences; a cell that failed or vanished is beyond any."""
+        if self.change in ("failed", "vanished"):
+            return (f"it {self.change}",)
+        unit = self.pair.first.unit
+        return tuple(
+            f"{one.figure} {one.difference.value:+.15g} {unit}, allowed {one.allowance}"
+            for one in self.held
+            if one.is_beyond
+        )
 
 
 @dataclass(frozen=True)
@@ -182,9 +208,9 @@ def _without_number(pair: CellPair) -> CellChange:
     if now == "ok":
         return CellChange(pair, "mended" if was == "failed" else "appeared", had)
     if now == "failed" and was != "failed":
-        return CellChange(pair, "failed", has, beyond=("it failed",))
+        return CellChange(pair, "failed", has)
     if was == "ok":
-        return CellChange(pair, "vanished", has, beyond=("it has no number any more",))
+        return CellChange(pair, "vanished", has)
     return CellChange(pair, "unchanged", f"no number in both: {has or had}")
 
 
@@ -195,13 +221,14 @@ def _first_line(cell: CellRecord) -> str:
 def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
     """The change that a difference is, with the budgets that it exceeds."""
     overhead = overhead_difference(*both)
-    budget = budgets.of_cell(both[1]) or UNBUDGETED
+    own = budgets.of_cell(both[1])
+    budget = own or UNBUDGETED
     unit = both[1].unit
-    beyond = [
-        f"{name} {found.value:+.15g} {unit}, allowed {allowance}"
-        for name, allowance, found in (("value", budget.value, value), ("overhead", budget.overhead, overhead))
-        if allowance is not None and found is not None and found.exceeds(allowance.of(found.before))
-    ]
+    held: list[HeldFigure] = []
+    if budget.value is not None:
+        held.append(HeldFigure("value", value, budget.value, own is not None))
+    if budget.overhead is not None and overhead is not None:
+        held.append(HeldFigure("overhead", overhead, budget.overhead, own is not None))
     change: Change = "unchanged"
     reasons = list(record_notes(*both))
     interval = value.interval
@@ -214,7 +241,7 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
         change = "cheaper"
     elif interval is not None and interval != (0, 0):
         reasons.insert(0, f"no difference is shown: it lies {shown_interval(interval, unit)}")
-    return CellChange(pair, change, "; ".join(reasons), value, overhead, tuple(beyond))
+    return CellChange(pair, change, "; ".join(reasons), value, overhead, tuple(held))
 
 
 def _order(one: CellChange) -> tuple[int, float, str]:
