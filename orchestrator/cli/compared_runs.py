@@ -91,18 +91,22 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
     """The pairs of which a filter matches a cell. Raises UsageError for one that is none, or matches nothing."""
     if not only:
         return pairs
-    wanted: list[CellPair] = []
+    wanted: set[int] = set()  # places, since pairs are compared by all that is in their records
     for text in only:
         try:
             cells = CellFilter.of(text)
         except FilterError as error:
             hint = f"for example --only {error.hint}" if error.hint else ""
             raise UsageError(str(error), where=f"--only {text!r}", hint=hint) from None
-        found = [pair for pair in pairs if any(_matches(cells, cell) for cell in (pair.before, pair.after))]
+        found = {
+            place
+            for place, pair in enumerate(pairs)
+            if any(_matches(cells, cell) for cell in (pair.before, pair.after))
+        }
         if not found:
             raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs))
-        wanted += found
-    return [pair for pair in pairs if pair in wanted]
+        wanted |= found
+    return [pair for place, pair in enumerate(pairs) if place in wanted]
 
 
 def _matches(wanted: CellFilter, cell: CellRecord | None) -> bool:
