@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from orchestrator.report.comparison_figures import command, origin_sentences, remarks, summary
 from orchestrator.report.comparison_sheet import comparison_sheet
@@ -12,6 +11,8 @@ from orchestrator.report.markdown import escaped, grid_table, paragraph
 from orchestrator.results.compared_runs import ComparedRuns
 
 _BEYOND, _WITHIN = "❌", "✅"
+_LISTED = 100
+"""Unchanged cells that are named: a comment on GitHub has at most 65536 characters."""
 
 
 def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
@@ -20,8 +21,7 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
     parts = [f"{mark} **{escaped(summary(compared))}**"]
     if compared.comparison.changed:
         sheet = comparison_sheet(compared, limit)
-        # Without the row that counts the unchanged cells: the summary does.
-        parts.append(grid_table(replace(sheet.grid, blocks=sheet.grid.blocks[:1])))
+        parts.append(grid_table(sheet.grid))
         parts += [f"\\[{note.mark}\\] {escaped(note.text)}" for note in sheet.footnotes]
     rest = "\n\n".join(_rest(compared))
     parts.append(f"<details><summary>What was compared</summary>\n\n{rest}\n\n</details>")
@@ -43,7 +43,3 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
     next_command = command(compared)
     if next_command:
         yield f"To decide what is undecided:\n\n```sh\n{next_command}\n```"
-
-
-_LISTED = 100
-"""Unchanged cells that are named: a comment on GitHub has at most 65536 characters."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from orchestrator.report.comparison_figures import (
@@ -28,6 +29,10 @@ from orchestrator.results.comparison import CellChange
 from orchestrator.results.profile_difference import ProfileDifference
 
 _SYMBOLS = 5
+"""Symbols of a cell that are listed; the rest are one row."""
+_HEADINGS = ("before", "after", "change", "", "95 %", "change of overhead", "", "budget")
+_ALWAYS = 3
+"""The first columns, which are there even without a figure."""
 _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
 
 
@@ -37,41 +42,34 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     listed = changed if limit is None or len(changed) <= limit + 1 else changed[:limit]
     names = CellNames(compared.comparison)
     said = reasons(listed)
-    with_interval = any(interval_figure(one.value, one.pair.first.unit) for one in listed)
-    headings = [
-        "before",
-        "after",
-        "change",
-        "",
-        *(["95 %"] if with_interval else []),
-        "change of overhead",
-        "",
-        "budget",
-    ]
     symbols = compared.symbols(listed)
-    rows = [
-        row
-        for one in listed
-        for row in _rows(one, names.of(one), symbols.get(one.pair.title), said, with_interval=with_interval)
-    ]
+    rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), said)]
     if len(listed) < len(changed):
-        rows.append(Row(others(len(changed) - len(listed)), [""] * len(headings)))
-    unchanged = [Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0)), *[""] * (len(headings) - 1)])]
+        rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
     common = [f"all cells: {'/'.join(names.common)}"] if names.common else []
     next_command = command(compared)
     return Sheet(
         title=compared.title,
         facts=[summary(compared), *origin_sentences(compared), *common],
-        grid=Grid(headings, [block for block in (rows, unchanged) if block], together=len(headings)),
+        grid=_grid(rows) if rows else _nothing_changed(compared),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],
         proofs=[],
     )
 
 
-def _rows(
-    change: CellChange, name: str, symbols: ProfileDifference | None, said: Sequence[str], *, with_interval: bool
-) -> Iterator[Row]:
+def _grid(rows: Sequence[Row]) -> Grid:
+    """The rows without the columns that no cell here has a figure for."""
+    used = [index for index, _ in enumerate(_HEADINGS) if index < _ALWAYS or any(row.cells[index] for row in rows)]
+    narrowed = [replace(row, cells=[row.cells[index] for index in used]) for row in rows]
+    return Grid([_HEADINGS[index] for index in used], [narrowed], together=len(used))
+
+
+def _nothing_changed(compared: ComparedRuns) -> Grid:
+    return Grid(["cells"], [[Row("unchanged", [str(compared.comparison.counts.get("unchanged", 0))])]])
+
+
+def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said: Sequence[str]) -> Iterator[Row]:
     unit = change.pair.first.unit
     noted = f" [{said.index(change.reason) + 1}]" if change.reason else ""
     figures = [
@@ -79,18 +77,18 @@ def _rows(
         side(change.pair.after),
         change_figure(change.value, unit),
         relative_figure(change.value),
-        *([interval_figure(change.value, unit)] if with_interval else []),
+        interval_figure(change.value, unit),
         change_figure(change.overhead, unit),
         f"{change.change}{noted}",
         budget_figure(change),
     ]
     yield Row(name, figures, _STYLES.get(change.change, "") if change.beyond or change.change == "mended" else "")
-    if symbols is not None:
-        rest = [""] * (len(figures) - 3)
-        for one in symbols.symbols[:_SYMBOLS]:
-            sides = [per_call(one.before), per_call(one.after), signed(one.change)]
-            yield Row(one.title, [*sides, mark(one.before, one.after), *rest[1:]], depth=2)
-        if len(symbols.symbols) > _SYMBOLS:
-            hidden = symbols.symbols[_SYMBOLS:]
-            together = signed(sum((one.change for one in hidden), start=Fraction(0)))
-            yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)
+    rest = [""] * (len(_HEADINGS) - _ALWAYS)
+    listed = symbols.symbols if symbols is not None else []
+    for one in listed[:_SYMBOLS]:
+        sides = [per_call(one.before), per_call(one.after), signed(one.change)]
+        yield Row(one.title, [*sides, mark(one.before, one.after), *rest[1:]], depth=2)
+    hidden = listed[_SYMBOLS:]
+    if hidden:
+        together = signed(sum((one.change for one in hidden), start=Fraction(0)))
+        yield Row(f"{others(len(hidden))}, by symbol", ["", "", together, *rest], depth=2)

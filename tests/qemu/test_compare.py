@@ -1,123 +1,110 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does ``compare`` say by how many instructions a module of one's own became dearer, and where, whatever is allowed?"""
+"""Does a comparison of real runs find exactly the instructions that somebody has added, and who executes them?"""
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine
 
-from orchestrator.paths import data_dir
+from orchestrator.report.comparison_json import ComparisonJson
 
-KERNEL = "lab-i386-up"
-CELL = f"pentium4/{KERNEL}/own.c.j2/noop"
-HANDLER = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
-EXPERIMENT = f"""\
-name: own
-kernels: [{KERNEL}]
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+
+DJPROBE = Path(__file__).parents[2] / "kmods" / "templates" / "djprobe.c.j2"
+HANDLER = "static void djprobe_func(struct djprobe *djp, struct pt_regs *regs)\n{\n"
+EXPERIMENT = """\
+name: mine
+kernels: [lab-i386-up]
 machines: [{{cpu: pentium4}}]
-probes: [none, ./own.c.j2]
-benchmark: {{name: gtodbench, calls: 1000, repeats: 2}}
+probes: [none, ./mine.c.j2]
+benchmark: {{name: gtodbench, repeats: 2, calls: 1000}}
 profile: [symbols]
+{budgets}
 """
 
-pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
 
+class Mine:
+    """An experiment with a module of the user's own, whose handler executes so many nops."""
 
-class OwnModule:
-    """The lab's own kprobe as a user's module, whose handler executes so many ``nop`` in addition."""
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.command = CommandLine(folder / "lab")
 
-    def __init__(self, folder: Path, command: CommandLine) -> None:
-        folder.mkdir()
-        self._folder, self._command = folder, command
-        source = (data_dir("kmods") / "templates" / "kprobe.c.j2").read_text()
-        assert HANDLER in source
-        (folder / "own.c.j2").write_text('#include "work.h"\n' + source.replace(HANDLER, f"{HANDLER}\twork();\n"))
+    def run(self, nops: int, budgets: str = "") -> None:
+        text = DJPROBE.read_text()
+        assert HANDLER in text
+        added = HANDLER + "".join('\tasm volatile("nop");\n' for _ in range(nops))
+        (self.folder / "mine.c.j2").write_text(text.replace(HANDLER, added))
+        (self.folder / "mine.yaml").write_text(EXPERIMENT.format(budgets=budgets))
+        done = self.command.run("run", self.folder / "mine.yaml")
+        assert done.returncode == 0, done.stderr
 
-    def measured(self, nops: int, more: str = "") -> None:
-        """Measure it with ``more`` in the experiment."""
-        body = '\tasm volatile("nop");\n' * nops
-        (self._folder / "work.h").write_text(f"static inline void work(void)\n{{\n{body}}}\n")
-        (self._folder / "own.yaml").write_text(EXPERIMENT + more)
-        ended = self._command.run("run", self._folder / "own.yaml")
-        assert ended.returncode == 0, ended.stderr
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path / "lab")
+    def compare(self, *arguments: str | Path, status: int) -> ComparisonJson:
+        done = self.command.run("compare", *arguments, "--format", "json")
+        assert done.returncode == status, done.stdout + done.stderr
+        return ComparisonJson.model_validate_json(done.stdout)
 
 
 @pytest.fixture
-def own(tmp_path: Path, command: CommandLine) -> OwnModule:
-    return OwnModule(tmp_path / "own", command)
+def mine(tmp_path: Path) -> Mine:
+    return Mine(tmp_path)
 
 
-def answer(ended: subprocess.CompletedProcess[str]) -> Any:
-    assert ended.returncode in (0, 1), ended.stderr
-    return json.loads(ended.stdout)
+def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
+    mine.run(nops=0)
+    assert mine.command.run("baseline", "set", "before").returncode == 0
+    mine.run(nops=3)
+    found = mine.compare("before", "latest", status=1)
+    assert dict(found.counts) == {"dearer": 1, "unchanged": 1}
+    (cell, baseline) = found.cells
+    assert cell.after == "pentium4/lab-i386-up/mine.c.j2/noop"
+    assert (cell.value.difference, cell.overhead.difference) == (3.0, 3.0)
+    assert [(one.symbol, one.change) for one in cell.symbols] == [("djprobe_func [own_mine]", 3.0)]
+    assert cell.beyond == ["value +3 instructions, allowed +0"]
+    assert baseline.change == "unchanged"
+    assert [(one.what, one.detail) for one in found.differs] == [("module own_mine", ["own_mine_main.c"])]
+    # B alone is compared with the run before it, which is the same one here.
+    assert mine.compare("latest", status=1) == found
+    assert mine.compare("latest", "before", status=0).cells[0].change == "cheaper"
+    table = mine.command.run("compare").stdout
+    assert "djprobe_func [own_mine]" in table
+    assert "different module own_mine: own_mine_main.c changed" in table
+
+    mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: 0, overhead: +1%}}")
+    assert not mine.compare("before", "latest", status=0).beyond
+    mine.run(nops=4, budgets="budgets: {mine.c.j2: +3}")
+    (beyond, _) = mine.compare("before", "latest", status=1).cells
+    assert beyond.beyond == ["value +4 instructions, allowed +3"]
 
 
-def test_three_instructions_more(own: OwnModule, command: CommandLine) -> None:
-    own.measured(0)
-    assert command.run("baseline", "set", "before-the-patch", "latest").returncode == 0
-    own.measured(3)
-    ended = command.run("compare", "before-the-patch", "latest", "--format", "json")
-    found = answer(ended)
-    assert (ended.returncode, found["beyond"], found["counts"]) == (1, True, {"dearer": 1, "unchanged": 1})
-    (dearer,) = [one for one in found["cells"] if one["change"] == "dearer"]
-    assert dearer["before"] == dearer["after"] == CELL
-    assert (dearer["value"]["difference"], dearer["overhead"]["difference"]) == (3, 3)
-    # By symbol: the instructions are in the module's handler, and nowhere else.
-    assert [(one["symbol"], one["change"]) for one in dearer["symbols"]] == [("kprobe_func [own_own]", 3)]
-    # The module was changed, and nothing else.
-    assert [(one["what"], one["detail"]) for one in found["differs"]] == [("module own_own", ["work.h"])]
-
-    # With one run named, the previous complete one of the experiment is what it is compared with.
-    for arguments in (("latest",), ("before-the-patch:own.c.j2", "latest:own.c.j2")):
-        ended = command.run("compare", *arguments)
-        assert ended.returncode == 1, ended.stderr
-        lines = [line.split() for line in ended.stdout.splitlines()]
-        assert [words for words in lines if "kprobe_func" in words and "+3" in words], ended.stdout
+def test_a_module_that_no_longer_builds_has_failed(mine: Mine) -> None:
+    mine.run(nops=0)
+    text = (mine.folder / "mine.c.j2").read_text()
+    (mine.folder / "mine.c.j2").write_text(text.replace(HANDLER, HANDLER + "\tmissing();\n"))
+    assert mine.command.run("run", mine.folder / "mine.yaml").returncode == 1
+    found = mine.compare(status=1)
+    assert dict(found.counts) == {"failed": 1, "unchanged": 1}
+    assert found.cells[0].beyond == ["it failed"]
+    (mine.folder / "mine.c.j2").write_text(text)
+    assert mine.command.run("run", mine.folder / "mine.yaml").returncode == 0
+    assert dict(mine.compare(status=0).counts) == {"mended": 1, "unchanged": 1}
 
 
-def test_a_budget_allows_as_much_and_no_more(own: OwnModule, command: CommandLine) -> None:
-    own.measured(1)
-    own.measured(3, "budgets: {own.c.j2: {overhead: +2}}\n")
-    assert command.run("compare", "latest").returncode == 0
-    own.measured(4, "budgets: {own.c.j2: {overhead: +2}}\n")
-    # The third run has one instruction more than the second, and three more than the first.
-    assert command.run("compare", "latest").returncode == 0
-    runs = sorted(one.name for one in (command.lab / "runs").iterdir())
-    ended = command.run("compare", runs[0], runs[2])
-    assert ended.returncode == 1, ended.stdout
-    assert "beyond" in ended.stdout
-
-
-def test_the_same_again_is_unchanged(own: OwnModule, command: CommandLine) -> None:
-    own.measured(2)
-    own.measured(2)
-    ended = command.run("compare", "latest", "--format", "json")
-    found = answer(ended)
-    assert (ended.returncode, found["counts"], found["differs"]) == (0, {"unchanged": 2}, [])
-
-
-@pytest.mark.kernels("debian-686")
-def test_two_kernels_are_measured_and_compared(command: CommandLine) -> None:
-    probes = ("--set", "probes=[none, kprobe]")
-    ended = command.run("compare", "--config", QUICKSTART, *REDUCED, *probes, KERNEL, "debian-686", "--format", "json")
-    found = answer(ended)
-    assert ended.returncode == 1
-    changes = {one["after"]: one["value"]["difference"] for one in found["cells"]}
-    assert changes == {"pentium4/debian-686/none/noop": 62, "pentium4/debian-686/kprobe/noop": 1048 - 889}
-    # The same run, compared once more as it is stored, the other way round.
-    again = answer(command.run("compare", "latest", "--kernels", "debian-686", KERNEL, "--format", "json"))
-    assert {one["after"]: one["value"]["difference"] for one in again["cells"]} == {
-        f"pentium4/{KERNEL}/none/noop": -62,
-        f"pentium4/{KERNEL}/kprobe/noop": 889 - 1048,
-    }
-    assert again["beyond"] is False
+@pytest.mark.kernels("lab-i386-up-hook")
+def test_two_kernels_measured_and_compared(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path / "lab")
+    kernels = ("lab-i386-up", "lab-i386-up-hook")
+    arguments = ("--config", QUICKSTART, *REDUCED, "--only", "kprobe", "--format", "json", *kernels)
+    done = command.run("compare", *arguments)
+    assert done.returncode == 1, done.stderr
+    found = ComparisonJson.model_validate_json(done.stdout)
+    by_cell: dict[str | None, Any] = {one.before: one for one in found.cells}
+    plain, probed = (by_cell[f"pentium4/lab-i386-up/{probe}/noop"] for probe in ("none", "kprobe"))
+    assert plain.value.difference == probed.value.difference > 0
+    assert probed.overhead.difference == 0
+    assert [one.symbol for one in plain.symbols] == ["__do_fast_syscall_32"]
+    stored = command.run("compare", "--kernels", *kernels, "--format", "json")
+    assert (stored.returncode, ComparisonJson.model_validate_json(stored.stdout)) == (1, found)
