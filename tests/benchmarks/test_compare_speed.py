@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import sys
 from collections.abc import Sequence
@@ -27,7 +28,14 @@ LARGEST_RATIO = 3.0
 """Of CPU seconds, to the JSON report of one run, which loads and prints half as many cells; the aim is 1 s idle."""
 LARGEST_MEMORY = 300 << 10
 """KiB of resident memory."""
-COMMAND = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
+# The kernel's ru_maxrss of a process is at least that of the one that started it, before the exec; VmHWM is its own.
+PROGRAM = """
+import atexit, sys
+from pathlib import Path
+from orchestrator.cli.main import main
+atexit.register(lambda: print(Path("/proc/self/status").read_text(), file=sys.stderr))
+main()
+"""
 
 
 @dataclass(frozen=True)
@@ -41,17 +49,19 @@ class Spent:
 
 
 def spent(lab: Path, *arguments: str) -> Spent:
-    """Run a command to its end, alone: ``wait4`` has its own resources."""
-    output = lab / "output"
-    with output.open("wb") as file:
+    """Run a command to its end; ``wait4`` has the CPU time of it alone."""
+    output, memory = lab / "output", lab / "memory"
+    with output.open("wb") as file, memory.open("wb") as status_file:
         number = os.posix_spawn(
-            COMMAND[0],
-            [*COMMAND, *arguments],
+            sys.executable,
+            [sys.executable, "-c", PROGRAM, *arguments],
             {**os.environ, "ORCHESTRATOR_LAB": str(lab), "COLUMNS": "100"},
-            file_actions=[(os.POSIX_SPAWN_DUP2, file.fileno(), 1)],
+            file_actions=[(os.POSIX_SPAWN_DUP2, file.fileno(), 1), (os.POSIX_SPAWN_DUP2, status_file.fileno(), 2)],
         )
         _, status, used = os.wait4(number, 0)
-    return Spent(used.ru_utime + used.ru_stime, used.ru_maxrss, os.waitstatus_to_exitcode(status), output.read_bytes())
+    (largest,) = re.findall(r"^VmHWM:\s+(\d+) kB$", memory.read_text(), re.MULTILINE)
+    seconds = used.ru_utime + used.ru_stime
+    return Spent(seconds, int(largest), os.waitstatus_to_exitcode(status), output.read_bytes())
 
 
 def a_cell(number: int, cost: float) -> CellRecord:
