@@ -68,9 +68,7 @@ def run(
     from orchestrator.benchmarks.registry import kinds
     from orchestrator.cli.measured import Measuring
     from orchestrator.experiment.file.loading import load_experiment
-    from orchestrator.experiment.plan import plan
     from orchestrator.experiment.profiled import unprofiled, with_profile
-    from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
@@ -90,7 +88,7 @@ def run(
         experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
     else:
         experiments = [measuring.found(experiment) for experiment in experiments]
-    plans = [select(plan(experiment), only or []) for experiment in experiments]
+    plans = [_planned(experiment, only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]
     if dry_run:
         for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
@@ -110,6 +108,17 @@ def run(
             _draw(record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
+
+
+def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
+    """The cells that ``--only`` selects; budgets are for any of the experiment's."""
+    from orchestrator.experiment.budgeted import check_budgets
+    from orchestrator.experiment.plan import plan
+    from orchestrator.experiment.selection import select
+
+    whole = plan(experiment)
+    check_budgets(experiment, whole)
+    return select(whole, only)
 
 
 def _check(experiment: Experiment, planned: Plan, at_hand: BuildContext) -> list[str]:

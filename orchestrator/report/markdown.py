@@ -59,23 +59,24 @@ def escaped(text: str) -> str:
     return _LINKS.sub(lambda found: found[0].replace(":", "&#58;").replace(".", "&#46;"), line)
 
 
-def _paragraph(*lines: str) -> str:
+def paragraph(*lines: str) -> str:
     """Set lines below each other, with a list's or a rule's first character escaped."""
     return "  \n".join(re.sub(r"^(\s*\d*)([-+=.)])", r"\1\\\2", escaped(line)) for line in lines)
 
 
 def _sheet(sheet: Sheet) -> Iterator[str]:
     yield f"## {escaped(sheet.title)}"
-    yield _paragraph(*sheet.facts)
-    yield _grid(sheet.grid)
-    yield _paragraph(*sheet.sentences)
+    yield paragraph(*sheet.facts)
+    yield grid_table(sheet.grid)
+    yield paragraph(*sheet.sentences)
     for footnote in sheet.footnotes:
         yield _footnote(footnote)
     for proofs in sheet.proofs:
         yield _evidence(proofs)
 
 
-def _grid(grid: Grid) -> str:
+def grid_table(grid: Grid) -> str:
+    """Return a grid as a table, with an empty row between two blocks."""
     blank = [""] * len(grid.headings)
     rows = [["", *grid.headings], ["---", *("---:" for _ in grid.headings)]]
     for index, block in enumerate(grid.blocks):
@@ -100,7 +101,7 @@ def _table_row(cells: Sequence[str]) -> str:
 def _footnote(footnote: Footnote) -> str:
     first, *others = footnote.text.splitlines()
     mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
-    return mark + _paragraph(first) + ("\n\n" + _quoted(others) if others else "")
+    return mark + paragraph(first) + ("\n\n" + _quoted(others) if others else "")
 
 
 def _quoted(lines: Sequence[str]) -> str:
@@ -130,6 +131,6 @@ def _claims(part: ClaimsPart) -> Iterator[str]:
 def _statement(statement: Statement) -> Iterator[str]:
     yield f"**{statement.verdict.capitalize()}**: {escaped(statement.sentence)}"
     if statement.grid is not None:
-        yield _grid(statement.grid)
+        yield grid_table(statement.grid)
     if statement.remarks:
-        yield _paragraph(*statement.remarks)
+        yield paragraph(*statement.remarks)

@@ -48,6 +48,7 @@ COMMANDS = [
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
 COMMANDS += ["model", "model fit", "model show", "bisect"]
+COMMANDS += ["compare", "baseline", "baseline set", "baseline list", "baseline remove"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What comparisons say in every format: names of cells, figures and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.report.figures import COUNTED, NOTHING, figure, number
+from orchestrator.results.compared_runs import MOST_REPEATS, ComparedRuns, next_run, unresolvable
+from orchestrator.results.comparison import CellChange, Comparison
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.verdicts import Difference
+
+_SHOWN = 5
+
+
+class CellNames:
+    """Names of compared cells without the parts that all of them have: ``kprobe`` of ``pentium4/debian-686/kprobe``."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        cells = [cell for one in comparison.cells for cell in (one.pair.before, one.pair.after) if cell is not None]
+        ids = [cell.id.split("/") for cell in cells]
+        same_length = len({len(parts) for parts in ids}) == 1
+        columns = list(zip(*ids, strict=True)) if same_length else []
+        alike = [len(set(column)) == 1 for column in columns]
+        self._left_out = alike if not all(alike) else []
+        self.common = tuple(column[0] for column, left_out in zip(columns, self._left_out, strict=False) if left_out)
+
+    def of(self, change: CellChange) -> str:
+        """The name of a pair of cells."""
+        cells = (change.pair.before, change.pair.after)
+        return " -> ".join(dict.fromkeys(self._short(cell.id) for cell in cells if cell is not None))
+
+    def _short(self, identity: str) -> str:
+        if not self._left_out:
+            return identity
+        return "/".join(part for part, out in zip(identity.split("/"), self._left_out, strict=True) if not out)
+
+
+def side(cell: CellRecord | None) -> str:
+    """A cell's value; its status where it has none, a dash where there is no cell."""
+    if cell is None:
+        return NOTHING
+    return cell.status if cell.value is None else figure(cell.value, cell.unit)
+
+
+def change_figure(difference: Difference | None, unit: str) -> str:
+    """A difference with its sign."""
+    if difference is None:
+        return ""
+    value = difference.value
+    text = number(value) if unit == COUNTED else figure(value, unit)
+    return f"+{text}" if value > 0 else text
+
+
+def relative_figure(difference: Difference | None) -> str:
+    """A difference in percent of what was before."""
+    if difference is None or difference.relative is None or not difference.value:
+        return ""
+    percent = 100 * difference.relative
+    return f"{percent:+.1f} %" if abs(percent) >= 0.1 else f"{percent:+.2g} %"
+
+
+def interval_figure(difference: Difference | None, unit: str) -> str:
+    """The interval of a difference that is not exact."""
+    if difference is None or difference.interval is None or difference.interval[0] == difference.interval[1]:
+        return ""
+    low, high = (figure(round(end, 1), unit) for end in difference.interval)
+    return f"{low} to {high}"
+
+
+def budget_figure(change: CellChange) -> str:
+    """Whether a cell is beyond its budget: ``beyond +0``, ``within +1% of overhead``; empty without one of its own."""
+    if change.change in ("failed", "vanished"):
+        return "beyond"
+    beyond = [one for one in change.held if one.is_beyond]
+    shown = beyond or [one for one in change.held if one.is_own and one.difference.value]
+    allowed = [f"{one.allowance}{' of overhead' if one.figure == 'overhead' else ''}" for one in shown]
+    return f"{'beyond' if beyond else 'within'} {', '.join(allowed)}" if allowed else ""
+
+
+def summary(compared: ComparedRuns) -> str:
+    """What all cells come to, in one sentence."""
+    comparison = compared.comparison
+    counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
+    beyond = len(comparison.beyond)
+    verdict = "within budget" if not beyond else f"{beyond} beyond budget"
+    return f"{_cells(len(comparison.cells))} compared: {counts or 'none'}; {verdict}."
+
+
+def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
+    """What else differs between the runs."""
+    for one in compared.origin:
+        yield f"different {one.sentence}"
+
+
+def remarks(compared: ComparedRuns) -> Iterator[str]:
+    """What is not in the table: cells that were not compared, and what would decide the undecided ones."""
+    refused = compared.comparison.not_compared
+    for one in refused[:_SHOWN]:
+        yield f"Not compared: {one.pair.title}: {one.reason}."
+    if len(refused) > _SHOWN:
+        yield f"Not compared: {len(refused) - _SHOWN} more."
+    for run in dict.fromkeys([compared.before.record.run, compared.after.record.run]):
+        missing = next(one.unfinished for one in (compared.before, compared.after) if one.record.run == run)
+        if missing:
+            yield f"{_cells(missing)} of run {run} {'has' if missing == 1 else 'have'} no outcome yet."
+    hopeless = len(unresolvable(compared.comparison.cells))
+    if hopeless:
+        yield f"{_cells(hopeless)} would need more than {MOST_REPEATS} samples: their scatter is too large."
+
+
+def command(compared: ComparedRuns) -> str | None:
+    """The command that would decide what is undecided."""
+    return next_run(compared.after.directory, compared.comparison.cells)
+
+
+def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
+    """The sentences on changes, each once; a mark is its number."""
+    return list(dict.fromkeys(one.reason for one in changes if one.reason))
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
