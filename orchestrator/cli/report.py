@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,6 +34,7 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     CSV = "csv"
     JSON = "json"
+    HTML = "html"
 
 
 @expected_failures
@@ -45,7 +47,8 @@ def report(
         Format,
         typer.Option(
             "--format",
-            help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract.",
+            help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract; "
+            "html: a page with all that the run has.",
         ),
     ] = Format.TABLE,
     clock: Annotated[
@@ -58,8 +61,13 @@ def report(
     charts: Annotated[
         bool, typer.Option("--charts", help="Draw charts too, as PNG and SVG in the run's directory.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal report.html."),
+    ] = None,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
+    from orchestrator.cli.html_page import check_page_file
     from orchestrator.errors import UsageError
     from orchestrator.paths import lab_dir
     from orchestrator.results.contract import all_ok
@@ -69,8 +77,14 @@ def report(
         raise UsageError("measured times have no costs", where="--costs", hint="add --clock modelled")
     if charts and clock is ReportClock.MODELLED:
         raise UsageError("charts have measured times only", where="--charts", hint="leave out --clock modelled")
+    if out is not None:
+        if form is not Format.HTML:
+            raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >{out}, or --format html")
+        check_page_file(out)
     found = find_run(run, lab_dir())
-    if clock is ReportClock.MODELLED:
+    if form is Format.HTML:
+        _show_page(found, clock, costs or [], out)
+    elif clock is ReportClock.MODELLED:
         _print_modelled(found, form, costs or [])
     else:
         _print(found.record, form)
@@ -84,6 +98,27 @@ def report(
     if found.unfinished:
         print(f"{found.unfinished} cells of run {found.record.run} have no outcome yet", file=sys.stderr)
     raise typer.Exit(0 if all_ok(found.record) and not found.unfinished else 1)
+
+
+def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | None) -> None:
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.cli.html_page import show_page
+    from orchestrator.report.html.attachments import Page
+    from orchestrator.report.html.run_page import run_page
+    from orchestrator.report.html.sheets_page import sheets_page
+
+    def make(folder: str | None) -> Page:
+        if clock is ReportClock.MEASURED:
+            return run_page(run, reports(), folder)
+        from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
+        from orchestrator.report.claims import assess_modelled
+        from orchestrator.report.modelled_sheets import modelled_sheets
+
+        modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
+        claims = assess_modelled(run.record, modelled, reports())
+        return Page(sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), claims))
+
+    show_page(make, out, run.directory)
 
 
 def _print(record: RunRecord, form: Format) -> None:

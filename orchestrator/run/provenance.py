@@ -105,7 +105,15 @@ class Provenance:
             if all(_name(earlier, part) == _name(content, part) for part in ("kernel", "image", "work")):
                 self._check_same(_parts(earlier), _parts(content))
         name = f"{folder}/{booted.name}"
-        self._content.boots.append({"name": name, "qemu": list(booted.command_line), **content, "modules": modules})
+        self._content.boots.append(
+            {
+                "name": name,
+                "qemu": list(booted.command_line),
+                **content,
+                "modules": modules,
+                "cells": list(artifacts.cells),
+            }
+        )
         self._write()
 
     def _check_same(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:
