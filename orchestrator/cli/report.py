@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,6 +37,7 @@ class Format(StrEnum):
     JSON = "json"
     JUNIT = "junit"
     KCIDB = "kcidb"
+    HTML = "html"
 
 
 @expected_failures
@@ -54,7 +56,7 @@ def report(
         typer.Option(
             "--format",
             help="table: for people; markdown: the same for GitHub; csv: a row per cell; json: the result contract; "
-            "junit, kcidb: for CI systems.",
+            "junit, kcidb: for CI systems; html: a page with all that the run has.",
         ),
     ] = Format.TABLE,
     clock: Annotated[
@@ -76,23 +78,33 @@ def report(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of --format json, of no run.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal report.html."),
+    ] = None,
 ) -> None:
     """Print a run's results. Exits with 1 when a cell failed or has no outcome yet."""
+    from orchestrator.cli.html_page import check_page_file
     from orchestrator.paths import lab_dir
     from orchestrator.report.claims_layout import all_claims, decided_claims
+    from orchestrator.results.baselines import LATEST
     from orchestrator.results.contract import all_ok
-    from orchestrator.results.runs import LATEST, find_run
+    from orchestrator.results.runs import find_run
 
-    options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema}
+    options = {"--costs": costs, "--charts": charts, "--claims": claims, "--schema": schema, "--out": out}
     given = [name for name, value in options.items() if value]
     given += [name for name, value in {"--origin": origin, "RUN": run}.items() if value is not None]
     _check(given, form, clock)
     if schema:
         _print_schema(clock)
         return
+    if out is not None:
+        check_page_file(out)
     layout = all_claims if claims else decided_claims
     found = find_run(run or LATEST, lab_dir())
-    if clock is ReportClock.MODELLED:
+    if form is Format.HTML:
+        _show_page(found, clock, costs or [], out)
+    elif clock is ReportClock.MODELLED:
         _print_modelled(found, form, costs or [], layout)
     elif form in (Format.JUNIT, Format.KCIDB):
         _print_for_ci(found, form, origin)
@@ -122,6 +134,7 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
         ("--costs", not is_modelled, "measured times have no costs", "add --clock modelled"),
         ("--charts", is_modelled, "charts have measured times only", "leave out --clock modelled"),
         ("--claims", form not in (Format.TABLE, Format.MARKDOWN), f"{form} has no claims", "leave out --claims"),
+        ("--out", form is not Format.HTML, f"{form} goes to stdout", f"--format {form} >FILE, or --format html"),
         ("--origin", form is not Format.KCIDB, f"{form} has no origin", "add --format kcidb"),
     ]
     for option, is_wrong, what, hint in wrong:
@@ -129,6 +142,27 @@ def _check(given: Sequence[str], form: Format, clock: ReportClock) -> None:
             raise UsageError(what, where=option, hint=hint)
     if is_modelled and form in exported:
         raise UsageError(f"{form} has measured figures only", where="--format", hint="leave out --clock modelled")
+
+
+def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | None) -> None:
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.cli.html_page import show_page
+    from orchestrator.report.html.attachments import Page
+    from orchestrator.report.html.run_page import run_page
+    from orchestrator.report.html.sheets_page import sheets_page
+
+    def make(folder: str | None) -> Page:
+        if clock is ReportClock.MEASURED:
+            return run_page(run, reports(), folder)
+        from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
+        from orchestrator.report.claims import assess_modelled
+        from orchestrator.report.modelled_sheets import modelled_sheets
+
+        modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
+        claims = assess_modelled(run.record, modelled, reports())
+        return Page(sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), claims))
+
+    show_page(make, out, run.directory)
 
 
 def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -53,6 +53,9 @@ def run(
         list[str] | None,
         typer.Option(metavar="PART", help="Where instructions go, too: symbols, classes, stacks, caches, purposes."),
     ] = None,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write a page of the run, report.html in the run's directory.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
     ] = False,
@@ -104,8 +107,7 @@ def run(
         work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
         entry, record = measuring.done(work)
         _show(record, entry)
-        if experiment.charts:
-            _draw(record, entry)
+        _add({_draw: experiment.charts, _write_page: html}, record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
 
@@ -169,6 +171,13 @@ def _show(record: RunRecord, entry: RunEntry) -> None:
     print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
 
 
+def _add(wanted: Mapping[Callable[[RunRecord, RunEntry], None], bool], record: RunRecord, entry: RunEntry) -> None:
+    """Make what is wanted beside the table."""
+    for make, is_wanted in wanted.items():
+        if is_wanted:
+            make(record, entry)
+
+
 def _draw(record: RunRecord, entry: RunEntry) -> None:
     from orchestrator.benchmarks.registry import reports
     from orchestrator.errors import HostError
@@ -180,6 +189,17 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
         print(f"no charts: {error}", file=sys.stderr)
     else:
         print(f"charts: {entry.directory / 'charts'} ({len(drawn)} files)", file=sys.stderr)
+
+
+def _write_page(record: RunRecord, entry: RunEntry) -> None:
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.cli.html_page import show_page
+    from orchestrator.report.html.run_page import run_page
+    from orchestrator.report.html.writing import PAGE
+    from orchestrator.results.runs import Run
+
+    found = Run(record, entry.directory)
+    show_page(lambda folder: run_page(found, reports(), folder), entry.directory / PAGE, entry.directory)
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:

@@ -125,7 +125,7 @@ def _claims(part: ClaimsPart) -> Iterator[str]:
     for statement in part.statements:
         yield from _statement(statement)
     if part.sentences:
-        yield _paragraph(*part.sentences)
+        yield paragraph(*part.sentences)
 
 
 def _statement(statement: Statement) -> Iterator[str]:

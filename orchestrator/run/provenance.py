@@ -110,7 +110,14 @@ class Provenance:
                 self._check_same(_parts(earlier), _parts(content))
         name = f"{folder}/{booted.name}"
         self._content.boots.append(
-            {"name": name, "qemu": list(booted.command_line), **content, "modules": modules, "sources": sources}
+            {
+                "name": name,
+                "qemu": list(booted.command_line),
+                **content,
+                "modules": modules,
+                "sources": sources,
+                "cells": list(artifacts.cells),
+            }
         )
         self._write()
 
