@@ -200,6 +200,10 @@ class Store:
         )
         return _entry(rows[0]) if rows else None
 
+    def select(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Return the rows of a query, for the modules beside this one that need little of many runs."""
+        return self._rows(query, *values)
+
     def _unused_id(self, stem: str) -> str:
         while True:
             run = f"{stem}-{secrets.token_hex(2)}"

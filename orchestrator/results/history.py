@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a cell has cost in one run after the other.
+
+Only the cell's own records are read, and no samples. They were validated when they were stored; a thousand of them are
+read in some 20 ms so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from orchestrator.errors import LabError
+from orchestrator.results.contract import PER_RUN, Clock, Status, Unit
+from orchestrator.results.store import Store
+
+Quantity = Literal["value", "overhead"]
+
+
+@dataclass(frozen=True, order=True)
+class Metric:
+    """A cell of an experiment, by its id: what has a history."""
+
+    experiment: str
+    cell: str
+
+    def __str__(self) -> str:
+        return f"{self.experiment}:{self.cell}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cell's outcome in a run that ``started`` then (ISO 8601, UTC).
+
+    ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``, and None where there is no number.
+    ``digest`` is the resolved experiment's; ``directory`` has the run's files.
+    """
+
+    run: str
+    started: str
+    status: Status
+    unit: Unit
+    clock: Clock
+    metric: str
+    digest: str
+    directory: Path
+    value: float | None = None
+    overhead: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: str | None = None
+    reason: str | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval, in ``unit``; None without one."""
+        return None if self.interval is None else (self.interval[1] - self.interval[0]) / 2
+
+
+@dataclass(frozen=True)
+class History:
+    """A metric's points of one unit, oldest first, of which there is one at least.
+
+    ``quantity`` says what of a point is looked at. ``other_units`` runs measured in another unit than the newest one;
+    ``earlier`` points were left out by a limit.
+    """
+
+    metric: Metric
+    points: Sequence[Point]
+    quantity: Quantity = "value"
+    other_units: int = 0
+    earlier: int = 0
+
+    @property
+    def unit(self) -> Unit:
+        """The figures' unit."""
+        return self.points[-1].unit
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every difference is real: calls and loops are counted without anything that falls between them."""
+        return self.points[-1].clock == "instructions" and self.points[-1].metric != PER_RUN
+
+    @property
+    def numbers(self) -> Sequence[tuple[Point, float]]:
+        """The points that have the quantity, with it."""
+        found = ((point, self.of(point)) for point in self.points)
+        return [(point, value) for point, value in found if value is not None]
+
+    def of(self, point: Point) -> float | None:
+        """A point's figure; None where it has none."""
+        return point.value if self.quantity == "value" else point.overhead
+
+    def newest(self, limit: int | None) -> History:
+        """The same with the ``limit`` newest points at most; None: all."""
+        left = max(0, len(self.points) - limit) if limit else 0
+        return replace(self, points=self.points[left:], earlier=self.earlier + left)
+
+
+def metrics(store: Store, experiment: str | None = None) -> Sequence[Metric]:
+    """Every metric of an experiment, or of all, that has an outcome in some run; in their order."""
+    # CROSS JOIN keeps the order of the tables: the runs first, of which each leads to its cells by the primary key.
+    rows = store.select(
+        "SELECT DISTINCT runs.experiment AS experiment, cells.id AS id FROM runs CROSS JOIN cells"
+        " ON cells.run = runs.id WHERE (?1 IS NULL OR runs.experiment = ?1)",
+        experiment,
+    )
+    return sorted(Metric(row["experiment"], row["id"]) for row in rows)
+
+
+def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since: str = "") -> History | None:
+    """A metric's history in the runs that started at ``since`` (ISO 8601, UTC) or later; None where it has no outcome.
+
+    Raises LabError for a store that another program has changed.
+    """
+    rows = store.select(
+        "SELECT runs.id AS run, runs.started AS started, runs.digest AS digest, runs.directory AS directory, record"
+        " FROM runs CROSS JOIN cells ON cells.run = runs.id AND cells.id = ?2"
+        " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND record NOT NULL ORDER BY runs.number",
+        metric.experiment,
+        metric.cell,
+        since,
+    )
+    points = [_point(row, store.path) for row in rows]
+    return _history(metric, points, quantity) if points else None
+
+
+def recent_histories(store: Store, runs: int, quantity: Quantity = "value") -> Sequence[History]:
+    """The histories of all metrics in the newest ``runs`` runs of the store, by metric."""
+    rows = store.select(
+        "SELECT newest.experiment AS experiment, newest.id AS run, newest.started AS started, newest.digest AS digest,"
+        " newest.directory AS directory, cells.id AS cell, record"
+        " FROM (SELECT * FROM run_entries ORDER BY number DESC LIMIT ?) AS newest"
+        " CROSS JOIN cells ON cells.run = newest.id WHERE record NOT NULL ORDER BY newest.number",
+        runs,
+    )
+    found: dict[Metric, list[Point]] = {}
+    for row in rows:
+        found.setdefault(Metric(row["experiment"], row["cell"]), []).append(_point(row, store.path))
+    return [_history(metric, points, quantity) for metric, points in sorted(found.items())]
+
+
+def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
+    alike = [point for point in points if (point.unit, point.metric) == (points[-1].unit, points[-1].metric)]
+    return History(metric, alike, quantity, len(points) - len(alike))
+
+
+def _point(row: Mapping[str, Any], store: Path) -> Point:
+    try:
+        record = json.loads(row["record"])
+        low_high = record["interval"]
+        return Point(
+            run=row["run"],
+            started=row["started"],
+            status=record["status"],
+            unit=record["unit"],
+            clock=record["clock"],
+            metric=record["metric"],
+            digest=row["digest"],
+            directory=Path(row["directory"]),
+            value=record["value"],
+            overhead=record["overhead"],
+            interval=None if low_high is None else (low_high[0], low_high[1]),
+            verdict=record["verdict"],
+            reason=record.get("reason"),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(
+            f"what is stored of run {row['run']} contradicts itself",
+            where=str(store),
+            hint="Another program has changed the store.",
+            detail=str(error).splitlines()[:20],
+        ) from error
