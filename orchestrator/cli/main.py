@@ -12,6 +12,7 @@ from orchestrator.cli import (
     difference,
     doctor,
     execute,
+    history,
     image,
     kernel,
     kmod,
@@ -35,6 +36,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
+app.command("history")(history.history)
 app.command("bisect")(bisect.bisect)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)

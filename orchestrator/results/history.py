@@ -8,10 +8,11 @@ read in some 20 ms so.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from orchestrator.errors import LabError
 from orchestrator.results.contract import PER_RUN, Clock, Status, Unit
@@ -63,25 +64,29 @@ class Point:
 class History:
     """A metric's points of one unit, oldest first, of which there is one at least.
 
-    ``quantity`` says what of a point is looked at. ``other_units`` runs measured in another unit than the newest one;
-    ``earlier`` points were left out by a limit.
+    ``quantity`` says what of a point is looked at. ``other_units`` runs measured something else than the newest
+    with a number, or in another unit.
     """
 
     metric: Metric
     points: Sequence[Point]
     quantity: Quantity = "value"
     other_units: int = 0
-    earlier: int = 0
+
+    @property
+    def newest(self) -> Point:
+        """The newest point with a number, or without where none has one."""
+        return next((point for point in reversed(self.points) if point.value is not None), self.points[-1])
 
     @property
     def unit(self) -> Unit:
         """The figures' unit."""
-        return self.points[-1].unit
+        return self.newest.unit
 
     @property
     def is_exact(self) -> bool:
         """Whether every difference is real: calls and loops are counted without anything that falls between them."""
-        return self.points[-1].clock == "instructions" and self.points[-1].metric != PER_RUN
+        return self.newest.clock == "instructions" and self.newest.metric != PER_RUN
 
     @property
     def numbers(self) -> Sequence[tuple[Point, float]]:
@@ -92,11 +97,6 @@ class History:
     def of(self, point: Point) -> float | None:
         """A point's figure; None where it has none."""
         return point.value if self.quantity == "value" else point.overhead
-
-    def newest(self, limit: int | None) -> History:
-        """The same with the ``limit`` newest points at most; None: all."""
-        left = max(0, len(self.points) - limit) if limit else 0
-        return replace(self, points=self.points[left:], earlier=self.earlier + left)
 
 
 def metrics(store: Store, experiment: str | None = None) -> Sequence[Metric]:
@@ -127,14 +127,16 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
     return _history(metric, points, quantity) if points else None
 
 
-def recent_histories(store: Store, runs: int, quantity: Quantity = "value") -> Sequence[History]:
-    """The histories of all metrics in the newest ``runs`` runs of the store, by metric."""
+def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
+    """The histories of all metrics in the newest ``runs`` runs of the store, by metric; ``since`` as above."""
     rows = store.select(
         "SELECT newest.experiment AS experiment, newest.id AS run, newest.started AS started, newest.digest AS digest,"
         " newest.directory AS directory, cells.id AS cell, record"
         " FROM (SELECT * FROM run_entries ORDER BY number DESC LIMIT ?) AS newest"
-        " CROSS JOIN cells ON cells.run = newest.id WHERE record NOT NULL ORDER BY newest.number",
+        " CROSS JOIN cells ON cells.run = newest.id WHERE newest.started >= ? AND record NOT NULL"
+        " ORDER BY newest.number",
         runs,
+        since,
     )
     found: dict[Metric, list[Point]] = {}
     for row in rows:
@@ -143,11 +145,12 @@ def recent_histories(store: Store, runs: int, quantity: Quantity = "value") -> S
 
 
 def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
-    alike = [point for point in points if (point.unit, point.metric) == (points[-1].unit, points[-1].metric)]
+    newest = next((point for point in reversed(points) if point.value is not None), points[-1])
+    alike = [p for p in points if p.value is None or (p.unit, p.metric) == (newest.unit, newest.metric)]
     return History(metric, alike, quantity, len(points) - len(alike))
 
 
-def _point(row: Mapping[str, Any], store: Path) -> Point:
+def _point(row: sqlite3.Row, store: Path) -> Point:
     try:
         record = json.loads(row["record"])
         low_high = record["interval"]

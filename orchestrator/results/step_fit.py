@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import NormalDist, mean, median
 
 from orchestrator.errors import HostError
@@ -67,7 +68,7 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
 
 def noise_of(values: Sequence[float]) -> float:
     """The standard deviation of a series around its level, in its unit, steps and outliers apart; 0 for a constant."""
-    differences = [after - before for before, after in zip(values, values[1:], strict=False)]
+    differences = [after - before for before, after in pairwise(values)]
     if not differences:
         return 0.0
     centre = median(differences)

@@ -93,9 +93,7 @@ def generate(lab: Path, runs: int = RUNS) -> None:
             night = Night(number)
             clock.now.return_value = night.began
             cells = list(_cells(templates, number, chance))
-            entry = store.begin_run(
-                EXPERIMENT, [cell.id for cell in cells], digest="1" * 64, provenance=night.facts
-            )
+            entry = store.begin_run(EXPERIMENT, [cell.id for cell in cells], digest="1" * 64, provenance=night.facts)
             for cell in cells:
                 store.record(entry.id, cell)
             clock.now.return_value = night.began + timedelta(minutes=5)
@@ -145,5 +143,5 @@ def _timed(fields: dict[str, Any], number: int, chance: random.Random) -> dict[s
 
 
 def _failed(fields: dict[str, Any]) -> dict[str, Any]:
-    nothing = {"samples": [], "value": None, "overhead": None, "interval": None, "evidence": None}
-    return {**fields, **nothing, "status": "failed", "reason": _FAILURE}
+    nothing: dict[str, Any] = {"samples": [], "value": None, "overhead": None, "interval": None, "evidence": None}
+    return {**fields, **nothing, "status": "failed", "reason": _FAILURE, "clock": "wall", "unit": "ns"}
