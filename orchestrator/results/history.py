@@ -2,7 +2,7 @@
 """What a cell has cost in one run after the other.
 
 Only the cell's own records are read, and no samples. They were validated when they were stored; a thousand of them are
-read in some 20 ms so.
+read in 10 ms so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from orchestrator.results.store import Store
 
 Quantity = Literal["value", "overhead"]
 
+_FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")
+_PATHS = ", ".join(f"'$.{name}'" for name in _FIELDS)
+_RECORD = f"json_extract(record, {_PATHS})"
+"""A record's fields as a JSON array: a whole record takes twice as long to read."""
+
 
 @dataclass(frozen=True, order=True)
 class Metric:
@@ -32,22 +37,21 @@ class Metric:
         return f"{self.experiment}:{self.cell}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Point:
     """A cell's outcome in a run that ``started`` then (ISO 8601, UTC).
 
     ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``, and None where there is no number.
-    ``digest`` is the resolved experiment's; ``directory`` has the run's files.
+    ``digest`` is the resolved experiment's.
     """
 
     run: str
     started: str
+    digest: str
     status: Status
     unit: Unit
     clock: Clock
     metric: str
-    digest: str
-    directory: Path
     value: float | None = None
     overhead: float | None = None
     interval: tuple[float, float] | None = None
@@ -116,7 +120,7 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
     Raises LabError for a store that another program has changed.
     """
     rows = store.select(
-        "SELECT runs.id AS run, runs.started AS started, runs.digest AS digest, runs.directory AS directory, record"
+        f"SELECT runs.id AS run, runs.started AS started, runs.digest AS digest, {_RECORD} AS fields"  # noqa: S608 (constants)
         " FROM runs CROSS JOIN cells ON cells.run = runs.id AND cells.id = ?2"
         " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND record NOT NULL ORDER BY runs.number",
         metric.experiment,
@@ -130,8 +134,8 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
     """The histories of all metrics in the newest ``runs`` runs of the store, by metric; ``since`` as above."""
     rows = store.select(
-        "SELECT newest.experiment AS experiment, newest.id AS run, newest.started AS started, newest.digest AS digest,"
-        " newest.directory AS directory, cells.id AS cell, record"
+        f"SELECT cells.id AS cell, {_RECORD} AS fields, newest.experiment AS experiment,"  # noqa: S608 (constants)
+        " newest.id AS run, newest.started AS started, newest.digest AS digest"
         " FROM (SELECT * FROM run_entries ORDER BY number DESC LIMIT ?) AS newest"
         " CROSS JOIN cells ON cells.run = newest.id WHERE newest.started >= ? AND record NOT NULL"
         " ORDER BY newest.number",
@@ -152,23 +156,13 @@ def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> His
 
 def _point(row: sqlite3.Row, store: Path) -> Point:
     try:
-        record = json.loads(row["record"])
-        low_high = record["interval"]
-        return Point(
-            run=row["run"],
-            started=row["started"],
-            status=record["status"],
-            unit=record["unit"],
-            clock=record["clock"],
-            metric=record["metric"],
-            digest=row["digest"],
-            directory=Path(row["directory"]),
-            value=record["value"],
-            overhead=record["overhead"],
-            interval=None if low_high is None else (low_high[0], low_high[1]),
-            verdict=record["verdict"],
-            reason=record.get("reason"),
-        )
+        fields = dict(zip(_FIELDS, json.loads(row["fields"]), strict=True))
+        if fields["interval"] is not None:
+            low, high = fields["interval"]
+            fields["interval"] = (low, high)
+        if fields["status"] is None or fields["unit"] is None:
+            raise ValueError("a record without a status or a unit")
+        return Point(row["run"], row["started"], row["digest"], **fields)
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
             f"what is stored of run {row['run']} contradicts itself",

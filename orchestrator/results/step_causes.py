@@ -18,7 +18,9 @@ def causes(store: Store, step: Step) -> Sequence[OriginDifference]:
     before, after = step.before, step.after
     changed = [OriginDifference("experiment", detail=(_EXPERIMENT,))] if before.digest != after.digest else []
     try:
-        first, second = (origin_of(point.directory, store.provenance(point.run)) for point in (before, after))
+        first, second = (
+            origin_of(store.entry(point.run).directory, store.provenance(point.run)) for point in (before, after)
+        )
     except LabError as error:
         return [*changed, OriginDifference("what a run was made with", detail=(f"{error.where}: {error.what}",))]
     host = host_differences(first, second) if after.clock == "wall" else []
