@@ -87,7 +87,9 @@ def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) 
     read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
     histories = [one for one in read if one is not None]
     if not histories:
-        raise UsageError(f"no run since {since:%Y-%m-%d} has '{name}'", hint="begin earlier, or leave out --since")
+        begin = "" if since is None else f" since {since:%Y-%m-%d}"
+        hint = "go on with the run: --resume" if since is None else "begin earlier, or leave out --since"
+        raise UsageError(f"no run{begin} has an outcome of '{name}'", hint=hint)
     return [_traced(one) for one in histories]
 
 

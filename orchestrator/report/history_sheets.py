@@ -133,6 +133,8 @@ def _run_row(group: Sequence[Point], history: History) -> Row:
     began = _day(newest) if len(group) == 1 else f"{_day(oldest)} .. {_day(newest)}"
     low, high = newest.interval or (None, None)
     interval = NOTHING if low == high else f"{figure(low, history.unit)} .. {figure(high, history.unit)}"
+    if newest.verdict is not None:
+        interval += ", undecided"
     value = newest.status if newest.value is None else figure(newest.value, history.unit)
     cells = [began, value, figure(newest.overhead, history.unit), interval]
     label = newest.run if len(group) == 1 else f"... {len(group)} runs to {newest.run}"

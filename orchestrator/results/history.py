@@ -104,7 +104,7 @@ class History:
 
 
 def metrics(store: Store, experiment: str | None = None) -> Sequence[Metric]:
-    """Every metric of an experiment, or of all, that has an outcome in some run; in their order."""
+    """Every metric of an experiment, or of all, that is in some run, also where it has no outcome yet; in order."""
     # CROSS JOIN keeps the order of the tables: the runs first, of which each leads to its cells by the primary key.
     rows = store.select(
         "SELECT DISTINCT runs.experiment AS experiment, cells.id AS id FROM runs CROSS JOIN cells"

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from orchestrator.cli.completion import metrics
 from orchestrator.cli.main import app
+from orchestrator.results.store import Store
 
 METRIC = f"quickstart:{KPROBE}"
 
@@ -144,8 +145,19 @@ def test_what_is_not_there_is_said(lab: Path) -> None:
     store_days(lab, [counted(1036)])
     assert "did you mean 'kprobe'?" in refusal("quickstart:kprob")
     assert "did you mean 'quickstart:kprobe'?" in refusal("quick:kprobe")
-    assert "no run since 2027-01-01" in refusal("quickstart:kprobe", "--since", "2027-01-01")
+    assert "no run since 2027-01-01 has" in refusal("quickstart:kprobe", "--since", "2027-01-01")
     assert "--since" in refusal("quickstart:kprobe", "--since", "yesterday")
+
+
+def test_a_cell_without_an_outcome_yet(lab: Path) -> None:
+    with Store.open(lab) as store:
+        store.begin_run("quickstart", [KPROBE], digest="1", provenance={})
+    assert "no run has an outcome of 'quickstart:kprobe'" in refusal("quickstart:kprobe")
+
+
+def test_where_no_verdict_was_possible_it_is_said(lab: Path) -> None:
+    store_days(lab, [timed(1000.0, verdict="none", notes=["no verdict: the drift hides the effect"])])
+    assert any(line.endswith("1000 591 587 .. 595, undecided") for line in lines("quickstart:kprobe"))
 
 
 def test_completion(runs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
