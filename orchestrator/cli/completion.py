@@ -85,5 +85,21 @@ def _of_the_store(incomplete: str, words: Callable[[Store], Iterable[str]]) -> l
         return []
 
 
+def metrics(incomplete: str) -> list[str]:
+    """What has a history in this lab, EXPERIMENT:CELL; none where it cannot be read."""
+    from orchestrator.errors import LabError
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.history import metrics
+    from orchestrator.results.store import FILE_NAME, Store
+
+    try:
+        if not (lab_dir() / FILE_NAME).exists():
+            return []
+        with Store.open(lab_dir()) as store:
+            return _beginning(incomplete, map(str, metrics(store)))
+    except (LabError, OSError):
+        return []
+
+
 def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
     return [str(word) for word in words if word.startswith(incomplete)]

@@ -14,6 +14,7 @@ from orchestrator.cli import (
     difference,
     doctor,
     execute,
+    history,
     image,
     kernel,
     kmod,
@@ -37,6 +38,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
+app.command("history")(history.history)
 app.command("bisect")(bisect.bisect)
 app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)

@@ -180,6 +180,10 @@ class Store:
         """Return every run, the newest first."""
         return [_entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
 
+    def select(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Return the rows of a query, for the modules beside this one that need little of many runs."""
+        return self._rows(query, *values)
+
     def cell_counts(self) -> Mapping[str, Counter[str]]:
         """Return how many cells of each run, by its id, have each status; "planned" are those without an outcome."""
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
