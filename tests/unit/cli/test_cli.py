@@ -42,7 +42,7 @@ COMMANDS = [
     "cache show",
     "cache verify",
 ]
-COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
+COMMANDS += ["history", "shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
 COMMANDS += ["model", "model fit", "model show", "bisect"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
