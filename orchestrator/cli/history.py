@@ -123,8 +123,8 @@ def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[Expl
     from orchestrator.report.history_sheets import ExplainedStep
     from orchestrator.results.step_causes import causes
 
-    found = traced.steps.found
-    return [ExplainedStep(step, causes(store, step)) for step in (found[-limit:] if limit else found)]
+    found, metric = traced.steps.found, traced.history.metric
+    return [ExplainedStep(step, causes(store, step, metric)) for step in (found[-limit:] if limit else found)]
 
 
 def _print_one(store: Store, traced: Traced, limit: int | None) -> None:

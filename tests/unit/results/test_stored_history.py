@@ -90,11 +90,11 @@ def test_what_changed_between_two_runs(tmp_path: Path) -> None:
         found = history(store, METRIC)
         assert found is not None
         (step,) = steps_of(found).found
-        assert [cause.sentence for cause in causes(store, step)] == [
+        assert [cause.sentence for cause in causes(store, step, METRIC)] == [
             "kernel debian-686: 6.1 (6.1.176-1) -> 6.1 (6.1.178-1)"
         ]
         (tmp_path / "runs" / runs[2] / "provenance.json").write_text("{")
-        (cause,) = causes(store, step)
+        (cause,) = causes(store, step, METRIC)
         assert "damaged" in cause.sentence
 
 
