@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from orchestrator.errors import LabError
-from orchestrator.results.contract import PER_RUN, Clock, Status, Unit
+from orchestrator.results.contract import PER_RUN, Clock, Interval, Number, Status, Unit
 from orchestrator.results.store import Store
 
 Quantity = Literal["value", "overhead"]
@@ -52,9 +54,9 @@ class Point:
     unit: Unit
     clock: Clock
     metric: str
-    value: float | None = None
-    overhead: float | None = None
-    interval: tuple[float, float] | None = None
+    value: Number | None = None
+    overhead: Number | None = None
+    interval: Interval | None = None
     verdict: str | None = None
     reason: str | None = None
 
@@ -62,6 +64,9 @@ class Point:
     def half_width(self) -> float | None:
         """Half of the interval, in ``unit``; None without one."""
         return None if self.interval is None else (self.interval[1] - self.interval[0]) / 2
+
+
+_POINTS = TypeAdapter(Point)
 
 
 @dataclass(frozen=True)
@@ -157,13 +162,9 @@ def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> His
 def _point(row: sqlite3.Row, store: Path) -> Point:
     try:
         fields = dict(zip(_FIELDS, json.loads(row["fields"]), strict=True))
-        if fields["interval"] is not None:
-            low, high = fields["interval"]
-            fields["interval"] = (low, high)
-        if fields["status"] is None or fields["unit"] is None:
-            raise ValueError("a record without a status or a unit")
-        return Point(row["run"], row["started"], row["digest"], **fields)
-    except (ValueError, KeyError, TypeError) as error:
+        told = {name: row[name] for name in ("run", "started", "digest")}
+        return _POINTS.validate_python({**fields, **told})
+    except (ValueError, TypeError) as error:
         raise LabError(
             f"what is stored of run {row['run']} contradicts itself",
             where=str(store),

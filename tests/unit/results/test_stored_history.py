@@ -126,9 +126,12 @@ def test_only_the_runs_that_are_asked_for(tmp_path: Path) -> None:
         assert len(recent) == 2
 
 
-def test_a_store_that_another_program_changed_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "record", ["'{}'", "json_set(record, '$.value', 'x')", "json_set(record, '$.interval', json('[2, 1]'))"]
+)
+def test_a_store_that_another_program_changed_is_said(record: str, tmp_path: Path) -> None:
     store_days(tmp_path, [counted(1036)])
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.execute("UPDATE cells SET record = '{}'")
+        connection.execute(f"UPDATE cells SET record = {record}")
     with Store.open(tmp_path) as store, pytest.raises(LabError, match="contradicts itself"):
         history(store, METRIC)
