@@ -123,8 +123,8 @@ def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[Expl
     from orchestrator.report.history_sheets import ExplainedStep
     from orchestrator.results.step_causes import causes
 
-    found = traced.steps.found
-    return [ExplainedStep(step, causes(store, step)) for step in (found[-limit:] if limit else found)]
+    found, metric = traced.steps.found, traced.history.metric
+    return [ExplainedStep(step, causes(store, step, metric)) for step in (found[-limit:] if limit else found)]
 
 
 def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
@@ -148,10 +148,10 @@ def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) ->
     elif not histories:
         typer.echo(f"Nothing has changed in the newest {_RECENT} runs.")
     else:
-        from orchestrator.report.history_sheets import overview_sheet
+        from orchestrator.report.history_sheets import in_one_line, overview_sheet
 
         console, characters = _console()
-        example = f"orchestrator history {histories[0].history.metric}"
+        example = in_one_line(f"orchestrator history {histories[0].history.metric}")
         sentences = [f"Its steps, what changed at each, and its runs: {example}"]
         _print_sheets([overview_sheet(title, histories, sentences, characters)], console)
 

@@ -48,7 +48,7 @@ def _levels(history: History, steps: Steps) -> Sequence[Level]:
 def _bounds(history: History, point: Point) -> tuple[float, float] | None:
     """The interval, which is of the overhead, around the figure."""
     value = history.of(point)
-    if value is None or point.overhead is None or not point.half_width or point.interval is None:
+    if value is None or point.overhead is None or point.interval is None or point.interval[0] == point.interval[1]:
         return None
     moved = value - point.overhead
     return point.interval[0] + moved, point.interval[1] + moved

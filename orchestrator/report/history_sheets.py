@@ -110,7 +110,7 @@ def _explanation(one: ExplainedStep) -> Iterator[str]:
         yield f"... and {len(one.causes) - _SHOWN_CAUSES} more"
     if one.step.missing:
         yield f"{one.step.missing} {_plural(one.step.missing, 'run')} without a number between the two"
-    yield f"orchestrator compare {one.step.before.run} {one.step.after.run}"
+    yield in_one_line(f"orchestrator compare {one.step.before.run} {one.step.after.run}")
 
 
 def _runs_grid(history: History, limit: int | None) -> Grid:
@@ -148,6 +148,11 @@ def _signed(change: float, history: History) -> str:
 
 def _day(point: Point) -> str:
     return f"{datetime.fromisoformat(point.started).astimezone():%Y-%m-%d}"
+
+
+def in_one_line(command: str) -> str:
+    """A command that is not folded where it is too long for the terminal, so that it can be copied."""
+    return command.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _plural(count: int, word: str) -> str:

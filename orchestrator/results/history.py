@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from orchestrator.errors import LabError
-from orchestrator.results.contract import PER_RUN, Clock, Status, Unit
+from orchestrator.results.between_boots import between_boots
+from orchestrator.results.contract import PER_RUN, Clock, Interval, Number, Status, Unit
 from orchestrator.results.store import Store
 
 Quantity = Literal["value", "overhead"]
@@ -52,16 +55,25 @@ class Point:
     unit: Unit
     clock: Clock
     metric: str
-    value: float | None = None
-    overhead: float | None = None
-    interval: tuple[float, float] | None = None
+    value: Number | None = None
+    overhead: Number | None = None
+    interval: Interval | None = None
     verdict: str | None = None
     reason: str | None = None
+    between_boots: float | None = None
+    """Of a whole system without a resolution of its own: how far boots of the same work are apart in the run."""
 
     @property
-    def half_width(self) -> float | None:
-        """Half of the interval, in ``unit``; None without one."""
-        return None if self.interval is None else (self.interval[1] - self.interval[0]) / 2
+    def resolution(self) -> float | None:
+        """What a difference must exceed that is not the boots', in ``unit``; None where that is unknown.
+
+        A baseline is compared with itself: its interval has no width.
+        """
+        low, high = self.interval or (0.0, 0.0)
+        return (high - low) / 2 or self.between_boots
+
+
+_POINTS = TypeAdapter(Point)
 
 
 @dataclass(frozen=True)
@@ -128,7 +140,7 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
         since,
     )
     points = [_point(row, store.path) for row in rows]
-    return _history(metric, points, quantity) if points else None
+    return _with_boots(store, _history(metric, points, quantity)) if points else None
 
 
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
@@ -145,7 +157,7 @@ def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, s
     found: dict[Metric, list[Point]] = {}
     for row in rows:
         found.setdefault(Metric(row["experiment"], row["cell"]), []).append(_point(row, store.path))
-    return [_history(metric, points, quantity) for metric, points in sorted(found.items())]
+    return [_with_boots(store, _history(metric, points, quantity)) for metric, points in sorted(found.items())]
 
 
 def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
@@ -154,16 +166,23 @@ def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> His
     return History(metric, alike, quantity, len(points) - len(alike))
 
 
+def _with_boots(store: Store, history: History) -> History:
+    """The history, with how far boots are apart where that is all that tells a whole system's changes from scatter."""
+    if history.newest.metric != PER_RUN or history.newest.clock != "instructions":
+        return history
+    if all(point.resolution for point, _ in history.numbers):
+        return history
+    apart = between_boots(store, history.metric.experiment, history.metric.cell, history.points[0].started)
+    points = [replace(point, between_boots=apart.get(point.run)) for point in history.points]
+    return replace(history, points=points)
+
+
 def _point(row: sqlite3.Row, store: Path) -> Point:
     try:
         fields = dict(zip(_FIELDS, json.loads(row["fields"]), strict=True))
-        if fields["interval"] is not None:
-            low, high = fields["interval"]
-            fields["interval"] = (low, high)
-        if fields["status"] is None or fields["unit"] is None:
-            raise ValueError("a record without a status or a unit")
-        return Point(row["run"], row["started"], row["digest"], **fields)
-    except (ValueError, KeyError, TypeError) as error:
+        told = {name: row[name] for name in ("run", "started", "digest")}
+        return _POINTS.validate_python({**fields, **told})
+    except (ValueError, TypeError) as error:
         raise LabError(
             f"what is stored of run {row['run']} contradicts itself",
             where=str(store),

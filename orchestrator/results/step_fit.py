@@ -12,13 +12,17 @@ in units of the noise, so that the penalty is a number of its own:
   (1 + r) / (1 - r) in their variance. r comes from the medians of the differences over two points and over one (S.
   Chakar, E. Lebarbier, C. Levy-Leduc, S. Robin, "A robust approach for estimating change-points in the mean of an AR(1)
   process", Bernoulli 23, 2017).
+- **Drift** that an autocorrelation of neighbours does not show, such as a trend, is fitted by stairs. A step changes
+  the level at once, and more than it changes elsewhere: the means of up to ``_AROUND`` points before and after it
+  differ by ``_ABRUPT`` times what they typically (1.4826 medians) do around places that are no part of the step.
 - **The penalty** bounds false steps. Of noise alone, a step at a given place reduces the squared deviations by a
   chi-square variable of one degree of freedom, and there are n places (Bonferroni): with the quantile 1 - ``_FALSE`` /
   n, a series without steps gets one with a probability of at most ``_FALSE``, as far as noise is normal and known. That
-  noise is neither costs more. Of 1000 series of 100 points, false steps had 0.3 % of normal noise, 0.1 % of Student's t
-  with three degrees of freedom, 0.7 % with outliers in a twentieth, 1.9 % of exponential noise, 3.3 % on a coarse
-  clock, and of noise with an autocorrelation of 0.3, 0.5 and 0.7 2.1 %, 7.6 % and 20 %. A step of three deviations was
-  found within one point in 95 %.
+  noise is neither costs more. Of 1000 series of 100 points, false steps had none of normal noise and of Student's t
+  with three degrees of freedom, 0.6 % with outliers in a twentieth, 0.9 % of exponential noise, 1.9 % on a coarse
+  clock; of noise with an autocorrelation of 0.5, 0.7 and 0.95 1.0 %, 2.8 % and 9.2 %; of a random walk below the noise
+  7.0 %, of a trend over four deviations 6.9 %. A step of three deviations was found within one point in 92 % of series
+  of 100 points, in 83 % of 60 and 72 % of 40: a short series does not show what is abrupt in it.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import NormalDist, mean, median
+from statistics import NormalDist, fmean, mean, median
 
 from orchestrator.errors import HostError
 
@@ -41,6 +45,8 @@ _WINDOW = 7
 _NORMAL = 1.4826
 _STRONGEST = 0.9
 _TRIM = 2.5
+_AROUND = 8
+_ABRUPT = 3.5
 
 
 def steps_of_times(values: Sequence[float]) -> Sequence[int]:
@@ -61,11 +67,12 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
         hint = "install it: pip install 'probe-lab[statistics]'; exact counts need no library"
         raise HostError("steps in a history of times need the library ruptures", hint=hint) from error
     scale = noise * math.sqrt(_inflation(values))
-    series = numpy.array(_without_outliers(values, _FAR * noise)) / scale
+    cleaned = _without_outliers(values, _FAR * noise)
+    series = numpy.array(cleaned) / scale
     penalty = NormalDist().inv_cdf(1 - _FALSE / (2 * len(values))) ** 2
     # The linear kernel's cost is the sum of squared deviations from the mean.
     fit = KernelCPD(kernel="linear", min_size=SHORTEST_SEGMENT).fit(series.reshape(-1, 1))
-    return [int(place) for place in fit.predict(pen=penalty)[:-1]]
+    return [int(place) for place in fit.predict(pen=penalty)[:-1] if _is_abrupt(cleaned, int(place))]
 
 
 def noise_of(values: Sequence[float]) -> float:
@@ -92,6 +99,18 @@ def _mean_square_difference(values: Sequence[float], lag: int) -> float:
     squares = [(after - before) ** 2 for before, after in zip(values, values[lag:], strict=False)]
     limit = (_TRIM * _NORMAL) ** 2 * median(squares)
     return mean(square for square in squares if square <= limit)
+
+
+def _is_abrupt(values: Sequence[float], place: int) -> bool:
+    width = max(SHORTEST_SEGMENT - 1, min(_AROUND, len(values) // 8))
+    places = range(width, len(values) - width + 1)
+    elsewhere = [_change(values, other, width) for other in places if abs(other - place) >= width]
+    return not elsewhere or _change(values, place, width) >= _ABRUPT * _NORMAL * median(elsewhere)
+
+
+def _change(values: Sequence[float], place: int, width: int) -> float:
+    """How far the means of ``width`` values before and after a place are apart."""
+    return abs(fmean(values[place : place + width]) - fmean(values[max(place - width, 0) : place]))
 
 
 def _without_outliers(values: Sequence[float], limit: float) -> Sequence[float]:

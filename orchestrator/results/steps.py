@@ -51,7 +51,7 @@ def steps_of(history: History) -> Steps:
     if history.is_exact:
         places = [at + 1 for at, ((_, one), (_, other)) in enumerate(pairwise(numbers)) if one != other]
         return Steps(_steps(history, places), "The count is exact: each change is a step.")
-    if history.newest.clock == "instructions" and any(point.half_width for point, _ in numbers):
+    if history.newest.clock == "instructions" and any(point.resolution for point, _ in numbers):
         how = "A change is a step where it exceeds what A/A boots of the same work resolve."
         return Steps(_steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:
@@ -86,8 +86,8 @@ def _beyond_resolution(numbers: Sequence[tuple[Point, float]]) -> Iterator[int]:
     start = 0
     for at in range(1, len(numbers)):
         since = numbers[start:at]
-        widths = [point.half_width for point, _ in since if point.half_width is not None]
-        own = numbers[at][0].half_width
+        widths = [point.resolution for point, _ in since if point.resolution is not None]
+        own = numbers[at][0].resolution
         if own is not None and widths and abs(numbers[at][1] - median([one for _, one in since])) > max(own, *widths):
             yield at
             start = at

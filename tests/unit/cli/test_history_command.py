@@ -51,6 +51,14 @@ def refusal(*arguments: str) -> str:
     return " ".join(result.stderr.split())
 
 
+def test_a_command_to_copy_is_in_one_line_on_a_narrow_terminal(
+    runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    assert f"orchestrator compare {runs[1]} {runs[2]}" in lines("quickstart:kprobe")
+    assert any(line.endswith(f"orchestrator history {METRIC}") for line in lines())
+
+
 def test_steps_come_first_with_what_changed(runs: list[str]) -> None:
     printed = lines("quickstart:kprobe")
     assert printed[:3] == [METRIC, "cost per call in instructions, 6 runs from 2026-03-01 to 2026-03-06", "▁▁█!█▇"]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -64,13 +65,43 @@ def test_noise_has_no_steps(noise: Callable[[random.Random], float], count: int)
     assert false_rate(lambda chance: independent(noise, chance, count)) <= 0.05
 
 
-@pytest.mark.parametrize(("strength", "most"), [(0.3, 0.06), (0.5, 0.12), (0.7, 0.25)])
-@pytest.mark.parametrize("count", [30, 100])
+@pytest.mark.parametrize(("strength", "most"), [(0.3, 0.05), (0.5, 0.05), (0.7, 0.06), (0.95, 0.13)])
+@pytest.mark.parametrize("count", [30, 100, 300])
 def test_a_slow_drift_seldom_has_steps(strength: float, most: float, count: int) -> None:
     assert false_rate(lambda chance: drifting(chance, count, strength)) <= most
 
 
-@pytest.mark.parametrize(("count", "place", "least"), [(100, 50, 0.9), (100, 80, 0.9), (60, 30, 0.9), (40, 20, 0.85)])
+def walking(chance: random.Random, count: int) -> Sequence[float]:
+    """A level that goes up or down by a fifth of a deviation from point to point."""
+    level, found = LEVEL, []
+    for _ in range(count):
+        level += chance.gauss(0, SCATTER / 5)
+        found.append(level + normal(chance))
+    return found
+
+
+def rising(chance: random.Random, count: int) -> Sequence[float]:
+    """Four deviations from the first point to the last."""
+    return [LEVEL + 4 * SCATTER * at / count + normal(chance) for at in range(count)]
+
+
+def swinging(chance: random.Random, count: int) -> Sequence[float]:
+    """Three deviations up and down again, as with the seasons."""
+    return [LEVEL + 3 * SCATTER * math.sin(2 * math.pi * at / 60) + normal(chance) for at in range(count)]
+
+
+@pytest.mark.parametrize("count", [100, 300])
+@pytest.mark.parametrize("series", [walking, rising, swinging])
+def test_a_level_that_moves_all_the_time_seldom_has_steps(
+    series: Callable[[random.Random, int], Sequence[float]], count: int
+) -> None:
+    assert false_rate(lambda chance: series(chance, count)) <= 0.12
+
+
+# A short series has few places to compare with, and a step has to stand out from a possible drift.
+@pytest.mark.parametrize(
+    ("count", "place", "least"), [(300, 200, 0.9), (100, 50, 0.9), (100, 80, 0.9), (60, 30, 0.75), (40, 20, 0.6)]
+)
 def test_a_step_of_three_deviations_is_found_within_one_point(count: int, place: int, least: float) -> None:
     chance, found = random.Random(21), 0
     for _ in range(SERIES):

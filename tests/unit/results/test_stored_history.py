@@ -90,11 +90,11 @@ def test_what_changed_between_two_runs(tmp_path: Path) -> None:
         found = history(store, METRIC)
         assert found is not None
         (step,) = steps_of(found).found
-        assert [cause.sentence for cause in causes(store, step)] == [
+        assert [cause.sentence for cause in causes(store, step, METRIC)] == [
             "kernel debian-686: 6.1 (6.1.176-1) -> 6.1 (6.1.178-1)"
         ]
         (tmp_path / "runs" / runs[2] / "provenance.json").write_text("{")
-        (cause,) = causes(store, step)
+        (cause,) = causes(store, step, METRIC)
         assert "damaged" in cause.sentence
 
 
@@ -126,9 +126,12 @@ def test_only_the_runs_that_are_asked_for(tmp_path: Path) -> None:
         assert len(recent) == 2
 
 
-def test_a_store_that_another_program_changed_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "record", ["'{}'", "json_set(record, '$.value', 'x')", "json_set(record, '$.interval', json('[2, 1]'))"]
+)
+def test_a_store_that_another_program_changed_is_said(record: str, tmp_path: Path) -> None:
     store_days(tmp_path, [counted(1036)])
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.execute("UPDATE cells SET record = '{}'")
+        connection.execute(f"UPDATE cells SET record = {record}")
     with Store.open(tmp_path) as store, pytest.raises(LabError, match="contradicts itself"):
         history(store, METRIC)
