@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.report.figures import COUNTED, NOTHING, figure, number
 from orchestrator.results.compared_runs import MOST_REPEATS, ComparedRuns, next_run, unresolvable
-from orchestrator.results.comparison import CellChange, Comparison
+from orchestrator.results.comparison import CellChange, Comparison, first_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.verdicts import Difference
 
@@ -95,12 +95,17 @@ def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
 
 
 def remarks(compared: ComparedRuns) -> Iterator[str]:
-    """What is not in the table: cells that were not compared, and what would decide the undecided ones."""
+    """What is not in the table: cells that were not compared or had failed before, what would decide undecided ones."""
     refused = compared.comparison.not_compared
     for one in refused[:_SHOWN]:
         yield f"Not compared: {one.pair.title}: {one.reason}."
     if len(refused) > _SHOWN:
         yield f"Not compared: {len(refused) - _SHOWN} more."
+    failed = [one for one in compared.comparison.cells if one.failed_in_both]
+    for one in failed[:_SHOWN]:
+        yield f"Failed in both: {one.pair.title}: {first_line(one.pair.first)}"
+    if len(failed) > _SHOWN:
+        yield f"Failed in both: {len(failed) - _SHOWN} more."
     for run in dict.fromkeys([compared.before.record.run, compared.after.record.run]):
         missing = next(one.unfinished for one in (compared.before, compared.after) if one.record.run == run)
         if missing:
