@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine
+from documentation import ROOT, blocks
 
 from orchestrator.report.comparison_json import ComparisonJson
 
@@ -108,3 +109,15 @@ def test_two_kernels_measured_and_compared(tmp_path: Path) -> None:
     assert [one.symbol for one in plain.symbols] == ["__do_fast_syscall_32"]
     stored = command.run("compare", "--kernels", *kernels, "--format", "json")
     assert (stored.returncode, ComparisonJson.model_validate_json(stored.stdout)) == (1, found)
+
+
+def test_the_page_s_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    commands, shown, *_ = blocks(ROOT / "docs" / "comparing.md")[1:]
+    command = CommandLine(tmp_path / "lab")
+    measure, compare = commands.commands()
+    done = command.run(*measure)
+    assert done.returncode == 0, done.stderr
+    printed = command.run(*compare)
+    assert printed.returncode == 0, printed.stderr
+    assert [line.rstrip() for line in printed.stdout.strip().splitlines()] == shown.text.strip().splitlines()
