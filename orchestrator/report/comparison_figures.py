@@ -116,8 +116,8 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
     if len(refused) > _SHOWN:
         yield f"Not compared: {len(refused) - _SHOWN} more."
     failed = [one for one in compared.comparison.cells if one.failed_in_both]
-    for one in failed[:_SHOWN]:
-        yield f"Failed in both: {one.pair.title}: {first_line(one.pair.first)}"
+    for cell in failed[:_SHOWN]:
+        yield f"Failed in both: {cell.pair.title}: {first_line(cell.pair.first)}"
     if len(failed) > _SHOWN:
         yield f"Failed in both: {len(failed) - _SHOWN} more."
     for run in dict.fromkeys([compared.before.record.run, compared.after.record.run]):
