@@ -261,4 +261,9 @@ def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[str
 
 
 def _options(command: Sequence[str]) -> Mapping[str, str]:
-    return {option: _plain(value) for option, value in pairwise(command) if option in _QEMU_OPTIONS}
+    """The values of options that count. Where a guest's memory is kept does not: a restored guest has it in a file."""
+    return {
+        option: ",".join(part for part in _plain(value).split(",") if not part.startswith("memory-backend="))
+        for option, value in pairwise(command)
+        if option in _QEMU_OPTIONS
+    }

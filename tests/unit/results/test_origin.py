@@ -104,6 +104,16 @@ def test_another_kernel_package_is_named_with_both_versions() -> None:
     assert sentences(newer) == ["kernel debian-686: 6.1.0-50-686 (6.1.176-1) -> 6.1.0-56-686 (6.1.187-1)"]
 
 
+def test_a_restored_guest_s_memory_is_no_difference() -> None:
+    booted = changed("boots", 0, "qemu", to=["qemu", "-machine", "pc-i440fx-7.0,usb=off"])
+    restored = changed("boots", 0, "qemu", to=["qemu", "-machine", "pc-i440fx-7.0,usb=off,memory-backend=pc.ram"])
+    assert sentences(restored, booted) == []
+    newer = changed("boots", 0, "qemu", to=["qemu", "-machine", "pc-i440fx-10.0,usb=off"])
+    assert sentences(newer, booted) == [
+        "machine of pentium4-debian-686: pc-i440fx-7.0,usb=off -> pc-i440fx-10.0,usb=off"
+    ]
+
+
 def test_a_kernel_from_source_has_the_sources_version() -> None:
     built = changed("boots", 0, "kernel", "packages", to={})
     newer = copy.deepcopy(built)
