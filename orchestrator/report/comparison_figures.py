@@ -91,7 +91,10 @@ def summary(compared: ComparedRuns) -> str:
     comparison = compared.comparison
     counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
     beyond = len(comparison.beyond)
-    verdict = "within budget" if not beyond else f"{beyond} beyond budget"
+    decided = "undecided" not in comparison.counts
+    verdict = (
+        f"{beyond} beyond budget" if beyond else "within budget" if decided else "none is known to be beyond budget"
+    )
     return f"{_cells(len(comparison.cells))} compared: {counts or 'none'}; {verdict}."
 
 
