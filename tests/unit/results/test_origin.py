@@ -130,6 +130,15 @@ def test_a_module_of_several_cells_is_named_once() -> None:
     assert sentences(content) == ["module lab_kprobe: its template, ring.c changed"]
 
 
+def test_a_module_of_the_users_own_has_a_main_file() -> None:
+    before, after = copy.deepcopy(RUN), copy.deepcopy(RUN)
+    for content, digest in [(before, "s1"), (after, "s2")]:
+        boot = content["boots"][0]
+        boot["modules"] = {"a/b": {"name": "own_mine", "key": "k1"}}
+        boot["sources"] = {"k1": {"own_mine_main.c": digest}}
+    assert sentences(after, before) == ["module own_mine: its main file changed"]
+
+
 def test_a_run_of_an_earlier_version_says_what_it_can() -> None:
     old = copy.deepcopy(RUN)
     boot = old["boots"][0]
