@@ -76,7 +76,9 @@ def compare(
     else:
         compared = compared_runs.compared(given or ["latest"], only or [])
     _print(compared, form, limit or None)
-    raise typer.Exit(1 if compared.comparison.beyond else 0)
+    # A cell that failed in both of two stored runs is no change; one that was measured just now is a failure.
+    has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
+    raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
 
 
 def _measured(

@@ -34,6 +34,8 @@ def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
 
 def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) -> ComparedRuns:
     """The cells of a run that differ in the kernel only. Raises UsageError for a kernel that it has no cell of."""
+    if kernels[0] == kernels[1]:
+        raise UsageError(f"{kernels[0]} is named twice", where="--kernels", hint="name two different kernels")
     known = dict.fromkeys(cell.kernel for cell in run.record.cells)
     for kernel in kernels:
         if kernel not in known:
@@ -81,7 +83,9 @@ def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence
     selected = _selected(pairs, only)
     comparison = compare(selected, stored_budgets(after.directory), before.record.cells, after.record.cells)
     if comparison.is_empty:
-        raise _nothing(before, after, [f"{one.pair.title}: {one.reason}" for one in comparison.not_compared])
+        refused = [f"{one.pair.title}: {one.reason}" for one in comparison.not_compared]
+        refused += [f"{one.pair.title}: {one.reason}" for one in comparison.cells if one.has_no_number]
+        raise _nothing(before, after, refused)
     same = before.record.run == after.record.run
     origin = [] if same else differing_origin(_origin(before), _origin(after), comparison)
     return ComparedRuns(before, after, comparison, origin)

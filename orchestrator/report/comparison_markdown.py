@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from orchestrator.report.comparison_figures import command, origin_sentences, remarks, summary
 from orchestrator.report.comparison_sheet import comparison_sheet
-from orchestrator.report.markdown import escaped, grid_table, paragraph
+from orchestrator.report.markdown import escaped, grid_table, paragraph, quoted
 from orchestrator.results.compared_runs import ComparedRuns
 
 _BEYOND, _WITHIN = "❌", "✅"
@@ -42,4 +42,4 @@ def _rest(compared: ComparedRuns) -> Iterator[str]:
         yield f"{len(unchanged)} unchanged: " + ", ".join(escaped(one.pair.title) for one in unchanged[:_LISTED])
     next_command = command(compared)
     if next_command:
-        yield f"To decide what is undecided:\n\n```sh\n{next_command}\n```"
+        yield f"To decide what is undecided:\n\n{quoted(next_command.splitlines(), 'sh')}"

@@ -10,16 +10,16 @@ from fractions import Fraction
 from orchestrator.report.comparison_figures import (
     CellNames,
     budget_figure,
-    change_figure,
     command,
-    interval_figure,
+    difference_figures,
     origin_sentences,
     reasons,
-    relative_figure,
     remarks,
+    runs_sentence,
     side,
     summary,
 )
+from orchestrator.report.figures import figure
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.profile_figures import mark, others, per_call, signed
@@ -30,7 +30,9 @@ from orchestrator.results.profile_difference import ProfileDifference
 
 _SYMBOLS = 5
 """Symbols of a cell that are listed; the rest are one row."""
-_HEADINGS = ("before", "after", "change", "", "95 %", "change of overhead", "", "budget")
+_HEADINGS = ("before", "after", "change", "", "95 %", "", "budget")
+_TOGETHER = 4
+"""Columns that are not parted where a table is wider than the terminal."""
 _ALWAYS = 3
 """The first columns, which are there even without a figure."""
 _STYLES = {"dearer": "red", "failed": "red", "vanished": "red", "cheaper": "green", "mended": "green"}
@@ -46,11 +48,11 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), said)]
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
-    common = [f"all cells: {'/'.join(names.common)}"] if names.common else []
+    common = [f"all cells: {', '.join(names.common)}"] if names.common else []
     next_command = command(compared)
     return Sheet(
-        title=compared.title,
-        facts=[summary(compared), *origin_sentences(compared), *common],
+        title=compared.after.record.experiment,
+        facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common],
         grid=_grid(rows) if rows else _nothing_changed(compared),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],
@@ -62,7 +64,7 @@ def _grid(rows: Sequence[Row]) -> Grid:
     """The rows without the columns that no cell here has a figure for."""
     used = [index for index, _ in enumerate(_HEADINGS) if index < _ALWAYS or any(row.cells[index] for row in rows)]
     narrowed = [replace(row, cells=[row.cells[index] for index in used]) for row in rows]
-    return Grid([_HEADINGS[index] for index in used], [narrowed], together=len(used))
+    return Grid([_HEADINGS[index] for index in used], [narrowed], together=_TOGETHER)
 
 
 def _nothing_changed(compared: ComparedRuns) -> Grid:
@@ -75,14 +77,15 @@ def _rows(change: CellChange, name: str, symbols: ProfileDifference | None, said
     figures = [
         side(change.pair.before),
         side(change.pair.after),
-        change_figure(change.value, unit),
-        relative_figure(change.value),
-        interval_figure(change.value, unit),
-        change_figure(change.overhead, unit),
+        *difference_figures(change.value, unit),
         f"{change.change}{noted}",
         budget_figure(change),
     ]
     yield Row(name, figures, _STYLES.get(change.change, "") if change.beyond or change.change == "mended" else "")
+    overhead = change.overhead
+    if overhead is not None and (overhead.before or overhead.after):
+        sides = [figure(one, unit) for one in (overhead.before, overhead.after)]
+        yield Row("overhead", [*sides, *difference_figures(overhead, unit), "", ""], depth=2)
     rest = [""] * (len(_HEADINGS) - _ALWAYS)
     listed = symbols.symbols if symbols is not None else []
     for one in listed[:_SYMBOLS]:

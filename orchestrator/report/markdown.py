@@ -101,14 +101,14 @@ def _table_row(cells: Sequence[str]) -> str:
 def _footnote(footnote: Footnote) -> str:
     first, *others = footnote.text.splitlines()
     mark = "" if footnote.mark is None else f"\\[{footnote.mark}\\] "
-    return mark + paragraph(first) + ("\n\n" + _quoted(others) if others else "")
+    return mark + paragraph(first) + ("\n\n" + quoted(others) if others else "")
 
 
-def _quoted(lines: Sequence[str]) -> str:
+def quoted(lines: Sequence[str], language: str = "text") -> str:
     """Set the lines as they are; the fence is longer than any in them."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}text", *lines, fence])
+    return "\n".join([f"{fence}{language}", *lines, fence])
 
 
 def _evidence(proofs: ProofList) -> str:

@@ -34,11 +34,6 @@ class ComparedRuns:
     comparison: Comparison
     origin: Sequence[OriginDifference] = ()
 
-    @property
-    def title(self) -> str:
-        """The runs' ids."""
-        return " -> ".join(dict.fromkeys(run.record.run for run in (self.before, self.after)))
-
     def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:
         """What differs by symbol of those changes whose cells both have a profile, by the titles of their pairs."""
         found = {one.pair.title: self._symbols(one) for one in changes}

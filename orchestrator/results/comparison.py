@@ -92,6 +92,17 @@ class CellChange:
     held: tuple[HeldFigure, ...] = ()
 
     @property
+    def has_no_number(self) -> bool:
+        """Whether the cell had no number and has none, as ``reason`` says; one that failed now is not meant."""
+        no_number = all(cell is None or cell.value is None for cell in (self.pair.before, self.pair.after))
+        return no_number and self.change == "unchanged"
+
+    @property
+    def failed_in_both(self) -> bool:
+        """Whether the cell has failed in both runs, which is no change."""
+        return all(cell is not None and cell.status == "failed" for cell in (self.pair.before, self.pair.after))
+
+    @property
     def beyond(self) -> tuple[str, ...]:
         """What is beyond its budget, as sentences; a cell that failed or vanished is beyond any."""
         if self.change in ("failed", "vanished"):
@@ -137,8 +148,8 @@ class Comparison:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no pair of cells that could be compared."""
-        return all(one.pair.before is None or one.pair.after is None for one in self.cells)
+        """Whether there is no pair of cells that could be compared: one has no cell, or both have no number."""
+        return all(one.pair.before is None or one.pair.after is None or one.has_no_number for one in self.cells)
 
 
 def pairs_by_id(before: Sequence[CellRecord], after: Sequence[CellRecord]) -> Sequence[CellPair]:
@@ -203,8 +214,8 @@ def _without_number(pair: CellPair) -> CellChange:
     """The change of a cell that lacks a number on one side, or on both."""
     before, after = pair.before, pair.after
     was, now = (None if cell is None else cell.status for cell in (before, after))
-    had = "" if before is None else f"it was {before.status}: {_first_line(before)}"
-    has = "" if after is None else f"{after.status}: {_first_line(after)}"
+    had = "" if before is None else f"it was {before.status}: {first_line(before)}"
+    has = "" if after is None else f"{after.status}: {first_line(after)}"
     if now == "ok":
         return CellChange(pair, "mended" if was == "failed" else "appeared", had)
     if now == "failed" and was != "failed":
@@ -214,7 +225,8 @@ def _without_number(pair: CellPair) -> CellChange:
     return CellChange(pair, "unchanged", f"no number in both: {has or had}")
 
 
-def _first_line(cell: CellRecord) -> str:
+def first_line(cell: CellRecord) -> str:
+    """The first line of the reason why a cell has no number."""
     return (cell.reason or "").partition("\n")[0]
 
 

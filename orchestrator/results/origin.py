@@ -252,8 +252,10 @@ def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[Ori
 
 
 def _source_title(file: str, module: str) -> str:
-    """A module's source as a person knows it: the file that was rendered is its template."""
-    return "its template" if file == f"{module}_main.c" and module.startswith("lab_") else file
+    """A module's source as a person knows it: what was rendered is called after the module, whatever its file is."""
+    if file != f"{module}_main.c":
+        return file
+    return "its template" if module.startswith("lab_") else "its main file"
 
 
 def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[str, ...]:
@@ -261,4 +263,9 @@ def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[str
 
 
 def _options(command: Sequence[str]) -> Mapping[str, str]:
-    return {option: _plain(value) for option, value in pairwise(command) if option in _QEMU_OPTIONS}
+    """The values of options that count. Where a guest's memory is kept does not: a restored guest has it in a file."""
+    return {
+        option: ",".join(part for part in _plain(value).split(",") if not part.startswith("memory-backend="))
+        for option, value in pairwise(command)
+        if option in _QEMU_OPTIONS
+    }

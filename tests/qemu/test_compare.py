@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine
+from documentation import ROOT, blocks
 
 from orchestrator.report.comparison_json import ComparisonJson
 
@@ -65,13 +66,13 @@ def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
     assert [(one.symbol, one.change) for one in cell.symbols] == [("djprobe_func [own_mine]", 3.0)]
     assert cell.beyond == ["value +3 instructions, allowed +0"]
     assert baseline.change == "unchanged"
-    assert [(one.what, one.detail) for one in found.differs] == [("module own_mine", ["own_mine_main.c"])]
+    assert [(one.what, one.detail) for one in found.differs] == [("module own_mine", ["its main file"])]
     # B alone is compared with the run before it, which is the same one here.
     assert mine.compare("latest", status=1) == found
     assert mine.compare("latest", "before", status=0).cells[0].change == "cheaper"
     table = mine.command.run("compare").stdout
     assert "djprobe_func [own_mine]" in table
-    assert "different module own_mine: own_mine_main.c changed" in table
+    assert "different module own_mine: its main file changed" in table
 
     mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: 0, overhead: +1%}}")
     assert not mine.compare("before", "latest", status=0).beyond
@@ -108,3 +109,15 @@ def test_two_kernels_measured_and_compared(tmp_path: Path) -> None:
     assert [one.symbol for one in plain.symbols] == ["__do_fast_syscall_32"]
     stored = command.run("compare", "--kernels", *kernels, "--format", "json")
     assert (stored.returncode, ComparisonJson.model_validate_json(stored.stdout)) == (1, found)
+
+
+def test_the_page_s_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    commands, shown, *_ = blocks(ROOT / "docs" / "comparing.md")[1:]
+    command = CommandLine(tmp_path / "lab")
+    measure, compare = commands.commands()
+    done = command.run(*measure)
+    assert done.returncode == 0, done.stderr
+    printed = command.run(*compare)
+    assert printed.returncode == 0, printed.stderr
+    assert [line.rstrip() for line in printed.stdout.strip().splitlines()] == shown.text.strip().splitlines()

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.budgeted import check_budgets
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment, load_resolved
 from orchestrator.experiment.plan import plan
+from orchestrator.results.store import Store
+from orchestrator.run.runner import check_resumable
 
 FILE = """\
 name: budgeted
@@ -47,6 +49,15 @@ def test_budgets_change_no_digest(tmp_path: Path) -> None:
     assert without.digest() == budgeted.digest() == loaded(tmp_path, FILE, "budgets.kprobe=+3").digest()
     assert "budgets" not in without.resolved_yaml()
     assert plan(without).cells == plan(budgeted).cells
+
+
+def test_a_run_goes_on_with_other_budgets(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "lab") as store:
+        digest = loaded(tmp_path, FILE).digest()
+        entry = store.begin_run("budgeted", ["a"], digest=digest, provenance={}, directory=tmp_path)
+    check_resumable(entry, loaded(tmp_path, FILE + BUDGETS), kinds())
+    with pytest.raises(UsageError, match="another experiment file"):
+        check_resumable(entry, loaded(tmp_path, FILE, "benchmark.calls=77"), kinds())
 
 
 def test_budgets_of_several_tables(tmp_path: Path) -> None:

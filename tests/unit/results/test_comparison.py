@@ -200,6 +200,22 @@ def test_few_samples_and_drift_allow_no_verdict() -> None:
     assert (single.change, single.value and single.value.interval) == ("undecided", None)
 
 
+def test_a_wide_interval_shows_neither_a_difference_nor_none() -> None:
+    before, after = timed("kprobe", [380.0, 385, 389, 390, 392, 800]), timed("kprobe", [390.0, 395, 400, 410, 420, 790])
+    found = only(before, after)
+    assert found.change == "undecided"
+    assert found.reason.endswith(", which is more than 5 % of the value")
+    assert found.value is not None
+    assert found.value.repeats is not None
+    assert found.value.repeats > 12
+    # Twice as wide an interval takes four times as many samples.
+    wide = timed("kprobe", [380.0 + 40 * n for n in range(12)])
+    same = only(wide, wide).value
+    assert same is not None
+    assert same.repeats is not None
+    assert same.repeats >= 50
+
+
 def test_many_cells_need_stronger_evidence() -> None:
     """Six samples of each that do not overlap have p = 2/924: enough for one cell, and not for forty."""
     before = [timed("kprobe", [1000.0 + n for n in range(6)], id=f"a/{n}") for n in range(40)]

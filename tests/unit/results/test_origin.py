@@ -104,6 +104,16 @@ def test_another_kernel_package_is_named_with_both_versions() -> None:
     assert sentences(newer) == ["kernel debian-686: 6.1.0-50-686 (6.1.176-1) -> 6.1.0-56-686 (6.1.187-1)"]
 
 
+def test_a_restored_guest_s_memory_is_no_difference() -> None:
+    booted = changed("boots", 0, "qemu", to=["qemu", "-machine", "pc-i440fx-7.0,usb=off"])
+    restored = changed("boots", 0, "qemu", to=["qemu", "-machine", "pc-i440fx-7.0,usb=off,memory-backend=pc.ram"])
+    assert sentences(restored, booted) == []
+    newer = changed("boots", 0, "qemu", to=["qemu", "-machine", "pc-i440fx-10.0,usb=off"])
+    assert sentences(newer, booted) == [
+        "machine of pentium4-debian-686: pc-i440fx-7.0,usb=off -> pc-i440fx-10.0,usb=off"
+    ]
+
+
 def test_a_kernel_from_source_has_the_sources_version() -> None:
     built = changed("boots", 0, "kernel", "packages", to={})
     newer = copy.deepcopy(built)
@@ -118,6 +128,15 @@ def test_a_module_of_several_cells_is_named_once() -> None:
         module["key"] = "k2"
     boot["sources"] = {"k2": {"lab_kprobe_main.c": "x1", "ring.c": "x2", "Kbuild": "s3"}}
     assert sentences(content) == ["module lab_kprobe: its template, ring.c changed"]
+
+
+def test_a_module_of_the_users_own_has_a_main_file() -> None:
+    before, after = copy.deepcopy(RUN), copy.deepcopy(RUN)
+    for content, digest in [(before, "s1"), (after, "s2")]:
+        boot = content["boots"][0]
+        boot["modules"] = {"a/b": {"name": "own_mine", "key": "k1"}}
+        boot["sources"] = {"k1": {"own_mine_main.c": digest}}
+    assert sentences(after, before) == ["module own_mine: its main file changed"]
 
 
 def test_a_run_of_an_earlier_version_says_what_it_can() -> None:
