@@ -33,7 +33,7 @@ function filterCells(form) {
   let shown = 0;
   const rows = all("tr[data-cell]");
   for (const row of rows) {
-    const text = row.textContent.toLowerCase();
+    const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
     const fits = words.every((word) => text.includes(word))
       && ["status", "probe", "kernel"].every((name) => !wanted[name] || row.dataset[name] === wanted[name]);
     row.hidden = !fits;

@@ -30,7 +30,7 @@ from orchestrator.results.runs import Run
 
 LARGEST_PAGE = 5 << 20
 """Bytes of a page above which attachments and flame graphs become files beside it."""
-MOST_CHARTS = 16
+MOST_CHARTS = 10
 """Charts of a page; one takes 0.1 s and 15 kB."""
 _LARGEST_FILE = 1 << 20
 _SYMBOLS = 20
