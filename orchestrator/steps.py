@@ -39,6 +39,8 @@ _LINE_MAX = 300
 
 _current: ContextVar[Step | None] = ContextVar("step", default=None)
 _source: ContextVar[str | None] = ContextVar("source", default=None)
+_innermost: dict[int, Step] = {}
+"""By thread, the step that it is in; of threads in which logged steps run."""
 _lock = threading.Lock()
 _sinks: tuple[_Sink, ...] = ()
 
@@ -82,12 +84,18 @@ def step_source(name: str) -> Iterator[None]:
         _current.set(current)
 
 
+def running_steps() -> list[str]:
+    """The innermost step of each thread that is in one, while a log is open: ``boot1: start QEMU``."""
+    return [running.title for running in list(_innermost.values())]
+
+
 class Step:
     """One step, from entry to exit. Its text is ``what`` and the ``words``, quoted as in a shell."""
 
     def __init__(self, what: str, words: tuple[str, ...]) -> None:
         self._what, self._words = what, words
         self._note = ""
+        self._source = ""
         self._sinks: tuple[_Sink, ...] = ()
         self._begun = 0.0
         self._parent: Step | None = None
@@ -104,6 +112,8 @@ class Step:
             if self._parent is not None:
                 self._parent._announce()
             _current.set(self)
+            self._source = _source_name()
+            _innermost[threading.get_ident()] = self
             self._begun = time.monotonic()
         return self
 
@@ -112,6 +122,10 @@ class Step:
     ) -> None:
         if self._sinks:
             _current.set(self._parent)
+            if self._parent is None:
+                _innermost.pop(threading.get_ident(), None)
+            else:
+                _innermost[threading.get_ident()] = self._parent
             seconds = f"{time.monotonic() - self._begun:.3f} s"
             self._write(f" ({seconds}{self._note})" if error is None else f" FAILED ({seconds}): {_reason(error)}")
 
@@ -120,9 +134,17 @@ class Step:
             self._announced = True
             self._write(" ...")
 
+    @property
+    def title(self) -> str:
+        """What it is, in one line that a terminal only prints, with its thread's name where it has one."""
+        return f"{self._source}{self._text}"
+
+    @property
+    def _text(self) -> str:
+        return _printable(" ".join([self._what, shlex.join(self._words)] if self._words else [self._what]))
+
     def _write(self, end: str) -> None:
-        text = _printable(" ".join([self._what, shlex.join(self._words)] if self._words else [self._what]))
-        source = _source_name()
+        text, source = self._text, _source_name()
         with _lock:
             for sink in self._sinks:
                 if sink in _sinks:
@@ -155,6 +177,7 @@ def _close_in_child() -> None:
     """In a forked process: its steps are not its parent's, and the lock may be held by a thread that it has not."""
     global _sinks, _lock
     _sinks, _lock = (), threading.Lock()
+    _innermost.clear()
     _current.set(None)
 
 

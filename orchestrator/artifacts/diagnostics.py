@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _BUILD = "<build>"
-_WARNINGS = "warnings.txt"
+WARNINGS_FILE = "warnings.txt"
 _PLACE = re.compile(rf"{_BUILD}/(?P<file>[^\s:]+)(?::(?P<line>\d+)(?P<column>:\d+)?)?")
 # Not the word alone, which may be in a path.
 _ERROR = re.compile(r"(?:error|ERROR): |undefined |\*\*\* ")
@@ -39,12 +39,12 @@ def keep_warnings(target: Path, errors: str, folder: Path) -> None:
     """
     lines = [line for line in kept_output(errors, folder).splitlines() if not _OF_THE_BUILD.match(line)]
     if lines:
-        (target / _WARNINGS).write_text("".join(f"{line}\n" for line in lines))
+        (target / WARNINGS_FILE).write_text("".join(f"{line}\n" for line in lines))
 
 
 def shown_warnings(target: Path, origins: Mapping[str, Path]) -> tuple[str, ...]:
     """Return what was kept in ``target``, with the places in the files of ``origins``."""
-    kept = target / _WARNINGS
+    kept = target / WARNINGS_FILE
     return tuple(located(kept.read_text(), origins)) if kept.exists() else ()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cells that ``diff --config`` compares: an experiment's, measured on two kernels in one run."""
+"""The cells that ``diff`` and ``compare`` with ``--config`` compare: an experiment's, on two kernels in one run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cli.compared_cells import Side
 from orchestrator.cli.measured import Measuring
+from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.on_kernels import kernel_name, on_kernels
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.profiled import only_profiled, with_profile
+from orchestrator.experiment.profiled import only_profiled, unprofiled, with_profile
 from orchestrator.experiment.selection import select
 from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.results.comparison import pairs_by_kernel
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
+
+_SYMBOLS = ("symbols",)
 
 
 @dataclass(frozen=True)
@@ -42,24 +46,35 @@ class TwoKernels:
     overrides: Sequence[str]
     only: Sequence[str]
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """The kernels' names, as cells have them."""
+        before, after = (kernel(kernel_name(name)).name for name in self.kernels)
+        return before, after
+
     def measured(self, parts: Sequence[str], measuring: Measuring) -> Measured:
-        """Measure each cell on both kernels, with these parts of a profile."""
-        experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
-        profiled = only_profiled(with_profile(experiment, parts))
-        wanted = measuring.found(on_kernels(profiled, self.kernels))
+        """Measure each cell that can have a profile on both kernels, with these parts of it."""
+        run = self._run(only_profiled(with_profile(self._experiment(), parts)), measuring)
+        pairs = [(one.before, one.after) for one in pairs_by_kernel(run.record.cells, *self.names)]
+        both = [(one, other) for one, other in pairs if one is not None and other is not None]
+        return Measured(
+            [(Side(run, one), Side(run, other)) for one, other in both if one.status == other.status == "ok"],
+            [cell for cell in run.record.cells if cell.status != "ok"],
+        )
+
+    def run(self, measuring: Measuring) -> Run:
+        """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
+        experiment = self._experiment()
+        if len(unprofiled(experiment, _SYMBOLS)) < len(experiment.tables):
+            experiment = with_profile(experiment, _SYMBOLS)
+        return self._run(experiment, measuring)
+
+    def _experiment(self) -> Experiment:
+        return load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)
+
+    def _run(self, experiment: Experiment, measuring: Measuring) -> Run:
+        wanted = measuring.found(on_kernels(experiment, self.kernels))
         planned = select(plan(wanted), self.only)
         entry, record = measuring.done(lambda runner: runner.run(wanted, planned, None))
         print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
-        run = Run(record, entry.directory)
-        names = [kernel(kernel_name(name)).name for name in self.kernels]
-        before, after = ({_but_kernel(cell): cell for cell in record.cells if cell.kernel == name} for name in names)
-        pairs = [(before[key], after[key]) for key in before if key in after]
-        return Measured(
-            [(Side(run, one), Side(run, other)) for one, other in pairs if one.status == other.status == "ok"],
-            [cell for cell in record.cells if cell.status != "ok"],
-        )
-
-
-def _but_kernel(cell: CellRecord) -> Sequence[str]:
-    """The parts of a cell's id that it has on another kernel, too."""
-    return tuple(part for part in cell.id.split("/") if part != cell.kernel)
+        return Run(record, entry.directory)

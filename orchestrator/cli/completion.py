@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orchestrator.results.store import Store
 
 
 def kernels(incomplete: str) -> list[str]:
@@ -56,7 +60,18 @@ def lists(incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[str]:
-    """Runs of this lab, the newest first; none where they cannot be read."""
+    """What RUN may be: ``latest``, baselines, and the lab's runs, the newest first; none where they cannot be read."""
+    return _of_the_store(
+        incomplete, lambda store: ["latest", *store.baselines(), *(entry.id for entry in store.runs())]
+    )
+
+
+def baselines(incomplete: str) -> list[str]:
+    """Names of baselines; none where they cannot be read."""
+    return _of_the_store(incomplete, lambda store: store.baselines())
+
+
+def _of_the_store(incomplete: str, words: Callable[[Store], Iterable[str]]) -> list[str]:
     from orchestrator.errors import LabError
     from orchestrator.paths import lab_dir
     from orchestrator.results.store import FILE_NAME, Store
@@ -65,7 +80,23 @@ def runs(incomplete: str) -> list[str]:
         if not (lab_dir() / FILE_NAME).exists():
             return []
         with Store.open(lab_dir()) as store:
-            return _beginning(incomplete, ["latest", *(entry.id for entry in store.runs())])
+            return _beginning(incomplete, words(store))
+    except (LabError, OSError):
+        return []
+
+
+def metrics(incomplete: str) -> list[str]:
+    """What has a history in this lab, EXPERIMENT:CELL; none where it cannot be read."""
+    from orchestrator.errors import LabError
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.history import metrics
+    from orchestrator.results.store import FILE_NAME, Store
+
+    try:
+        if not (lab_dir() / FILE_NAME).exists():
+            return []
+        with Store.open(lab_dir()) as store:
+            return _beginning(incomplete, map(str, metrics(store)))
     except (LabError, OSError):
         return []
 

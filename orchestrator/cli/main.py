@@ -7,11 +7,14 @@ import typer
 
 from orchestrator import __version__
 from orchestrator.cli import (
+    baseline,
     bisect,
     cache,
+    compare,
     difference,
     doctor,
     execute,
+    history,
     image,
     kernel,
     kmod,
@@ -35,11 +38,14 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
+app.command("history")(history.history)
 app.command("bisect")(bisect.bisect)
+app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)
 app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)
 app.command("shell")(shell.shell)
+app.add_typer(baseline.app, name="baseline")
 app.add_typer(kernel.app, name="kernel")
 app.add_typer(image.app, name="image")
 app.add_typer(kmod.app, name="kmod")

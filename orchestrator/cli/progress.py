@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from orchestrator.experiment.plan import Plan
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.life import State
 from orchestrator.report.figures import figure
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.time_left import TimeLeft
+from orchestrator.steps import running_steps
+
+_MOST_DETAILS = 4
+"""Lines below the bar: of guests side by side, the first ones."""
 
 
 class _Lines:
@@ -22,11 +30,12 @@ class _Lines:
         self._stream = stream
         self._total = 0
         self._done = 0
+        self._left: TimeLeft | None = None
         self._warned: set[str] = set()
 
-    def begin(self, run: str, plan: Plan, done: int) -> None:
-        self._total, self._done = len(plan.cells), done
-        self.say(f"run {run}: {self._total} cells" + (f", {done} of them done" if done else ""))
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
+        self._total, self._done, self._left = len(plan.cells), done, left
+        self.say(f"run {run}: {self._total} cells" + (f", {done} of them done" if done else "") + self._time_left())
 
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -36,24 +45,50 @@ class _Lines:
             self._warned.add(text)
             self.say(text)
 
+    def guest_starts(self, guest: Guest) -> None:
+        del guest  # its console has a log
+
     def cell_begins(self, cell_id: str) -> None:
         del cell_id  # its end says it all
 
     def cell_ends(self, record: CellRecord) -> None:
         self._done += 1
-        self.say(f"[{self._done}/{self._total}] {record.id}: {outcome(record)}")
+        if self._left is not None:
+            self._left.ended(record.id)
+        self.say(f"[{self._done}/{self._total}] {record.id}: {outcome(record)}{self._time_left()}")
+
+    def _time_left(self) -> str:
+        text = "" if self._left is None else self._left.text()
+        return f", {text}" if text else ""
+
+
+class _Display(Progress):
+    """The bar, and below it what goes on, as it is when the display is drawn."""
+
+    guests: Sequence[Guest] = ()
+    left: TimeLeft | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bar with the time left, then a line for each thing that goes on."""
+        yield self.make_tasks_table(self.tasks)
+        text = "" if self.left is None else self.left.text()
+        if text:
+            yield Text(f"  {text}", style="dim")
+        for line in details(self.guests)[:_MOST_DETAILS]:
+            yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class _Live:
     """A bar that knows what is going on, with finished cells scrolling by above it."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: _Display) -> None:
         self._progress = progress
         self._task = progress.add_task("preparing", total=None)
         self._warned: set[str] = set()
 
-    def begin(self, run: str, plan: Plan, done: int) -> None:
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self._progress.console.print(f"run {run}", highlight=False)
+        self._progress.left = left
         self._progress.update(self._task, total=len(plan.cells), completed=done)
 
     def say(self, text: str) -> None:
@@ -65,6 +100,10 @@ class _Live:
             self._warned.add(text)
             self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def guest_starts(self, guest: Guest) -> None:
+        alive = [one for one in self._progress.guests if one.state is not State.GONE]
+        self._progress.guests = (*alive, guest)  # the display's own thread may be reading the former ones
+
     def cell_begins(self, cell_id: str) -> None:
         self.say(f"measuring {cell_id}")
 
@@ -72,7 +111,15 @@ class _Live:
         style = {"ok": "green", "failed": "bold red"}.get(record.status, "yellow")
         self._progress.console.print(f"[{style}]{record.status:>6}[/] ", end="")
         self._progress.console.print(f"{record.id}: {outcome(record)}", markup=False, highlight=False)
+        if self._progress.left is not None:
+            self._progress.left.ended(record.id)
         self._progress.advance(self._task)
+
+
+def details(guests: Iterable[Guest]) -> list[str]:
+    """What goes on: the last line on the console of each guest that starts or works by itself; else the steps."""
+    lines = [guest.console.last_line() for guest in guests if guest.state is State.STARTING]
+    return [line for line in lines if line] or running_steps()
 
 
 def outcome(record: CellRecord) -> str:
@@ -94,5 +141,5 @@ def listener(stream: TextIO) -> Iterator[_Lines | _Live]:
         yield _Lines(stream)
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    with _Display(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
         yield _Live(progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -53,6 +53,9 @@ def run(
         list[str] | None,
         typer.Option(metavar="PART", help="Where instructions go, too: symbols, classes, stacks, caches, purposes."),
     ] = None,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write a page of the run, report.html in the run's directory.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the experiment's latest unfinished run.")
     ] = False,
@@ -68,9 +71,7 @@ def run(
     from orchestrator.benchmarks.registry import kinds
     from orchestrator.cli.measured import Measuring
     from orchestrator.experiment.file.loading import load_experiment
-    from orchestrator.experiment.plan import plan
     from orchestrator.experiment.profiled import unprofiled, with_profile
-    from orchestrator.experiment.selection import select
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
@@ -90,7 +91,7 @@ def run(
         experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
     else:
         experiments = [measuring.found(experiment) for experiment in experiments]
-    plans = [select(plan(experiment), only or []) for experiment in experiments]
+    plans = [_planned(experiment, only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]
     if dry_run:
         for experiment, planned, kernels in zip_longest(experiments, plans, unchecked):
@@ -106,10 +107,20 @@ def run(
         work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
         entry, record = measuring.done(work)
         _show(record, entry)
-        if experiment.charts:
-            _draw(record, entry)
+        _add({_draw: experiment.charts, _write_page: html}, record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
+
+
+def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
+    """The cells that ``--only`` selects; budgets are for any of the experiment's."""
+    from orchestrator.experiment.budgeted import check_budgets
+    from orchestrator.experiment.plan import plan
+    from orchestrator.experiment.selection import select
+
+    whole = plan(experiment)
+    check_budgets(experiment, whole)
+    return select(whole, only)
 
 
 def _check(experiment: Experiment, planned: Plan, at_hand: BuildContext) -> list[str]:
@@ -155,7 +166,16 @@ def _show(record: RunRecord, entry: RunEntry) -> None:
 
     print_table(record, Console(), reports())
     sys.stdout.flush()
-    print(f"\nrun {entry.id}: {entry.directory}", file=sys.stderr)
+    forms = "markdown, csv, json, junit or kcidb"
+    print(f"\nother forms: orchestrator report {entry.id} --format {forms}", file=sys.stderr)
+    print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
+
+
+def _add(wanted: Mapping[Callable[[RunRecord, RunEntry], None], bool], record: RunRecord, entry: RunEntry) -> None:
+    """Make what is wanted beside the table."""
+    for make, is_wanted in wanted.items():
+        if is_wanted:
+            make(record, entry)
 
 
 def _draw(record: RunRecord, entry: RunEntry) -> None:
@@ -169,6 +189,17 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
         print(f"no charts: {error}", file=sys.stderr)
     else:
         print(f"charts: {entry.directory / 'charts'} ({len(drawn)} files)", file=sys.stderr)
+
+
+def _write_page(record: RunRecord, entry: RunEntry) -> None:
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.cli.html_page import show_page
+    from orchestrator.report.html.run_page import run_page
+    from orchestrator.report.html.writing import PAGE
+    from orchestrator.results.runs import Run
+
+    found = Run(record, entry.directory)
+    show_page(lambda folder: run_page(found, reports(), folder), entry.directory / PAGE, entry.directory)
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:

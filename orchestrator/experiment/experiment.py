@@ -9,22 +9,37 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import Strict
 from orchestrator.experiment.file.origin import TableOrigin
+from orchestrator.experiment.file.problems import Problem, conflict
 from orchestrator.experiment.file.table_source import TABLES
 from orchestrator.experiment.kind import TableKind
 from orchestrator.experiment.table import Table
+from orchestrator.results.budgets import KEY as BUDGETS
+from orchestrator.results.budgets import BudgetError, Budgets
+
+
+def _budgets(value: object) -> object:
+    """Budgets by filters, each in one spelling."""
+    try:
+        return Budgets.of(value).plain()
+    except BudgetError as error:
+        raise conflict([Problem(path, sentence) for path, sentence in error.problems]) from None
 
 
 class Heading(Strict):
-    """An experiment's name and description. With ``charts`` a run ends with drawing its charts."""
+    """An experiment's name and description. With ``charts`` a run ends with drawing its charts.
+
+    ``budgets`` is how much more its cells may cost than in another run, as ``Budgets.plain`` has it.
+    """
 
     name: Annotated[str, BeforeValidator(fields.name)]
     description: Annotated[str | None, BeforeValidator(fields.description)] = None
     charts: Annotated[bool, BeforeValidator(fields.truth)] = False
+    budgets: Annotated[dict[str, Any], BeforeValidator(_budgets)] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,15 +72,32 @@ class Experiment:
         """Whether charts are drawn at the end of a run."""
         return self.heading.charts
 
+    @property
+    def budgets(self) -> Budgets:
+        """How much more its cells may cost than in another run."""
+        return Budgets.of(self.heading.budgets)
+
     def resolved_yaml(self) -> str:
         """Return the experiment as YAML with every default written out; it loads as an equal experiment."""
-        plain: dict[str, Any] = self.heading.model_dump(mode="json")
+        budgets = {BUDGETS: self.heading.budgets} if self.heading.budgets else {}
+        return _yaml(self._measured() | budgets)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the resolved experiment, in hex: equal experiments have equal digests.
+
+        Budgets do not count: what is measured does not depend on them.
+        """
+        return hashlib.sha256(_yaml(self._measured()).encode()).hexdigest()
+
+    def _measured(self) -> dict[str, Any]:
+        """All of the experiment that its cells depend on."""
+        plain: dict[str, Any] = self.heading.model_dump(mode="json", exclude={BUDGETS})
         if [one.name for one in self.tables] == [None]:
             plain |= self.tables[0].table.resolved()
         else:
             plain[TABLES] = {one.name: one.table.resolved() for one in self.tables}
-        return yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)
+        return plain
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the resolved experiment, in hex: equal experiments have equal digests."""
-        return hashlib.sha256(self.resolved_yaml().encode()).hexdigest()
+
+def _yaml(plain: dict[str, Any]) -> str:
+    return yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.catalog.kernels import kernel
-from orchestrator.catalog.spelling import nearest, unknown
+from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.cell import Cell, named_point
 from orchestrator.experiment.plan import Plan
+from orchestrator.results.cell_filter import CellFilter, FilterError, NameOf, Term
 
-_KEYS: dict[str, Callable[[Cell[Any]], str]] = {
+_NAMES: dict[str, Callable[[Cell[Any]], str]] = {
     "table": lambda cell: cell.table or "",
     "cpu": lambda cell: cell.cpu,
     "kernel": lambda cell: kernel(cell.kernel).name,
@@ -24,15 +24,6 @@ _KEYS: dict[str, Callable[[Cell[Any]], str]] = {
     "benchmark": lambda cell: cell.benchmark,
     "id": lambda cell: cell.id,
 }
-
-
-@dataclass(frozen=True)
-class _Term:
-    keys: tuple[str, ...]  # any of these may match
-    pattern: str
-
-    def matches(self, cell: Cell[Any]) -> bool:
-        return any(fnmatchcase(_KEYS[key](cell), self.pattern) for key in self.keys)
 
 
 def select(plan: Plan, filters: Sequence[str]) -> Plan:
@@ -47,41 +38,45 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
     cells = plan.cells
     wanted: set[str] = set()
     for text in filters:
-        terms = _terms(text)
-        matched = {cell.id for cell in cells if all(term.matches(cell) for term in terms)}
+        wanted_cells = _filter(text)
+        matched = {cell.id for cell in cells if wanted_cells.matches(names_of(cell))}
         if not matched:
-            raise _no_match(text, terms, cells)
+            raise _no_match(text, wanted_cells.terms, cells)
         wanted |= matched
     wanted |= {other for cell in cells if cell.id in wanted for other in cell.compared_with}
     boots = (replace(boot, cells=tuple(cell for cell in boot.cells if cell.id in wanted)) for boot in plan.boots)
     return replace(plan, boots=tuple(boot for boot in boots if boot.cells))
 
 
-def _terms(text: str) -> list[_Term]:
-    terms = []
-    for part in text.split(","):
-        key, equals, pattern = (piece.strip() for piece in part.partition("="))
-        if not equals:
-            key, pattern = "", key
-        if not pattern:
-            hint = "for example --only probe=djprobe,cpu=pentium4"
-            raise ConfigError("expected PATTERN or KEY=PATTERN", where=_place(text), hint=hint)
-        if equals and key not in _KEYS:
-            raise ConfigError(unknown("key", key, _KEYS), where=_place(text))
-        terms.append(_Term((key,) if equals else tuple(_KEYS), pattern))
-    return terms
+def _filter(text: str) -> CellFilter:
+    try:
+        return CellFilter.of(text)
+    except FilterError as error:
+        hint = f"for example --only {error.hint}" if error.hint else ""
+        raise ConfigError(str(error), where=_place(text), hint=hint) from None
 
 
-def _no_match(text: str, terms: Sequence[_Term], cells: Sequence[Cell[Any]]) -> ConfigError:
-    names = {key: list(dict.fromkeys(name(cell) for cell in cells)) for key, name in _KEYS.items() if key != "id"}
+def names_of(cell: Cell[Any]) -> NameOf:
+    """The names of a cell that filters match."""
+    return lambda key: _NAMES[key](cell)
+
+
+def nearest_names(terms: Sequence[Term], cells: Sequence[Cell[Any]]) -> list[str]:
+    """Names of cells that are spelled much like a filter's patterns, which match none."""
+    guesses = []
+    for term in terms:
+        guess = nearest(term.pattern, [_NAMES[key](cell) for key in term.keys if key != "id" for cell in cells])
+        if guess and guess != term.pattern:
+            guesses.append(guess)
+    return guesses
+
+
+def _no_match(text: str, terms: Sequence[Term], cells: Sequence[Cell[Any]]) -> ConfigError:
+    names = {key: list(dict.fromkeys(name(cell) for cell in cells)) for key, name in _NAMES.items() if key != "id"}
     for key in ("table", "point"):
         if names[key] == [""]:
             del names[key]
-    guesses = []
-    for term in terms:
-        guess = nearest(term.pattern, [name for key in term.keys for name in names.get(key, ())])
-        if guess and guess != term.pattern:
-            guesses.append(f"'{guess}'")
+    guesses = [f"'{guess}'" for guess in nearest_names(terms, cells)]
     return ConfigError(
         "no cell matches",
         where=_place(text),

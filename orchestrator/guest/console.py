@@ -14,6 +14,7 @@ REPORTS_MAX = 100
 """Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
 
 _TAIL_BYTES = 16 * 1024
+_LINE_BYTES = 1024
 _QUOTED_LINES = 20
 _CONTEXT_LINES = 3
 _MOST_AT_ONCE = 1 << 20
@@ -29,6 +30,11 @@ class Console:
     def last_lines(self, count: int = _QUOTED_LINES) -> list[str]:
         """The last printed lines, without control characters."""
         return self._lines(-_TAIL_BYTES)[-count:]
+
+    def last_line(self) -> str:
+        """The last line that was printed, for a terminal to show: without anything that it would obey."""
+        lines = self._lines(-_LINE_BYTES)
+        return "".join(c if c.isprintable() else "?" for c in lines[-1].expandtabs()) if lines else ""
 
     def length(self) -> int:
         """Bytes printed so far: a mark to look for trouble after."""

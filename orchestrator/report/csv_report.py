@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run for spreadsheets and statistics programs: one row per cell, every scalar in a column of its own."""
+"""A run for spreadsheets and statistics programs: one row per cell, in columns that are the same for every run."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import json
 
-from orchestrator.catalog.purposes import in_order
+from pydantic import BaseModel
+
 from orchestrator.results.contract import CellRecord, Evidence, ReferenceValue, RunRecord, WorkEvidence
 
-_NESTED = ("evidence", "work", "reference", "parameters", "purposes")
-_LISTS = ("text", "profile")
+_NESTED: dict[str, type[BaseModel]] = {"evidence": Evidence, "work": WorkEvidence, "reference": ReferenceValue}
+"""Fields with a column for each of theirs."""
+_OPEN = ("parameters", "purposes")
+"""Fields whose names differ from run to run: each is one column, of JSON."""
+_LEFT_OUT = ("text", "profile")
 """Fields with lists, or with a file of their own, which a row has no columns for; the JSON report has them."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -19,46 +23,37 @@ _Scalar = str | int | float | bool | None
 
 
 def render_csv(run: RunRecord) -> str:
-    """Return ``run`` as RFC 4180 text with a header line.
+    """Return ``run`` as RFC 4180 text with a header line, which depends on this program's version alone.
 
     Samples are joined by blanks, notes by lines. A text that a spreadsheet would take for a formula is led by an
     apostrophe; figures are left as they are.
     """
-    parameters = sorted({name for cell in run.cells for name in cell.parameters})
-    spent = in_order([name for cell in run.cells for name in cell.purposes])
     file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, _columns(parameters, spent, _work_fields(run)), restval="", lineterminator="\r\n")
+    writer = csv.DictWriter(file, _columns(), restval="", lineterminator="\r\n")
     writer.writeheader()
     for cell in run.cells:
         writer.writerow({"run": run.run, "experiment": run.experiment, **_row(cell)})
     return file.getvalue()
 
 
-def _columns(parameters: list[str], spent: Sequence[str], work: list[str]) -> list[str]:
+def _columns() -> list[str]:
     columns = ["run", "experiment"]
     for name in CellRecord.model_fields:
         if name == "interval":
             columns += ["low", "high"]
-        elif name not in (*_NESTED, *_LISTS):
+        elif name not in (*_NESTED, *_OPEN, *_LEFT_OUT):
             columns.append(name)
-    columns += [f"parameters.{name}" for name in parameters]
-    columns += [f"purposes.{name}" for name in spent]
-    columns += [f"evidence.{name}" for name in Evidence.model_fields]
-    columns += [f"work.{name}" for name in work]
-    columns += [f"reference.{name}" for name in ReferenceValue.model_fields]
+    columns += _OPEN
+    columns += [f"{group}.{name}" for group, model in _NESTED.items() for name in model.model_fields]
     return columns
-
-
-def _work_fields(run: RunRecord) -> list[str]:
-    """The fields of a work's evidence, where a cell has one: other runs have no columns for them."""
-    return list(WorkEvidence.model_fields) if any(cell.work for cell in run.cells) else []
 
 
 def _row(cell: CellRecord) -> dict[str, str]:
     plain = cell.model_dump(mode="json")
     low, high = plain.pop("interval") or (None, None)
     row: dict[str, _Scalar] = {
-        **{name: value for name, value in plain.items() if name not in (*_NESTED, *_LISTS, "samples")},
+        **{name: value for name, value in plain.items() if name not in (*_NESTED, *_OPEN, *_LEFT_OUT, "samples")},
+        **{name: json.dumps(plain[name]) for name in _OPEN if plain.get(name)},
         "notes": "\n".join(cell.notes),
         "low": low,
         "high": high,

@@ -12,12 +12,11 @@ from fractions import Fraction
 from operator import attrgetter
 
 from orchestrator.report.flames import Box, Flames, picture
+from orchestrator.report.palette import LESS, MORE, SAME
 from orchestrator.report.profile_figures import per_call, signed
 from orchestrator.results.call_tree import ZERO, CallChange, call_tree, compared_trees
 from orchestrator.results.profile import CellProfile
 
-_SAME = (226, 226, 226)
-_MORE, _LESS = (232, 86, 64), (88, 148, 222)
 _PALEST = Fraction(1, 5)
 """Of the colour for the smallest change, so that it is seen."""
 _REMARK = "red: executes more itself, blue: less, the deeper the colour the more; grey: as much"
@@ -53,10 +52,10 @@ def _largest(call: CallChange) -> Fraction:
 
 def _colour(change: Fraction, largest: Fraction) -> str:
     if not change:
-        return _hex(_SAME)
+        return _hex(SAME)
     depth = _PALEST + (1 - _PALEST) * abs(change) / largest
-    full = _MORE if change > 0 else _LESS
-    return _hex(tuple(round(pale + (deep - pale) * depth) for pale, deep in zip(_SAME, full, strict=True)))
+    full = MORE if change > 0 else LESS
+    return _hex(tuple(round(pale + (deep - pale) * depth) for pale, deep in zip(SAME, full, strict=True)))
 
 
 def _hex(colour: tuple[int, ...]) -> str:

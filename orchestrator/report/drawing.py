@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -13,18 +15,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from orchestrator.report.chart import Bar, BarChart, Chart, CurveChart, Series
+from orchestrator.report.chart import Bar, BarChart, Chart, CurveChart, HistoryChart, Series
+from orchestrator.report.history_drawing import draw_history
+from orchestrator.report.palette import INK, LINE, MEASURED, PUBLISHED, QUIET_INK, STROKES
 
 _DPI = 100
 _HEIGHT = 5.0  # inches
 _WIDTH = 10.0  # 1000 pixels
 _SUBTITLE_WIDTH = 110  # characters
 _INCHES_PER_LABEL = 0.6
-_MEASURED = ("#0072B2", "#56B4E9")
-_PUBLISHED = ("#D55E00", "#E69F00")
-"""Blues and oranges of Okabe and Ito's palette, which colour-blind readers can distinguish."""
-_STROKES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", ":"), ("#CC79A7", "-."))
-"""Of the same palette; different strokes keep curves apart that lie on each other."""
+_UNDATED = {"Date": None, "Creator": None}
 
 
 def save(chart: Chart, folder: Path, name: str) -> list[Path]:
@@ -33,15 +33,38 @@ def save(chart: Chart, folder: Path, name: str) -> list[Path]:
     No display is needed, and the user's own settings of matplotlib do not apply.
     """
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    with _own_style():
+        drawn = _drawn(chart)
+        drawn.savefig(paths[0], dpi=_DPI, metadata={"Software": None})
+        drawn.savefig(paths[1], metadata=_UNDATED)
+    return paths
+
+
+def svg_text(chart: Chart) -> str:
+    """Draw ``chart`` as SVG whose text is text, in whatever font its reader has."""
+    content = io.StringIO()
+    with _own_style():
+        mpl.rc("svg", fonttype="none")
+        _drawn(chart).savefig(content, format="svg", metadata=_UNDATED)
+    return content.getvalue()
+
+
+@contextmanager
+def _own_style() -> Iterator[None]:
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rc("axes.spines", top=False, right=False)
         mpl.rc("text", parse_math=False)
         mpl.rc("svg", hashsalt="orchestrator")  # equal charts, equal files
-        drawn = _bars(chart) if isinstance(chart, BarChart) else _curves(chart)
-        drawn.savefig(paths[0], dpi=_DPI, metadata={"Software": None})
-        drawn.savefig(paths[1], metadata={"Date": None, "Creator": None})
-    return paths
+        yield
+
+
+def _drawn(chart: Chart) -> Figure:
+    if isinstance(chart, HistoryChart):
+        figure = _titled(chart, _WIDTH)
+        draw_history(chart, figure.subplots())
+        return figure
+    return _bars(chart) if isinstance(chart, BarChart) else _curves(chart)
 
 
 def _titled(chart: Chart, width: float) -> Figure:
@@ -49,7 +72,7 @@ def _titled(chart: Chart, width: float) -> Figure:
     lines = textwrap.wrap(chart.subtitle, _SUBTITLE_WIDTH)
     # The title's empty lines keep the room that the subtitle stands in.
     figure.suptitle(chart.title + "\n" * len(lines), fontsize=13, fontweight="bold")
-    figure.text(0.5, 0.935, "\n".join(lines), ha="center", va="top", fontsize=9, color="#444444")
+    figure.text(0.5, 0.935, "\n".join(lines), ha="center", va="top", fontsize=9, color=QUIET_INK)
     return figure
 
 
@@ -57,7 +80,7 @@ def _curves(chart: CurveChart) -> Figure:
     figure = _titled(chart, _WIDTH)
     axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]
     for axis, pane in zip(axes, chart.panes, strict=True):
-        for curve, (colour, style) in zip(pane.curves, cycle(_STROKES), strict=False):
+        for curve, (colour, style) in zip(pane.curves, cycle(STROKES), strict=False):
             axis.plot(*zip(*curve.points, strict=True), style, color=colour, marker="o", markersize=4, label=curve.name)
         if pane.logarithmic:
             axis.set_xscale("log")
@@ -70,7 +93,7 @@ def _curves(chart: CurveChart) -> Figure:
             axis.set_ylim(bottom=0)
         axis.set_xlabel(pane.across, fontsize=9)
         axis.set_title(pane.upwards, loc="left", fontsize=10)
-        axis.grid(color="#DDDDDD", linewidth=0.6)
+        axis.grid(color=LINE, linewidth=0.6)
         if pane.curves:
             axis.legend(frameon=False, fontsize=8)
     return figure
@@ -81,7 +104,7 @@ def _bars(chart: BarChart) -> Figure:
     figure = _titled(chart, max(_WIDTH, wanted))
     axes = figure.subplots(1, len(chart.panes), squeeze=False)[0]
     for index, (axis, (unit, series)) in enumerate(zip(axes, chart.panes, strict=True)):
-        _pane(axis, unit, chart.labels, series, _PUBLISHED if index else _MEASURED)
+        _pane(axis, unit, chart.labels, series, PUBLISHED if index else MEASURED)
     return figure
 
 
@@ -100,7 +123,7 @@ def _pane(axis: Axes, unit: str, labels: Sequence[str], series: Sequence[Series]
     axis.margins(y=0.12)
     # Bars stand on zero, also where one of them points down.
     axis.spines["bottom"].set_visible(False)
-    axis.axhline(0, color="black", linewidth=0.8, clip_on=False)
+    axis.axhline(0, color=INK, linewidth=0.8, clip_on=False)
     if len(series) > 1:
         axis.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.99), ncols=len(series), borderaxespad=0)
 
@@ -112,7 +135,7 @@ def _text(axis: Axes, place: float, bar: Bar, size: int) -> None:
     if bar.bounds:
         # A median may lie outside an interval that was computed from other figures.
         lengths = [[max(value - low, 0.0)], [max(high - value, 0.0)]]
-        axis.errorbar(place, value, lengths, color="#333333", capsize=3, linewidth=1)
+        axis.errorbar(place, value, lengths, color=QUIET_INK, capsize=3, linewidth=1)
     down = value < 0
     axis.annotate(
         bar.text,

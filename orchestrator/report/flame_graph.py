@@ -6,12 +6,12 @@ from __future__ import annotations
 from operator import attrgetter
 
 from orchestrator.report.flames import Box, Flames, picture
+from orchestrator.report.palette import KERNEL, MODULE, USER
 from orchestrator.report.profile_figures import per_call
 from orchestrator.results.call_tree import CallCost, call_tree
 from orchestrator.results.profile import CellProfile
 
-_USER, _MODULE, _KERNEL = "#9ec6e6", "#f2b5a0", "#f3d98b"
-_REMARK = "blue: the program; red: modules; yellow: the kernel"
+_REMARK = "blue: the program; orange: modules; yellow: the kernel"
 
 
 def flame_graph(profile: CellProfile) -> str:
@@ -21,7 +21,7 @@ def flame_graph(profile: CellProfile) -> str:
 
     def box(call: CallCost) -> Box:
         title = f"{call.name}: {per_call(call.total)} instructions per call, {per_call(call.own)} of its own"
-        colour = _MODULE if call.name.endswith("]") else _USER if call.name in programs else _KERNEL
+        colour = MODULE if call.name.endswith("]") else USER if call.name in programs else KERNEL
         return Box(call.name, call.total, title, colour)
 
     heading = f"{profile.cell}: {per_call(tree.total)} instructions per call"

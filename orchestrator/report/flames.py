@@ -13,6 +13,8 @@ from fractions import Fraction
 from typing import Generic, TypeVar
 from xml.sax.saxutils import escape, quoteattr
 
+from orchestrator.report.palette import BOX_INK, INK, PAPER
+
 _WIDTH, _ROW, _MARGIN = 1200, 18, 28
 _LETTER = 6.7
 """Width of a letter in the font below, in pixels."""
@@ -86,7 +88,7 @@ def picture(heaps: Sequence[Flames[CallT]], remark: str = "") -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
             f'viewBox="0 0 {_WIDTH} {height}" font-family="monospace" font-size="11">',
-            f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+            f'<rect width="{_WIDTH}" height="{height}" fill="{PAPER}"/>',
             *parts,
             "</svg>\n",
         ]
@@ -95,7 +97,7 @@ def picture(heaps: Sequence[Flames[CallT]], remark: str = "") -> str:
 
 def _text(text: str, baseline: int, size: int) -> str:
     return (
-        f'<text x="{_WIDTH // 2}" y="{baseline}" text-anchor="middle" font-size="{size}" fill="#000000">'
+        f'<text x="{_WIDTH // 2}" y="{baseline}" text-anchor="middle" font-size="{size}" fill="{INK}">'
         f"{escape(text)}</text>"
     )
 
@@ -106,6 +108,6 @@ def _drawn(box: Box, left: float, top: float, width: float) -> str:
     return (
         f"<g><title>{escape(box.title)}</title>"
         f'<rect x="{left:.2f}" y="{top:.1f}" width="{width:.2f}" height="{_ROW - 1}" fill={quoteattr(box.colour)} '
-        'stroke="#ffffff" stroke-width="0.5"/>'
-        f'<text x="{left + 3:.2f}" y="{top + 13:.1f}" fill="#000000">{escape(label)}</text></g>'
+        f'stroke="{PAPER}" stroke-width="0.5"/>'
+        f'<text x="{left + 3:.2f}" y="{top + 13:.1f}" fill="{BOX_INK}">{escape(label)}</text></g>'
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.report.chart import Chart
+from orchestrator.report.findings import Finding
 from orchestrator.report.panel import Group, Panel
 from orchestrator.report.plain import PlainReport
 from orchestrator.report.sheet import Sheet
@@ -38,6 +39,10 @@ class KindReport(Protocol):
 
     def sheet(self, group: Group) -> Sheet:
         """Return the group as a table."""
+        ...
+
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return sentences on what the group shows, of which a run prints the three most important ones."""
         ...
 
     def charts(self, group: Group) -> Mapping[str, Chart]:

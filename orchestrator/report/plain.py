@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from orchestrator.report.chart import Chart
 from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
+from orchestrator.report.findings import Finding, overhead_findings
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.panel import Group, Panel
@@ -55,6 +56,10 @@ class PlainReport:
             footnotes=footnotes.all(),
             proofs=proof_lists(panel.cells, _name),
         )
+
+    def findings(self, group: Group) -> Iterator[Finding]:
+        """Return the largest overhead, and what is not decided."""
+        return overhead_findings([cell for panel in group for cell in panel.cells], _name)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """None: only its kind can choose the cells that a chart compares."""

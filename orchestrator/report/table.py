@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.report.claims import Assessment, assess
-from orchestrator.report.claims_layout import Statement, statements
+from orchestrator.report.claims import assess
+from orchestrator.report.claims_layout import ClaimsLayout, ClaimsPart, Statement, decided_claims
 from orchestrator.report.evidence import ProofList
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import GAP
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sheets import sheets
+from orchestrator.report.summary import summary
 from orchestrator.results.contract import RunRecord
 
 NO_CELLS = "No cell of this run has an outcome yet."
@@ -24,27 +25,41 @@ _WIDEST_PROSE = 100
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def print_table(run: RunRecord, console: Console, registry: ReportRegistry) -> None:
-    """Print a run's tables and the outcome of the documents' claims, set for the console's width.
+def print_table(
+    run: RunRecord, console: Console, registry: ReportRegistry, claims: ClaimsLayout = decided_claims
+) -> None:
+    """Print a run's tables, the outcome of the documents' claims and a summary, set for the console's width.
 
     They are plain text where the console has no colours, and plain ASCII where its encoding is not a Unicode one.
     """
-    _print(_lines(run, registry, console.width, _rule(console)), console)
+    if not run.cells:
+        console.print(NO_CELLS, soft_wrap=True)
+        return
+    parts = [claims(assessment, run.run) for assessment in assess(run, registry)]
+    for index, lines in enumerate(_parts(console, sheets(run, registry), parts, summary(run, registry))):
+        if index:
+            console.print("\n")
+        _print(lines, console)
 
 
-def print_sheets(sheets: Sequence[Sheet], console: Console, assessments: Sequence[Assessment] = ()) -> None:
-    """Print sheets that are of no run's tables, and the outcome of claims, in the same way."""
-    for index, sheet in enumerate(sheets):
+def print_sheets(
+    sheets: Sequence[Sheet], console: Console, claims: Sequence[ClaimsPart] = (), sentences: Sequence[str] = ()
+) -> None:
+    """Print sheets that are of no run's tables, the outcome of claims and a summary's sentences, in the same way."""
+    for index, lines in enumerate(_parts(console, sheets, claims, sentences)):
         if index:
             console.print()
-        _print(_sheet(sheet, console.width, _rule(console)), console)
-    for assessment in assessments:
-        console.print()
-        _print(_claims(assessment, console.width, _rule(console)), console)
+        _print(lines, console)
 
 
-def _rule(console: Console) -> str:
-    return "-" if console.options.ascii_only else "─"
+def _parts(
+    console: Console, sheets: Sequence[Sheet], claims: Sequence[ClaimsPart], sentences: Sequence[str]
+) -> Iterator[Iterator[Text]]:
+    width, rule = console.width, "-" if console.options.ascii_only else "─"
+    yield from (_sheet(sheet, width, rule) for sheet in sheets)
+    yield from (_claims(part, width, rule) for part in claims)
+    if sentences:
+        yield _summary(sentences, min(width, _WIDEST_PROSE))
 
 
 def _print(lines: Iterable[Text], console: Console) -> None:
@@ -53,18 +68,6 @@ def _print(lines: Iterable[Text], console: Console) -> None:
             line.plain = line.plain.encode("ascii", "replace").decode("ascii")
         # The terminal wraps a line that is too long: cutting it would lose figures.
         console.print(line, soft_wrap=True)
-
-
-def _lines(run: RunRecord, registry: ReportRegistry, width: int, rule: str) -> Iterator[Text]:
-    if not run.cells:
-        yield Text(NO_CELLS)
-    for index, sheet in enumerate(sheets(run, registry)):
-        if index:
-            yield Text("\n")
-        yield from _sheet(sheet, width, rule)
-    for assessment in assess(run, registry):
-        yield Text("\n")
-        yield from _claims(assessment, width, rule)
 
 
 def _sheet(sheet: Sheet, width: int, rule: str) -> Iterator[Text]:
@@ -105,15 +108,25 @@ def _evidence(proofs: ProofList, width: int) -> Iterator[Text]:
         yield from _paragraph(f"{start}{proof.live}{GAP}{facts}", width, hanging=" " * len(start))
 
 
-def _claims(assessment: Assessment, width: int, rule: str) -> Iterator[Text]:
+def _claims(part: ClaimsPart, width: int, rule: str) -> Iterator[Text]:
     prose = min(width, _WIDEST_PROSE)
-    yield from _paragraph(assessment.title, prose, style="bold")
+    yield from _paragraph(part.title, prose, style="bold")
     gap = True
-    for statement in statements(assessment):
+    for statement in part.statements:
         if gap or statement.grid is not None:
             yield Text()
         yield from _statement(statement, width, prose, rule)
         gap = statement.grid is not None
+    if part.sentences:
+        yield Text()
+    for sentence in part.sentences:
+        yield from _paragraph(sentence, prose, hanging="  ")
+
+
+def _summary(sentences: Sequence[str], width: int) -> Iterator[Text]:
+    yield Text("Summary", style="bold")
+    for sentence in sentences:
+        yield from _paragraph(f"- {sentence}", width, hanging="  ")
 
 
 def _statement(statement: Statement, width: int, prose: int, rule: str) -> Iterator[Text]:

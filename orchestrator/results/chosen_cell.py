@@ -14,17 +14,22 @@ _SHOWN = 20
 
 def cells_named(run: RunRecord, name: str) -> Sequence[CellRecord]:
     """The cell with this id, or the cells whose ids have all of its parts. Raises UsageError where there is none."""
-    whole = [cell for cell in run.cells if cell.id == name]
-    if whole:
-        return whole
+    found = set(ids_named([cell.id for cell in run.cells], name, f"run {run.run}"))
+    return [cell for cell in run.cells if cell.id in found]
+
+
+def ids_named(ids: Sequence[str], name: str, where: str) -> Sequence[str]:
+    """The same of the ids of cells; ``where`` says what has them. Raises UsageError where there is none."""
+    if name in ids:
+        return [name]
     parts = set(name.split("/"))
-    found = [cell for cell in run.cells if parts <= set(cell.id.split("/"))]
+    found = [one for one in ids if parts <= set(one.split("/"))]
     if not found:
-        known = list(dict.fromkeys(part for cell in run.cells for part in cell.id.split("/")))
+        known = list(dict.fromkeys(part for one in ids for part in one.split("/")))
         guess = nearest(name, known)
         raise UsageError(
-            f"run {run.run} has no cell '{name}'",
-            detail=["cells:", *(cell.id for cell in run.cells[:_SHOWN])],
+            f"{where} has no cell '{name}'",
+            detail=["cells:", *ids[:_SHOWN]],
             hint=f"did you mean '{guess}'?" if guess else "CELL is a cell's id, or parts of it such as kprobe",
         )
     return found

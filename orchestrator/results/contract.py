@@ -29,6 +29,11 @@ from orchestrator.results.statistics import mean, median
 LONGEST_REASON = 4000
 """Characters kept of a reason; a compiler or a console may print far more."""
 
+CONTRACT: Literal[1] = 1
+"""The contract's version. A key that goes or means something else makes a new one; a further key does not."""
+
+SCHEMA_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
 Status = Literal["ok", "failed", "skipped", "unsupported"]
 Clock = Literal["instructions", "wall"]
 Unit = Literal["instructions", "ns"]
@@ -350,9 +355,20 @@ class CellRecord(_Record):
 class RunRecord(_Record):
     """One run: every cell that has an outcome so far, in the plan's order."""
 
+    contract: Literal[1] = CONTRACT
+    """Not there in records of earlier versions."""
     run: Name
     experiment: Name
     cells: tuple[CellRecord, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_known_contract(cls, fields: Any) -> Any:
+        # Before all else: a newer record has keys that say nothing here.
+        version = fields.get("contract") if isinstance(fields, dict) else None
+        if isinstance(version, int) and version > CONTRACT:
+            raise ValueError(f"a newer version of this program wrote it: contract {version}, known up to {CONTRACT}")
+        return fields
 
     @model_validator(mode="after")
     def _each_cell_once(self) -> Self:
@@ -376,5 +392,5 @@ def json_text(record: RunRecord) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the contract as a JSON schema (draft 2020-12)."""
-    return RunRecord.model_json_schema()
+    """Return the contract as a JSON schema (draft 2020-12): what ``json_text`` returns satisfies it."""
+    return {"$schema": SCHEMA_DRAFT, **RunRecord.model_json_schema()}

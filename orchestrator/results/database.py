@@ -14,8 +14,8 @@ from filelock import FileLock, Timeout
 from orchestrator.errors import LabError
 from orchestrator.results.faults import storage_faults
 
-SCHEMA_VERSION = 1
-_APPLICATION_ID = 0x4B50524F  # lab.sql writes both numbers
+SCHEMA_VERSION = 2
+_APPLICATION_ID = 0x4B50524F  # lab.sql writes it
 _PATIENCE_SECONDS = 30
 
 
@@ -23,8 +23,9 @@ _PATIENCE_SECONDS = 30
 def connected(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the store at ``path``, for this thread; file and folder are made, for their owner only, where missing.
 
-    Raises ``HostError`` when the disk is full or not writable, and ``LabError`` for a file that is no store, is
-    damaged, or was written by a newer version.
+    A file of an earlier version is upgraded; a program of that version refuses it then. Raises ``HostError`` when the
+    disk is full or not writable, and ``LabError`` for a file that is no store, is damaged, or was written by a newer
+    version.
     """
     with storage_faults(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,6 +36,7 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
         with storage_faults(path):
             if _version(connection, path) == 0:
                 _create(connection, path)
+            _upgrade(connection)
             connection.execute("PRAGMA foreign_keys = ON")
             # In WAL mode this loses at most the last commits, and only when the machine itself crashes.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -78,6 +80,16 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
             hint="Use that version, or name another folder in ORCHESTRATOR_LAB.",
         )
     return version
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the file to today's version, one version after the other, each completely or not at all."""
+    for version in range(_pragma(connection, "user_version") + 1, SCHEMA_VERSION + 1):
+        with transaction(connection):
+            # Another process may have done so while this one waited for the lock.
+            if _pragma(connection, "user_version") == version - 1:
+                connection.execute(Path(__file__).with_name(f"lab_{version}.sql").read_text("utf-8"))
+                connection.execute(f"PRAGMA user_version = {version}")
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:

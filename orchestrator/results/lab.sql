@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: GPL-2.0-only
--- The layout of a lab's result store, version 1. Run once, on an empty file.
+-- The layout of a lab's result store, version 1. Run once, on an empty file; lab_2.sql adds to it.
 BEGIN IMMEDIATE;
 
 CREATE TABLE runs (

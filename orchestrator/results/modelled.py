@@ -7,12 +7,12 @@ They follow from the exact cells of a run and from cost tables. None is measured
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from orchestrator.catalog.cpu_caches import CpuCaches
-from orchestrator.results.contract import CellId, Interval, Name, Number, Phrase, Reason, ReferenceValue
+from orchestrator.results.contract import SCHEMA_DRAFT, CellId, Interval, Name, Number, Phrase, Reason, ReferenceValue
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Role = Literal["calibration", "predicted", "excluded"]
@@ -131,3 +131,8 @@ class ModelledRun(_Record):
 def json_text(modelled: ModelledRun | Costs) -> str:
     """As text: stable order, ASCII only, one newline at the end."""
     return json.dumps(modelled.model_dump(mode="json", exclude_none=True), indent=2) + "\n"
+
+
+def modelled_schema() -> dict[str, Any]:
+    """A run's modelled times as a JSON schema (draft 2020-12): what ``json_text`` returns satisfies it."""
+    return {"$schema": SCHEMA_DRAFT, **ModelledRun.model_json_schema()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The run that a directory, an id, the beginning of an id, or ``latest`` means.
+"""The run that a directory, an id, the beginning of an id, ``latest``, or a baseline's name means.
 
 A run's directory names the run (``run.json``) and holds its results (``results.json``, the contract), so that it can
 be reported on a machine whose store does not contain the run.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,13 +18,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import LabError, UsageError
+from orchestrator.results.baselines import LATEST
 from orchestrator.results.contract import Name, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import FILE_NAME, RunEntry, Store
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
-LATEST = "latest"
+_RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
 _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
 _RECENT = 5
@@ -70,12 +71,14 @@ def find_run(name: str, lab: Path) -> Run:
         raise UsageError(
             f"no run's directory: it has no {RUN_FILE}" if directory.is_dir() else "no such directory",
             where=name,
-            hint="RUN is a run's directory, a run's id or its beginning, or 'latest'; see: orchestrator list runs",
+            hint=f"{_RUN_IS}; see: orchestrator list runs",
         )
     if not (lab / FILE_NAME).exists():
         raise _no_runs_yet(lab)
     with Store.open(lab) as store:
-        entry = _choose(name, store.runs(), lab)
+        baselines = store.baselines()
+        known = baselines.get(name)
+        entry = _choose(name, store.runs(), baselines, lab) if known is None else store.entry(known.run)
         return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
 
 
@@ -122,7 +125,7 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
     return Run(record, directory)
 
 
-def _choose(name: str, entries: Sequence[RunEntry], lab: Path) -> RunEntry:
+def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], lab: Path) -> RunEntry:
     if not entries:
         raise _no_runs_yet(lab)
     if name == LATEST:
@@ -134,12 +137,12 @@ def _choose(name: str, entries: Sequence[RunEntry], lab: Path) -> RunEntry:
         raise UsageError(
             f"'{name}' begins the ids of {len(meant)} runs", detail=_listed(meant), hint="Give more of the id."
         )
-    guess = nearest(name, [entry.id for entry in entries])
+    guess = nearest(name, [*(entry.id for entry in entries), *baselines])
     question = f"; did you mean '{guess}'?" if guess else ""
     raise UsageError(
         f"unknown run '{name}'{question}",
         detail=["recent runs:", *_listed(entries)],
-        hint="RUN is a run's directory, a run's id or its beginning, or 'latest'.",
+        hint=f"{_RUN_IS}.",
     )
 
 

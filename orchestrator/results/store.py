@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from orchestrator.errors import LabError, UsageError
+from orchestrator.results.baselines import Baseline, check_baseline_name, unknown_baseline
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.database import connected, transaction
 from orchestrator.results.faults import storage_faults
@@ -179,6 +180,10 @@ class Store:
         """Return every run, the newest first."""
         return [_entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
 
+    def select(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Return the rows of a query, for the modules beside this one that need little of many runs."""
+        return self._rows(query, *values)
+
     def cell_counts(self) -> Mapping[str, Counter[str]]:
         """Return how many cells of each run, by its id, have each status; "planned" are those without an outcome."""
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -199,6 +204,44 @@ class Store:
             unfinished,
         )
         return _entry(rows[0]) if rows else None
+
+    def previous(self, run: str) -> RunEntry | None:
+        """Return the newest complete run of the same experiment that began before this one.
+
+        Raises ``UsageError`` for an unknown run.
+        """
+        entry = self.entry(run)
+        rows = self._rows(
+            "SELECT * FROM run_entries WHERE experiment = ? AND status = 'complete'"
+            " AND number < (SELECT number FROM runs WHERE id = ?) ORDER BY number DESC LIMIT 1",
+            entry.experiment,
+            run,
+        )
+        return _entry(rows[0]) if rows else None
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return the baselines by their names."""
+        rows = self._rows("SELECT name, run, since FROM baselines ORDER BY name")
+        return {row["name"]: Baseline(row["name"], row["run"], row["since"]) for row in rows}
+
+    def set_baseline(self, name: str, run: str) -> None:
+        """Give a run a name, which another run has no longer then.
+
+        Raises ``UsageError`` for a word that is no name, and for an unknown run.
+        """
+        check_baseline_name(name)
+        with self._writing() as connection:
+            self.entry(run)
+            now = datetime.now(UTC).isoformat()
+            connection.execute("INSERT OR REPLACE INTO baselines (name, run, since) VALUES (?, ?, ?)", (name, run, now))
+
+    def remove_baseline(self, name: str) -> None:
+        """Remove a name; its run stays. Raises ``UsageError`` for an unknown one."""
+        with self._writing() as connection:
+            known = self.baselines()
+            if name not in known:
+                raise unknown_baseline(name, known)
+            connection.execute("DELETE FROM baselines WHERE name = ?", (name,))
 
     def _unused_id(self, stem: str) -> str:
         while True:

@@ -29,6 +29,7 @@ from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Ready, Refused
 from orchestrator.run.record import without_number
 from orchestrator.run.started_guest import unwatched
+from orchestrator.steps import step
 
 EVENTS_FOLDER = "events"
 PROFILES_FOLDER = profile.FOLDER
@@ -107,7 +108,8 @@ class Session:
             file = self._profile_file(outcome.record.id)
             with storage_faults(file):
                 file.unlink(missing_ok=True)
-        self.emit(outcome)
+        with step(f"store {outcome.record.id}"):
+            self.emit(outcome)
 
     def _profile_file(self, cell_id: str) -> Path:
         return self.task.directory / PROFILES_FOLDER / profile.file_name(cell_id)

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from orchestrator.catalog.cpus import CpuModel
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, LabError
 from orchestrator.guest.guest import Guest
 
 CLOCKSOURCE = "tsc"
@@ -83,8 +83,12 @@ def wait_for_clocksource(guest: Guest) -> None:
     raise EvidenceError(f"the guest's clocksource is {current}, not {CLOCKSOURCE}")
 
 
+class OtherPace(LabError):
+    """A guest's clock goes at another pace than the host's: its kernel has mistaken the TSC's frequency."""
+
+
 def check_pace(guest: Guest) -> None:
-    """Raise EvidenceError where a guest's clock surely goes at another pace than the host's.
+    """Raise OtherPace where a guest's clock surely goes at another pace than the host's.
 
     A kernel that measures the TSC by a timer on a busy host may find any frequency: one was seen to run 151 seconds
     ahead in 20. How long a reading takes is no error: the host's time before and after it are bounds.
@@ -98,7 +102,7 @@ def check_pace(guest: Guest) -> None:
             break
     passed = last.uptime - first.uptime
     if not least / _PACE < passed < most * _PACE:
-        raise EvidenceError(f"the guest's clock went on by {passed:.2f} s in {least:.2f} to {most:.2f} s of the host's")
+        raise OtherPace(f"the guest's clock went on by {passed:.2f} s in {least:.2f} to {most:.2f} s of the host's")
 
 
 @dataclass(frozen=True)

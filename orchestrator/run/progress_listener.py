@@ -6,14 +6,19 @@ from __future__ import annotations
 from typing import Protocol
 
 from orchestrator.experiment.plan import Plan
+from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
+from orchestrator.run.time_left import TimeLeft
 
 
 class ProgressListener(Protocol):
     """A run's progress display: a terminal, a log, or none. Its methods must not raise."""
 
-    def begin(self, run: str, plan: Plan, done: int) -> None:
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         """A run begins, or goes on with ``done`` of its cells finished."""
+
+    def guest_starts(self, guest: Guest) -> None:
+        """From a boot's thread: a guest is about to start."""
 
     def say(self, text: str) -> None:
         """Something that takes a person's time begins: a download, a build, a boot."""

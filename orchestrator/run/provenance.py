@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator import __version__
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.diagnostics import WARNINGS_FILE
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.catalog.debian import debian
@@ -77,11 +78,14 @@ class Provenance:
         that name, initramfs or image of that name: their baseline is not this guest's.
         """
         modules = {}
+        sources: dict[str, dict[str, str]] = {}  # by the module's key, since cells share modules
         for cell, prepared in artifacts.cells.items():
             for module in prepared.modules:
                 name = cell if len(prepared.modules) == 1 else f"{cell}: {module.name}"
-                modules[name] = {"file_sha256": _sha256(module.file), "key": module.key}
-                self._keep_sources(artifacts.kernel.spec.name, module)
+                modules[name] = {"name": module.name, "file_sha256": _sha256(module.file), "key": module.key}
+                if module.key not in sources:
+                    sources[module.key] = _source_hashes(module)
+                    self._keep_sources(artifacts.kernel.spec.name, module)
         kernel = artifacts.kernel
         content: dict[str, object] = {
             "kernel": {
@@ -105,7 +109,16 @@ class Provenance:
             if all(_name(earlier, part) == _name(content, part) for part in ("kernel", "image", "work")):
                 self._check_same(_parts(earlier), _parts(content))
         name = f"{folder}/{booted.name}"
-        self._content.boots.append({"name": name, "qemu": list(booted.command_line), **content, "modules": modules})
+        self._content.boots.append(
+            {
+                "name": name,
+                "qemu": list(booted.command_line),
+                **content,
+                "modules": modules,
+                "sources": sources,
+                "cells": list(artifacts.cells),
+            }
+        )
         self._write()
 
     def _check_same(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:
@@ -155,6 +168,13 @@ def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     if isinstance(work, dict):
         flat |= work
     return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
+
+
+def _source_hashes(module: Module) -> dict[str, str]:
+    """SHA-256 of each file that a module is built from, by name; of one that the user has built, its own."""
+    if module.sources is None:
+        return {module.file.name: _sha256(module.file)}
+    return {path.name: _sha256(path) for path in sorted(module.sources.iterdir()) if path.name != WARNINGS_FILE}
 
 
 def _sha256(path: Path) -> str:

@@ -21,6 +21,8 @@ from orchestrator.experiment.file.loading import load_resolved
 from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.guest.guest import Guest
+from orchestrator.results.durations import durations
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
@@ -33,6 +35,7 @@ from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
+from orchestrator.run.time_left import TimeLeft
 from orchestrator.steps import LOG_NAME, step, step_echo, step_log, step_source
 
 _EXPERIMENT_FILE = "experiment.yaml"
@@ -113,7 +116,8 @@ class Runner:
         self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], provenance: Provenance
     ) -> None:
         unfinished = set(self.store.unfinished_cells(entry.id))
-        self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells))
+        left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), self.jobs)
+        self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells), left)
         coordinator = Coordinator(self.jobs)
         journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
         workers: list[Callable[[], None]] = []
@@ -148,9 +152,13 @@ class Runner:
         def emit(event: Event) -> None:
             coordinator.do(lambda: journal.take(event, task, artifacts))
 
+        def watch(guest: Guest) -> None:
+            coordinator.watch(guest)
+            self.listener.guest_starts(guest)
+
         try:
             with step_source(task.directory.name), step(f"boot {task.boot.kernel} on {task.boot.cpu}"):
-                run_boot(Session(task, artifacts, self.context, emit, coordinator.watch))
+                run_boot(Session(task, artifacts, self.context, emit, watch))
         finally:
             for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
                 _collect(task.directory / folder, journal.entry.directory / folder)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
+from junitparser import TestSuite
 
 from orchestrator.paths import data_dir
 
@@ -69,6 +70,14 @@ def test_a_runs_directory_holds_what_it_was_made_with(undisturbed: FinishedRun) 
     ]
 
 
+def test_a_second_run_says_how_long_it_will_take(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    arguments = ("run", QUICKSTART, *REDUCED, "--only", "probe=none")
+    first, second = (command.run(*arguments).stderr for _ in range(2))
+    assert " left" not in first
+    assert re.search(r"^run \S+: 1 cells, about \d+ s left$", second, re.MULTILINE)
+
+
 def test_another_run_is_identical_cell_by_cell(undisturbed: FinishedRun, tmp_path: Path) -> None:
     """One whose guest was booted, against one whose guest was restored."""
     command = CommandLine(tmp_path)
@@ -104,12 +113,14 @@ def _read(terminal: int) -> bytes:
 
 
 def test_progress_is_live_on_a_terminal(tmp_path: Path) -> None:
-    arguments = ("run", QUICKSTART, *REDUCED, "--only", "probe=none")
+    arguments = ("run", QUICKSTART, *REDUCED, "--only", "probe=none", "--fresh")
     status, stdout, screen = seen_on_terminal(CommandLine(tmp_path, {"TERM": "xterm"}), *arguments)
     assert status == 0
     assert "Overhead of probes on" in stdout
     assert "\x1b" not in stdout
     assert "starting debian-686 on pentium4" in screen
+    assert re.search(r"\[ +\d+\.\d{6}\] ", screen), "a line of the console, while the guest boots"
+    assert "boot1: " in screen, "a step"
     assert "measuring pentium4/debian-686/none/noop" in screen
     assert "pentium4/debian-686/none/noop: " in screen
     assert screen.count("\x1b[2K") > 5
@@ -145,8 +156,16 @@ def test_broken_modules_cost_their_own_cells_only(tmp_path: Path) -> None:
     kernel = cells["kprobe"].reason or ""
     assert "the guest's kernel panicked while running insmod" in kernel
     assert "Kernel panic - not syncing: only a test" in kernel
-    assert "failed" in run.stdout
+    (summary,) = (line for line in run.stdout.splitlines() if line.startswith("- Failed: "))
+    assert summary.startswith("- Failed: 2 of 4 cells, the first pentium4/debian-686/kprobe/noop: the guest's kernel")
     assert cells["djprobe"].evidence is not None
+    junit = command.run("report", "latest", "--format", "junit")
+    printed = {case.name: case.system_err for case in TestSuite.fromstring(junit.stdout)}
+    # The trace of a panic is not equally long each time: its headline may stand before the last lines.
+    (console,) = (tmp_path / "lab" / "runs").glob("*/boot1/guest1-*.console")
+    assert printed[cells["kprobe"].id].splitlines()[-1] == console.read_text().splitlines()[-1].rstrip()
+    assert "Kernel panic - not syncing: only a test" in console.read_text()
+    assert printed[cells["jprobe"].id] is None, "no guest has seen it"
     assert command.qemus() == []
 
 

@@ -17,11 +17,13 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import Plan, plan
 from orchestrator.experiment.selection import select
+from orchestrator.guest.guest import Guest
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.table import print_table
 from orchestrator.results.contract import CellRecord, RunRecord, all_ok, json_text
 from orchestrator.results.store import Store
 from orchestrator.run.runner import Runner, check_resumable
+from orchestrator.run.time_left import TimeLeft
 
 pytestmark = pytest.mark.qemu
 
@@ -32,13 +34,16 @@ PLACE = "files/pentium4/debian-686"
 class Silent:
     """Drops a run's progress."""
 
-    def begin(self, run: str, plan: Plan, done: int) -> None:
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         pass
 
     def say(self, text: str) -> None:
         pass
 
     def warn(self, text: str) -> None:
+        pass
+
+    def guest_starts(self, guest: Guest) -> None:
         pass
 
     def cell_begins(self, cell_id: str) -> None:

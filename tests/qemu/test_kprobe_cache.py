@@ -252,6 +252,7 @@ def race(kernel: str, sound: Guest, modules: ModuleMaker) -> Iterator[Race]:
 
 TRACED = pytest.mark.parametrize("kernel", on("kpcache-ftrace", "kpcache-published-ftrace"), indirect=True)
 UNHIT = [(0, 0)] * 4
+_RACES = 10
 
 
 @TRACED
@@ -305,7 +306,9 @@ def test_an_nmi_that_hits_a_list_full_of_kprobes_during_the_setting(kernel: str,
 @TRACED
 def test_a_kprobe_used_again_while_a_hit_has_it_from_the_cache(kernel: str, race: Race) -> None:
     """unregister_kprobe() has come back, and its owner may do with the kprobe what it likes: here, put it elsewhere."""
-    outcome = race("reuse", "found")
+    # On a busy host the CPU that is held may not notice in time that the grace period before has ended. Then the one
+    # that the race is about waits for this hit as well.
+    outcome = next((found for found in (race("reuse", "found") for _ in range(_RACES)) if not found.timed_out), None)
     if kernel.endswith("-published-ftrace"):
         # It is hit where it is not any more, and the one that is there is not.
         assert outcome == Outcome(True, False, False, (1, 1), (0, 0), UNHIT)

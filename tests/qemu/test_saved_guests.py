@@ -34,6 +34,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
 from orchestrator.paths import cache_dir, data_dir
 from orchestrator.run import started_guest
+from orchestrator.run.guest_checks import OtherPace
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 from orchestrator.run.started_guest import started
@@ -199,6 +200,25 @@ def test_one_whose_clock_has_another_pace_is_not_saved(own: BuildContext, tmp_pa
     (line,) = said
     assert line.startswith("warning: no guest can be saved: the guest's clock went on by ")
     assert saved_in(own) == []
+
+
+def test_another_one_is_booted_and_saved_then(
+    own: BuildContext, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = [OtherPace("the guest's clock went on by 70 s"), OtherPace("the guest's clock went on by 151 s")]
+    looked_at: list[Guest] = []
+
+    def check_twice_in_vain(guest: Guest) -> None:
+        looked_at.append(guest)
+        if wrong:
+            raise wrong.pop()
+
+    monkeypatch.setattr("orchestrator.run.started_guest.check_pace", check_twice_in_vain)
+    with started(own, machine_of(own, "tcg"), tmp_path) as guest:
+        assert guest.restored_from is not None
+    assert len(set(map(id, looked_at))) == 3
+    assert [each.pid for each in looked_at] == [None] * 3
+    assert said == []
 
 
 @pytest.mark.parametrize("channel", ["framed", "ssh"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
+from orchestrator.report.claims_layout import ClaimsLayout, decided_claims
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.table import print_table
 from orchestrator.results.contract import RunRecord
@@ -16,11 +17,17 @@ from orchestrator.results.contract import RunRecord
 GOLDEN = Path(__file__).with_name("golden")
 
 
-def printed(record: RunRecord, width: int = 80, encoding: str = "utf-8", registry: ReportRegistry | None = None) -> str:
+def printed(
+    record: RunRecord,
+    width: int = 80,
+    encoding: str = "utf-8",
+    registry: ReportRegistry | None = None,
+    claims: ClaimsLayout = decided_claims,
+) -> str:
     """Return what ``orchestrator report`` prints into a pipe."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    print_table(record, Console(file=file, width=width), registry or reports())
+    print_table(record, Console(file=file, width=width), registry or reports(), claims)
     file.flush()
     return raw.getvalue().decode(encoding)
 

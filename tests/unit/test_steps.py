@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import GuestPanic
-from orchestrator.steps import step, step_echo, step_log, step_source
+from orchestrator.steps import running_steps, step, step_echo, step_log, step_source
 
 TIME = re.compile(r"^ *\d+\.\d{3}  ", re.MULTILINE)
 DURATION = re.compile(r"\d+\.\d{3} s")
@@ -239,3 +239,22 @@ def test_without_a_log_no_text_is_made() -> None:
 
     with step("run", Untouchable("x")) as running:
         running.note("status 0")
+
+
+def test_the_innermost_step_of_each_thread_is_known_while_a_log_is_open() -> None:
+    seen: list[list[str]] = []
+
+    def work(name: str) -> None:
+        with step_source(name), step("boot"), step("wait"):
+            seen.append(running_steps())
+
+    with step("without a log"):
+        assert running_steps() == []
+    with step_echo(lambda line: None), step("prepare"):
+        with step("fetch", "a b"):
+            assert running_steps() == ["fetch 'a b'"]
+        assert running_steps() == ["prepare"]
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(work, "boot1").result()
+    assert sorted(seen[0]) == ["boot1: wait", "prepare"]
+    assert running_steps() == []

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from example_kind.benchmark import BENCHMARK
 from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.evidence import Proof, ProofList
 from orchestrator.report.figures import NOTHING, figure, unit_name
+from orchestrator.report.findings import Finding, overhead_findings
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.panel import Group, Panel, by_kernel, file_name
@@ -51,6 +52,11 @@ class ReadingReport:
             footnotes=footnotes.all(),
             proofs=_proofs(panel),
         )
+
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return what is the most expensive to read, and where timer ticks hide that."""
+        (panel,) = group
+        return overhead_findings(panel.cells, _file)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return a chart of what each file costs more than the empty one."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import signal
@@ -13,8 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import jsonschema
 import pytest
 from file_permissions import AS_MERE_OWNER
+from record_builders import RUN_ID, cell, failed, run
 from typer.testing import CliRunner, Result
 
 from orchestrator import __version__
@@ -23,6 +26,7 @@ from orchestrator.artifacts.module_source import render, templates
 from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.cli.main import app
 from orchestrator.results.modelled import Costs
+from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 COMMANDS = [
@@ -43,7 +47,8 @@ COMMANDS = [
     "cache verify",
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
-COMMANDS += ["model", "model fit", "model show", "bisect"]
+COMMANDS += ["model", "model fit", "model show", "bisect", "history"]
+COMMANDS += ["compare", "baseline", "baseline set", "baseline list", "baseline remove"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
@@ -98,8 +103,11 @@ def test_the_version() -> None:
         ("report", "--format", "html"),
         ("profile", "--format", "csv"),
         ("diff", "latest"),
-        ("report", "--format", "junit"),
+        ("report", "--format", "junit"),  # of no run
+        ("report", "--format", "kcidb", "--clock", "modelled"),
+        ("report", "--origin", "my_lab"),
         ("report", "--clock", "wall"),
+        ("report", "--claims", "--format", "csv"),
         ("report", "--costs", "my/cpu.yaml"),
         ("model", "fit", "pentium4"),
         ("model", "fit", "pentium5", "latest"),
@@ -136,6 +144,37 @@ def test_a_report_of_no_run(run: str, form: str) -> None:
     assert refusal("model", "fit", "pentium4", run).startswith("error: ")
     assert refusal("profile", run, "--format", form).startswith("error: ")
     assert refusal("diff", run, f"{run}:kprobe", "--format", form).startswith("error: ")
+
+
+def test_a_run_of_another_machine_is_exported(tmp_path: Path) -> None:
+    directory = tmp_path / "moved"
+    prepare_directory(directory, RunIdentity(run=RUN_ID, experiment="quickstart"))
+    write_results(directory, run(cell("none"), failed("kprobe", "the guest hangs")))
+    (directory / "provenance.json").write_text('{"sessions": [{"qemu": "QEMU 7.2.22"}], "boots": []}')
+    junit, kcidb = (orchestrator("report", str(directory), "--format", form) for form in ("junit", "kcidb"))
+    assert (junit.exit_code, kcidb.exit_code) == (1, 1), "a cell failed"
+    assert '<property name="qemu" value="QEMU 7.2.22" />' in junit.stdout
+    tests = json.loads(kcidb.stdout)["tests"]
+    assert [test["environment"]["misc"]["qemu"] for test in tests] == ["QEMU 7.2.22"] * 2
+    named = orchestrator("report", str(directory), "--format", "kcidb", "--origin", "mine")
+    assert json.loads(named.stdout)["tests"][0]["origin"] == "mine"
+    (directory / "provenance.json").write_text("{")
+    assert "damaged: it does not say what the run was made with" in refusal(
+        "report", str(directory), "--format", "junit", status=1
+    )
+    write_results(directory, run())
+    (directory / "provenance.json").unlink()
+    assert "has an outcome yet" in refusal("report", str(directory), "--format", "junit")
+
+
+def test_the_schema_of_the_json_report_needs_no_run() -> None:
+    for clock, title in (("measured", "RunRecord"), ("modelled", "ModelledRun")):
+        schema = json.loads(orchestrator("report", "--schema", "--clock", clock).stdout)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["title"] == title
+    assert "leave out RUN" in refusal("report", "latest", "--schema")
+    assert "leave out --claims" in refusal("report", "--claims", "--schema")
+    assert "leave out --format csv" in refusal("report", "--schema", "--format", "csv")
 
 
 def test_a_cost_table_is_shown_with_its_caches_in_every_form(tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ def test_a_shell_completes_names_of_the_catalogue() -> None:
     assert completed("shell", "--cpu", "athlon") == ["athlon", "athlon64"]
     assert completed("kernel", "build", "lab-x") == [name for name in kernels() if name.startswith("lab-x")]
     assert completed("kmod", "render", "djp") == ["djprobe"]
+    assert completed("report", "--format", "j") == ["json", "junit"]
     assert completed("list", "be") == ["benchmarks"]
     assert completed("cache", "prune", "kern") == ["kernel-source", "kernels", "kernel-functions"]
 

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from statistics import median
 
+import jsonschema
 import pytest
 from modelled_cells import COUNTED, modelled_table, modelled_tables
 from report_text import GOLDEN
@@ -19,14 +20,16 @@ from orchestrator.catalog.claims import claims
 from orchestrator.catalog.model_errors import LARGE, error_reasons
 from orchestrator.catalog.probes import published_column
 from orchestrator.report.claims import Verdict, assess_modelled
+from orchestrator.report.claims_layout import all_claims, decided_claims
 from orchestrator.report.comparisons import compare
 from orchestrator.report.facts import Facts
 from orchestrator.report.markdown import render_sheets
 from orchestrator.report.modelled_csv import render_modelled_csv
 from orchestrator.report.modelled_fit import agreement
 from orchestrator.report.modelled_sheets import modelled_sheets
+from orchestrator.report.modelled_summary import modelled_summary
 from orchestrator.report.table import print_sheets
-from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text
+from orchestrator.results.modelled import ModelledCell, ModelledRun, json_text, modelled_schema
 
 TABLES = list(COUNTED)
 
@@ -35,7 +38,9 @@ def printed(*tables: str) -> str:
     record, modelled = modelled_tables(*tables)
     file = io.StringIO()
     console = Console(file=file, width=100)
-    print_sheets(modelled_sheets(modelled), console, assess_modelled(record, modelled, reports()))
+    assessments = assess_modelled(record, modelled, reports())
+    parts = [all_claims(one, record.run) for one in assessments]
+    print_sheets(modelled_sheets(modelled), console, parts, modelled_summary(modelled, assessments))
     return file.getvalue()
 
 
@@ -129,7 +134,9 @@ def _documented(cell: ModelledCell) -> str:
 
 def test_markdown_has_the_same_words() -> None:
     record, modelled = modelled_tables("list12")
-    text = render_sheets("an experiment", modelled_sheets(modelled), assess_modelled(record, modelled, reports()))
+    assessments = assess_modelled(record, modelled, reports())
+    parts = [decided_claims(one, record.run) for one in assessments]
+    text = render_sheets("an experiment", modelled_sheets(modelled), parts, modelled_summary(modelled, assessments))
     assert text == (GOLDEN / "modelled.md").read_text("utf-8")
 
 
@@ -162,6 +169,7 @@ def test_csv_and_json_have_every_cell_with_its_evidence() -> None:
     assert rows[3]["overhead"] == ""
     assert rows[3]["reason"]
     assert ModelledRun.model_validate(json.loads(json_text(modelled))) == modelled
+    jsonschema.validate(json.loads(json_text(modelled)), modelled_schema())
 
 
 def test_json_of_an_experiment_without_tables_is_complete() -> None:

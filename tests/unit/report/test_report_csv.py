@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from record_builders import cell, cells, failed, run
+from record_builders import cell, cells, failed, many_probes, marker_loops, recorded_build, run
 from report_examples import RUNS
 from report_text import GOLDEN
 
@@ -30,6 +31,27 @@ def test_without_cells_there_is_a_header() -> None:
     text = render_csv(run())
     assert text.count("\r\n") == 1
     assert text.startswith("run,experiment,id,table,cpu,smp,")
+
+
+def test_every_run_has_the_same_columns() -> None:
+    runs = [*RUNS.values(), run(*recorded_build()), run(*many_probes()), run(*marker_loops(empty=2.0, varargs=9.0))]
+    headers = {render_csv(one).partition("\r\n")[0] for one in runs}
+    assert len(headers) == 1
+    (header,) = headers
+    assert all(list(row) == header.split(",") for one in runs for row in rows(one))
+
+
+def test_what_differs_from_run_to_run_is_json_in_one_column() -> None:
+    facts = {"at": "do_fork", "rounds": 1000, "share": 0.25, "is_warm": True, "command": '"a, b"'}
+    (row,) = rows(run(cell("kprobe", parameters=facts, purposes={"trap": 600.0, "dispatch": 27.0})))
+    assert json.loads(row["parameters"]) == facts
+    assert json.loads(row["purposes"]) == {"trap": 600.0, "dispatch": 27.0}
+    assert row["parameters"].isascii()
+
+
+def test_what_a_cell_lacks_is_empty() -> None:
+    (row,) = rows(run(cell("kprobe")))
+    assert [row["parameters"], row["purposes"], row["work.runs"]] == ["", "", ""]
 
 
 def test_formulas_are_escaped_as_text() -> None:

@@ -23,6 +23,7 @@ from orchestrator.report.chart import Bar, BarChart, Chart, Series
 from orchestrator.report.charts import charts
 from orchestrator.report.claims import assess
 from orchestrator.report.figures import figure
+from orchestrator.report.findings import Finding, Rank
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.markdown import render_markdown
@@ -55,6 +56,9 @@ class LatencyReport:
         rows = [Row(probe, [figure(column[probe].value, "instructions") for column in columns]) for probe in columns[0]]
         headings = [f"{panel.first.parameters['cache']} KiB" for panel in group]
         return Sheet("Latencies", [group[0].first.cpu], Grid(headings, [rows]), [], [], [])
+
+    def findings(self, group: Group) -> list[Finding]:
+        return [Finding(Rank.LARGEST, f"256 KiB on {group[0].first.cpu} is slow.", len(group))]
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         bars = [Bar(one.value, one.probe) for panel in group for one in panel.cells]

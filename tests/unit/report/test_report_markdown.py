@@ -45,7 +45,9 @@ def test_a_guests_lines_cannot_leave_their_fence() -> None:
 
 def test_a_reason_cannot_begin_a_list_or_a_rule() -> None:
     text = render_markdown(run(failed("none", "- item"), failed("kprobe", "1. item", id="another")), reports())
-    assert not re.search(r"^\s*(-|\d+\.) ", text, re.MULTILINE)
+    assert re.findall(r"^[ \t]*(?:-|\d+\.) .*", text, re.MULTILINE) == [
+        "- Failed: 2 of 2 cells, the first pentium4/debian-686/none/noop: - item"
+    ]
 
 
 @given(st.lists(cells(), max_size=4, unique_by=lambda drawn: drawn.id))

@@ -14,6 +14,7 @@ from report_text import GOLDEN, printed
 from rich.console import Console
 
 from orchestrator.benchmarks.registry import reports
+from orchestrator.report.claims_layout import all_claims
 from orchestrator.report.figures import number
 from orchestrator.report.table import print_table
 from orchestrator.results.contract import CellRecord
@@ -30,6 +31,11 @@ def test_a_narrow_ascii_output_gets_the_table_in_parts() -> None:
     text = printed(RUNS["with_reference"], width=50, encoding="ascii")
     assert text == (GOLDEN / "table_narrow_ascii.txt").read_text("ascii")
     assert max(map(len, text.splitlines())) <= 50
+
+
+def test_every_claim_is_printed_with_its_figures_on_demand() -> None:
+    text = printed(RUNS["with_reference"], claims=all_claims)
+    assert text == (GOLDEN / "table_with_all_claims.txt").read_text("utf-8")
 
 
 def test_a_pipe_gets_no_escapes_and_a_terminal_the_same_words() -> None:

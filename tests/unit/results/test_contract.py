@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from record_builders import cell, cells, evidence, failed, fields, recorded_build, reference, run
+from record_builders import cell, cells, evidence, failed, fields, many_probes, recorded_build, reference, run
+from report_examples import RUNS
 
 from orchestrator.results.contract import LONGEST_REASON, CellRecord, RunRecord, json_schema, json_text
 from orchestrator.results.statistics import mean, ratio
@@ -27,7 +29,7 @@ def test_the_wall_clocks_value_is_the_median() -> None:
 
 def test_a_cell_has_the_contracts_keys_in_order() -> None:
     shown = json.loads(json_text(run(cell("djprobe", reference=reference("djprobe")))))
-    assert list(shown) == ["run", "experiment", "cells"]
+    assert list(shown) == ["contract", "run", "experiment", "cells"]
     assert list(shown["cells"][0]) == [*IDENTITY, "status", *OUTCOME]
     assert list(shown["cells"][0]["evidence"])[:6] == [
         "mechanism",
@@ -147,6 +149,29 @@ def test_the_schema_names_every_field_and_allows_no_other() -> None:
     optional = {"work", "text", "profile", "purposes"}
     assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME, *optional}
     assert cell_schema["additionalProperties"] is False
+
+
+@given(st.lists(cells(), max_size=3, unique_by=lambda drawn: drawn.id))
+def test_what_is_printed_satisfies_the_schema(drawn: list[CellRecord]) -> None:
+    jsonschema.validate(json.loads(json_text(run(*drawn))), json_schema(), jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("record", [*RUNS.values(), run(*recorded_build()), run(*many_probes())])
+def test_runs_of_all_kinds_satisfy_the_schema(record: RunRecord) -> None:
+    jsonschema.validate(json.loads(json_text(record)), json_schema(), jsonschema.Draft202012Validator)
+
+
+def test_the_schema_refuses_what_the_contract_does_not_have() -> None:
+    shown = json.loads(json_text(run(cell("none"))))
+    for wrong in ({**shown, "contract": 2}, {**shown, "more": 1}, {**shown, "cells": [{"id": "x"}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, json_schema())
+
+
+def test_a_run_without_a_version_is_of_the_first_one() -> None:
+    shown = json.loads(json_text(run(cell("none"))))
+    assert shown.pop("contract") == 1
+    assert RunRecord.model_validate(shown) == run(cell("none"))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(min_value=1, max_value=50))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -46,6 +47,16 @@ def test_the_store_has_more_cells_than_a_killed_runs_directory(lab: Path) -> Non
     with Store.open(lab) as store:
         store.record(entry.id, cell("djprobe"))
     assert find_run(str(entry.directory), lab).record.cells == (cell("none"), cell("djprobe"))
+
+
+def test_results_of_a_newer_contract_are_refused_in_one_sentence(lab: Path, tmp_path: Path) -> None:
+    directory = made(lab).directory
+    newer = json.loads((directory / "results.json").read_text()) | {"contract": 2, "host": {}, "cells": [{"id": "new"}]}
+    (directory / "results.json").write_text(json.dumps(newer))
+    with pytest.raises(LabError) as refused:
+        find_run(str(directory), tmp_path / "elsewhere")
+    newer_version = "file: Value error, a newer version of this program wrote it: contract 2, known up to 1"
+    assert list(refused.value.detail) == [newer_version]
 
 
 def test_a_directory_reports_on_another_machine(lab: Path, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
     raw = sqlite3.connect(tmp_path / FILE_NAME)
     raw.execute("PRAGMA user_version = 99")
     raw.close()
-    with pytest.raises(LabError, match=r"newer version.*schema 99, known up to 1"), Store.open(tmp_path):
+    with pytest.raises(LabError, match=r"newer version.*schema 99, known up to 2"), Store.open(tmp_path):
         pass
     raw = sqlite3.connect(tmp_path / FILE_NAME)
     assert raw.execute("SELECT id FROM runs").fetchall() == [(run,)]

@@ -13,6 +13,7 @@ from record_builders import failed as a_failure
 
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.plan import Plan, plan
+from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts
@@ -20,6 +21,7 @@ from orchestrator.run.boot import BootTask
 from orchestrator.run.events import CellBegan, Outcome, Progress
 from orchestrator.run.journal import RunJournal
 from orchestrator.run.provenance import Provenance
+from orchestrator.run.time_left import TimeLeft
 
 PLAN = plan(calls_experiment(probes=["none", "kprobe", "djprobe"]))
 NONE, KPROBE, DJPROBE = (cell.id for cell in PLAN.cells)
@@ -31,7 +33,7 @@ class RecordingListener:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def begin(self, run: str, plan: Plan, done: int) -> None:
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self.lines.append(f"begin {done}")
 
     def say(self, text: str) -> None:
@@ -39,6 +41,9 @@ class RecordingListener:
 
     def warn(self, text: str) -> None:
         self.lines.append(text)
+
+    def guest_starts(self, guest: Guest) -> None:
+        pass
 
     def cell_begins(self, cell_id: str) -> None:
         self.lines.append(f"begins {cell_id}")

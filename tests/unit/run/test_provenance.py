@@ -12,12 +12,14 @@ import pytest
 from host_toolchain import HOST_TOOLCHAIN
 
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import UsageError
 from orchestrator.guest.machine import Machine
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.events import GuestBooted
+from orchestrator.run.preparation import Ready
 from orchestrator.run.provenance import Provenance
 
 BOOTED = GuestBooted("guest1", ("qemu",))
@@ -85,6 +87,27 @@ def test_an_image_that_was_derived_is_recorded_with_the_packages_own(tmp_path: P
     assert recorded["image_sha256"] == hashlib.sha256(b"a kernel").hexdigest()
     assert recorded["packaged_image_sha256"] == hashlib.sha256(b"a compressed kernel").hexdigest()
     assert "packaged_image_sha256" not in begin(tmp_path / "other", artifacts)
+
+
+def test_a_modules_sources_are_recorded_once_for_its_cells(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "ring.c").write_bytes(b"a ring")
+    (sources / "warnings.txt").write_bytes(b"of the compiler's, not a source")
+    built = Module("lab_kprobe", artifacts.kernel.image, "key1", sources)
+    given = Module("own_mine", artifacts.kernel.image, "key2", None)
+    cells = {"a": Ready(None, (built,)), "b": Ready(None, (built, given))}
+    begin(tmp_path / "run", replace(artifacts, cells=cells))
+    (boot,) = json.loads((tmp_path / "run/provenance.json").read_text())["boots"]
+    assert {cell: module["name"] for cell, module in boot["modules"].items()} == {
+        "a": "lab_kprobe",
+        "b: lab_kprobe": "lab_kprobe",
+        "b: own_mine": "own_mine",
+    }
+    assert boot["sources"] == {
+        "key1": {"ring.c": hashlib.sha256(b"a ring").hexdigest()},
+        "key2": {"image": hashlib.sha256(b"a kernel").hexdigest()},
+    }
 
 
 def test_a_restored_guest_is_recorded_with_what_it_was_restored_from(tmp_path: Path, artifacts: BootArtifacts) -> None:

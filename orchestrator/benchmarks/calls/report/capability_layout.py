@@ -13,6 +13,7 @@ from orchestrator.benchmarks.calls.report.wording import outcomes
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING
+from orchestrator.report.findings import Finding, Rank
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.panel import Panel
@@ -22,6 +23,7 @@ from orchestrator.results.contract import CellRecord
 
 TITLE = "List 15 Probes' function"
 _WIDTH = 16
+_DIFFERENT = "Different from the document"
 
 
 def shows_capabilities(panel: Panel) -> bool:
@@ -52,6 +54,13 @@ def capability_sheet(panel: Panel) -> Sheet:
         footnotes=footnotes.all(),
         proofs=proof_lists(cells, _name),
     )
+
+
+def capability_findings(panel: Panel) -> Iterator[Finding]:
+    """Whether all results agree with the document, or which do not."""
+    for sentence in _deviations([cell for cell in panel.cells if cell.probe != BASELINE]):
+        rank = Rank.CONTRADICTED if sentence.startswith(_DIFFERENT) else Rank.PUBLISHED
+        yield Finding(rank, f"{TITLE}: {sentence}")
 
 
 def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:
@@ -105,7 +114,7 @@ def _deviations(cells: Sequence[CellRecord]) -> list[str]:
         if has is not None and has != capability.probes[probe].grants:
             wrong.append(f"{probe}: {capability.title}")
     if wrong:
-        return [f"Different from the document: {', '.join(wrong)}."]
+        return [f"{_DIFFERENT}: {', '.join(wrong)}."]
     complete = all(_has(cell) is not None for cell in cells) and len(cells) == len(capability_names())
     return ["All results agree with the document."] if complete else []
 

@@ -15,14 +15,14 @@ _ADD_UP = "The purposes add up to the overhead, to the instruction; other is wha
 
 def purpose_rows(cells: Sequence[CellRecord]) -> Iterator[Row]:
     """A row for each purpose that a cell has; none where no cell has purposes."""
-    for name in _names(cells):
+    for name in purpose_names(cells):
         figures = [figure(cell.purposes.get(name, 0.0), cell.unit) if cell.purposes else NOTHING for cell in cells]
         yield Row(f"  {purpose_title(name)}", figures)
 
 
 def purpose_meaning(cells: Sequence[CellRecord]) -> Iterator[str]:
     """The sentence on the rows, where there are any."""
-    if _names(cells):
+    if purpose_names(cells):
         yield _ADD_UP
 
 
@@ -37,5 +37,6 @@ def purpose_sentences(cells: Sequence[CellRecord], name: Callable[[CellRecord], 
     yield from purpose_meaning(cells)
 
 
-def _names(cells: Sequence[CellRecord]) -> Sequence[str]:
+def purpose_names(cells: Sequence[CellRecord]) -> Sequence[str]:
+    """The purposes that a cell has, in the order in which they are printed."""
     return in_order([name for cell in cells for name in cell.purposes])

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.benchmarks.markers.report.charts import marker_charts
-from orchestrator.benchmarks.markers.report.layout import markers_sheet
+from orchestrator.benchmarks.markers.report.layout import marker_findings, markers_sheet
 from orchestrator.report.chart import Chart
+from orchestrator.report.findings import Finding
 from orchestrator.report.panel import Group, Panel, by_kernel, parameters
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
@@ -40,6 +41,11 @@ class MarkersReport:
         """Return the group's only panel as the document's table."""
         (panel,) = group
         return markers_sheet(panel)
+
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return the loop that costs most, and the document's last conclusion beside what it published."""
+        (panel,) = group
+        return marker_findings(panel)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return a chart for each group of loops."""

@@ -9,6 +9,7 @@ from orchestrator.benchmarks.markers.rows import MarkerRow, marker_benchmarks, m
 from orchestrator.catalog.cpus import cpu
 from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
+from orchestrator.report.findings import Finding, Rank, overhead_findings
 from orchestrator.report.footnotes import Footnotes
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.panel import Panel
@@ -43,6 +44,19 @@ def markers_sheet(panel: Panel) -> Sheet:
         footnotes=footnotes.all(),
         proofs=proof_lists(panel.cells, row_name),
     )
+
+
+def marker_findings(panel: Panel) -> Iterator[Finding]:
+    """The loop that costs most, and the last of the document's conclusions that can be drawn."""
+    yield from overhead_findings(panel.cells, row_name)
+    document, cells = marker_benchmarks(), cells_by_row(panel)
+    for one in reversed(document.conclusions):
+        more = difference(cells, one.row, one.minus)
+        if more is not None:
+            measured = f"{figure(more, panel.first.unit)} {unit_name(panel.first.unit)}"
+            documented = f"{published_figure(one.published)} {document.unit}"
+            yield Finding(Rank.PUBLISHED, f"To {one.what} takes {measured} a loop; published: {documented}.")
+            return
 
 
 def _blocks(cells: Mapping[str, CellRecord], footnotes: Footnotes) -> Iterator[Sequence[Row]]:

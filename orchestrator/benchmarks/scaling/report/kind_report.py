@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.benchmarks.scaling.report.charts import kernels_charts, model_charts
+from orchestrator.benchmarks.scaling.report.findings import scaling_findings
 from orchestrator.benchmarks.scaling.report.layout import kernels_sheet
 from orchestrator.benchmarks.scaling.report.load_layout import BENCHMARK as LOAD
 from orchestrator.benchmarks.scaling.report.load_layout import load_sheet
@@ -14,6 +15,7 @@ from orchestrator.benchmarks.scaling.report.model_layout import model_sheet
 from orchestrator.benchmarks.scaling.report.scaling_cells import place_of
 from orchestrator.benchmarks.scaling.rows import scaling_benchmark, scaling_row
 from orchestrator.report.chart import Chart
+from orchestrator.report.findings import Finding
 from orchestrator.report.panel import Group, Panel, by_kernel, parameters
 from orchestrator.report.plain import PlainReport
 from orchestrator.report.sheet import Sheet
@@ -50,6 +52,10 @@ class ScalingReport:
         if group[0].first.benchmark == LOAD:
             return load_sheet(group)
         return model_sheet(group) if _is_model(group[0]) else kernels_sheet(group)
+
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return on which kernel the most probes cost most, and how the cost of one grows with their number."""
+        return scaling_findings(group)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return curves over the number of probes; none without two numbers."""

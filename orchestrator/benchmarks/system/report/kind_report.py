@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.benchmarks.system.report.charts import system_chart
+from orchestrator.benchmarks.system.report.findings import system_findings
 from orchestrator.benchmarks.system.report.layout import system_sheet
 from orchestrator.benchmarks.system.workloads import system_workload
 from orchestrator.report.chart import Chart
+from orchestrator.report.findings import Finding
 from orchestrator.report.panel import Group, Panel, file_name, parameters
 from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
@@ -40,6 +42,11 @@ class SystemReport:
         """Return the group's only panel as a table."""
         (panel,) = group
         return system_sheet(panel)
+
+    def findings(self, group: Group) -> Iterable[Finding]:
+        """Return what costs most beside what was published, and what is not decided."""
+        (panel,) = group
+        return system_findings(panel)
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """Return the chart of what instrumentation adds; none of a baseline alone."""

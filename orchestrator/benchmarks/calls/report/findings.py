@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What tables of calls show: the largest overhead, and how many times that of the optimised probe it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from orchestrator.benchmarks.calls.report.points_layout import shows_points
+from orchestrator.benchmarks.calls.report.wording import probe_title
+from orchestrator.catalog.probes import BASELINE
+from orchestrator.report.figures import NOTHING, ratio_figure
+from orchestrator.report.findings import Finding, Rank, overhead_findings
+from orchestrator.report.panel import Group, Panel
+from orchestrator.report.published import published
+from orchestrator.results.contract import CellRecord
+
+_COMPARED_WITH = {"list": "djprobe", "mail": "kprobe-optimized"}
+"""The probe that a document compares the others with, by the layout of its tables."""
+
+
+def call_findings(group: Group) -> Iterator[Finding]:
+    """The findings of each panel; of several panels in one table, with their names."""
+    names = [panel.name if panel.references or len(group) == 1 else panel.kernel for panel in group]
+    for name_of_panel, panel in zip(names, group, strict=True):
+        place = f"{name_of_panel}: " if len(group) > 1 or panel.first.table is not None else ""
+        name = _name_by_function if shows_points(panel) else probe_title
+        yield from overhead_findings(panel.cells, partial(_placed, place, name))
+        yield from _ratios(panel, place)
+
+
+def _placed(place: str, name: Callable[[CellRecord], str], cell: CellRecord) -> str:
+    return f"{place}{name(cell)}"
+
+
+def _name_by_function(cell: CellRecord) -> str:
+    return f"{probe_title(cell)} at {cell.parameters.get('at')}"
+
+
+def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
+    """The largest measured ratio to the probe that the document compares with, and what it published."""
+    table = panel.reference
+    if table is None:
+        return
+    decided = {cell.probe: cell for cell in panel.cells if cell.overhead is not None and cell.verdict is None}
+    base = decided.get(_COMPARED_WITH.get(table.layout, ""))
+    others = [cell for probe, cell in decided.items() if probe != BASELINE and cell is not base]
+    if base is None or base.overhead is None or base.overhead <= 0 or not others:
+        return
+    largest = max(others, key=lambda cell: cell.overhead or 0.0)
+    measured = ratio_figure(largest.overhead, base.overhead)
+    documented = ratio_figure(published(largest, table.id).overhead, published(base, table.id).overhead)
+    beside = "" if documented == NOTHING else f"; published: {documented}"
+    sentence = f"Ratio of {place}{probe_title(largest)} to {probe_title(base)}: {measured}{beside}."
+    yield Finding(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The runs and cells that ``compare`` compares, by their names on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.cli.named_cells import NamedCells, named
+from orchestrator.errors import UsageError
+from orchestrator.experiment.file.stored_budgets import stored_budgets
+from orchestrator.paths import lab_dir
+from orchestrator.results.baselines import DEFAULT
+from orchestrator.results.cell_filter import CellFilter, FilterError, names_of
+from orchestrator.results.compared_runs import ComparedRuns, differing_origin
+from orchestrator.results.comparison import CellPair, compare, pairs_by_id, pairs_by_kernel
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.origin import Origin, origin_of
+from orchestrator.results.runs import Run, find_run
+from orchestrator.results.store import FILE_NAME, Store
+
+_SHOWN = 10
+_SET_A_BASELINE = "name both: orchestrator compare A B; or once: orchestrator baseline set default RUN"
+
+
+def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
+    """Two runs, or cells of them: ``RUN`` or ``RUN:CELL`` each; one alone is compared with the run before it.
+
+    Raises UsageError where there is nothing to compare.
+    """
+    after = named(names[-1])
+    before = named(names[0]) if len(names) > 1 else NamedCells(run_before(after.run), None)
+    return _compared(before.run, after.run, _pairs(before, after), only)
+
+
+def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) -> ComparedRuns:
+    """The cells of a run that differ in the kernel only. Raises UsageError for a kernel that it has no cell of."""
+    if kernels[0] == kernels[1]:
+        raise UsageError(f"{kernels[0]} is named twice", where="--kernels", hint="name two different kernels")
+    known = dict.fromkeys(cell.kernel for cell in run.record.cells)
+    for kernel in kernels:
+        if kernel not in known:
+            what = f"run {run.record.run} has no cell of kernel '{kernel}'"
+            raise UsageError(what, where="--kernels", hint=f"it has: {', '.join(known)}")
+    return _compared(run, run, pairs_by_kernel(run.record.cells, *kernels), only)
+
+
+def run_before(run: Run) -> Run:
+    """What a run is compared with where nothing else is named: the baseline ``default``, else the run before it.
+
+    That is the newest complete one of the same experiment which began earlier. Raises UsageError where there is none.
+    """
+    lab = lab_dir()
+    if (lab / FILE_NAME).exists():
+        with Store.open(lab) as store:
+            default = store.baselines().get(DEFAULT)
+            known = any(entry.id == run.record.run for entry in store.runs())
+            previous = store.previous(run.record.run) if known else None
+        if default is not None and default.run != run.record.run:
+            return find_run(default.run, lab)
+        if previous is not None:
+            return find_run(previous.id, lab)
+    what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
+    raise UsageError(what, hint=_SET_A_BASELINE)
+
+
+def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
+    """One cell with one other, whatever they are called; otherwise cells of one id, of those that were named."""
+    if before.cells is not None and after.cells is not None and len(before.cells) == len(after.cells) == 1:
+        return [CellPair(before.cells[0], after.cells[0])]
+    first, second = _meant(before, after.cells), _meant(after, before.cells)
+    return pairs_by_id(first, second)
+
+
+def _meant(side: NamedCells, others: Sequence[CellRecord] | None) -> Sequence[CellRecord]:
+    """The cells that were named; of a run that was named alone, those that were named of the other."""
+    if side.cells is not None:
+        return side.cells
+    wanted = None if others is None else {cell.id for cell in others}
+    return [cell for cell in side.run.record.cells if wanted is None or cell.id in wanted]
+
+
+def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence[str]) -> ComparedRuns:
+    selected = _selected(pairs, only)
+    comparison = compare(selected, stored_budgets(after.directory), before.record.cells, after.record.cells)
+    if comparison.is_empty:
+        refused = [f"{one.pair.title}: {one.reason}" for one in comparison.not_compared]
+        refused += [f"{one.pair.title}: {one.reason}" for one in comparison.cells if one.has_no_number]
+        raise _nothing(before, after, refused)
+    same = before.record.run == after.record.run
+    origin = [] if same else differing_origin(_origin(before), _origin(after), comparison)
+    return ComparedRuns(before, after, comparison, origin)
+
+
+def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPair]:
+    """The pairs of which a filter matches a cell. Raises UsageError for one that is none, or matches nothing."""
+    if not only:
+        return pairs
+    wanted: set[int] = set()  # places, since pairs are compared by all that is in their records
+    for text in only:
+        try:
+            cells = CellFilter.of(text)
+        except FilterError as error:
+            hint = f"for example --only {error.hint}" if error.hint else ""
+            raise UsageError(str(error), where=f"--only {text!r}", hint=hint) from None
+        found = {
+            place
+            for place, pair in enumerate(pairs)
+            if any(_matches(cells, cell) for cell in (pair.before, pair.after))
+        }
+        if not found:
+            raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs))
+        wanted |= found
+    return [pair for place, pair in enumerate(pairs) if place in wanted]
+
+
+def _matches(wanted: CellFilter, cell: CellRecord | None) -> bool:
+    return cell is not None and wanted.matches(names_of(cell))
+
+
+def _listed(pairs: Sequence[CellPair]) -> Sequence[str]:
+    more = [f"... and {len(pairs) - _SHOWN} more"] if len(pairs) > _SHOWN else []
+    return ["cells:", *(pair.title for pair in pairs[:_SHOWN]), *more]
+
+
+def _nothing(before: Run, after: Run, refused: Sequence[str]) -> UsageError:
+    sides = [run.record for run in (before, after)]
+    if refused:
+        detail = list(refused[:_SHOWN])
+    else:
+        detail = [f"{record.run}:{cell.id}" for record in sides for cell in record.cells[: _SHOWN // 2]]
+    what = f"{sides[0].run} and {sides[1].run} have nothing that can be compared"
+    return UsageError(what, detail=detail, hint="name a cell of each: orchestrator compare RUN:CELL RUN:CELL")
+
+
+def _origin(run: Run) -> Origin:
+    """What a run was made with: its own file, or what this lab's store has of it."""
+    lab = lab_dir()
+    facts = None
+    if (lab / FILE_NAME).exists():
+        with Store.open(lab) as store:
+            if any(entry.id == run.record.run for entry in store.runs()):
+                facts = store.provenance(run.record.run)
+    return origin_of(run.directory, facts)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator history``: what a cell has cost from run to run, and what changed where it began to cost more."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli import completion
+from orchestrator.cli.failures import expected_failures
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from orchestrator.report.history_sheets import ExplainedStep, Traced
+    from orchestrator.report.sheet import Sheet
+    from orchestrator.results.history import History, Quantity
+    from orchestrator.results.store import Store
+
+_RECENT = 100
+"""Runs that are looked at for what changed lately."""
+
+
+class Form(StrEnum):
+    """Forms of a history."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+@expected_failures
+def history(
+    metric: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="METRIC",
+            help="EXPERIMENT:CELL, where CELL is a cell's id or parts of it; default: what changed lately.",
+            autocompletion=completion.metrics,
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, metavar="N", help="List the N newest steps, and N lines of runs; 0: all.")
+    ] = 20,
+    since: Annotated[
+        datetime | None, typer.Option(metavar="DATE", help="Only runs from then on: 2026-11-01.", formats=["%Y-%m-%d"])
+    ] = None,
+    overhead: Annotated[bool, typer.Option("--overhead", help="Of the overhead instead of the value.")] = False,
+    form: Annotated[
+        Form, typer.Option("--format", help="table: for people; json: for programs, whole; csv: a row for each run.")
+    ] = Form.TABLE,
+) -> None:
+    """Print what a cell has cost from run to run: each step, and what the runs on either side were not made with alike.
+
+    METRIC may name several cells, or an experiment: then each has a line.
+    """
+    from orchestrator.errors import UsageError
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.store import FILE_NAME, Store
+
+    if not (lab_dir() / FILE_NAME).exists():
+        raise UsageError("there is no run yet", where=str(lab_dir()), hint="Make one: orchestrator run CONFIG")
+    quantity: Quantity = "overhead" if overhead else "value"
+    with Store.open(lab_dir()) as store:
+        if metric is None:
+            _print(store, _changed_lately(store, quantity, since), form, f"Changed in the newest {_RECENT} runs")
+            return
+        found = _named(store, metric, quantity, since)
+        if len(found) == 1 and form is Form.TABLE:
+            _print_one(store, found[0], limit or None)
+        else:
+            _print(store, found, form, metric)
+
+
+def _named(store: Store, name: str, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
+    from orchestrator.errors import UsageError
+    from orchestrator.results.history import history as history_of
+    from orchestrator.results.named_metrics import metrics_named
+
+    begun = _moment(since)
+    read = (history_of(store, metric, quantity, since=begun) for metric in metrics_named(store, name))
+    histories = [one for one in read if one is not None]
+    if not histories:
+        begin = "" if since is None else f" since {since:%Y-%m-%d}"
+        hint = "go on with the run: --resume" if since is None else "begin earlier, or leave out --since"
+        raise UsageError(f"no run{begin} has an outcome of '{name}'", hint=hint)
+    return [_traced(one) for one in histories]
+
+
+def _changed_lately(store: Store, quantity: Quantity, since: datetime | None) -> Sequence[Traced]:
+    """Those with a step, the newest step first; a history that needs a missing library is left out, with a word."""
+    from orchestrator.errors import HostError
+    from orchestrator.results.history import recent_histories
+
+    found: list[Traced] = []
+    refused: HostError | None = None
+    for one in recent_histories(store, _RECENT, quantity, since=_moment(since)):
+        try:
+            found.append(_traced(one))
+        except HostError as error:
+            refused = error
+    if refused is not None:
+        print(f"warning: {refused}", file=sys.stderr)
+    with_step = [one for one in found if one.steps.found]
+    return sorted(with_step, key=lambda one: one.steps.found[-1].after.started, reverse=True)
+
+
+def _traced(history: History) -> Traced:
+    from orchestrator.report.history_sheets import Traced
+    from orchestrator.results.steps import steps_of
+
+    return Traced(history, steps_of(history))
+
+
+def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[ExplainedStep]:
+    """The newest steps with their causes, oldest first."""
+    from orchestrator.report.history_sheets import ExplainedStep
+    from orchestrator.results.step_causes import causes
+
+    found, metric = traced.steps.found, traced.history.metric
+    return [ExplainedStep(step, causes(store, step, metric)) for step in (found[-limit:] if limit else found)]
+
+
+def _print_one(store: Store, traced: Traced, limit: int | None) -> None:
+    from orchestrator.report.history_sheets import history_sheets
+
+    newest = _explained(store, traced, limit)[::-1]
+    console, characters = _console()
+    _print_sheets(history_sheets(traced, newest, limit, characters), console)
+
+
+def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) -> None:
+    if form is Form.JSON:
+        from orchestrator.report.history_forms import history_json
+
+        listed = [history_json(one.history, one.steps, _explained(store, one, None)) for one in histories]
+        typer.echo(json.dumps({"histories": listed}, indent=1))
+    elif form is Form.CSV:
+        from orchestrator.report.history_forms import histories_csv
+
+        typer.echo(histories_csv([(one.history, one.steps) for one in histories]), nl=False)
+    elif not histories:
+        typer.echo(f"Nothing has changed in the newest {_RECENT} runs.")
+    else:
+        from orchestrator.report.history_sheets import in_one_line, overview_sheet
+
+        console, characters = _console()
+        example = in_one_line(f"orchestrator history {histories[0].history.metric}")
+        sentences = [f"Its steps, what changed at each, and its runs: {example}"]
+        _print_sheets([overview_sheet(title, histories, sentences, characters)], console)
+
+
+def _print_sheets(sheets: Sequence[Sheet], console: Console) -> None:
+    from orchestrator.report.table import print_sheets
+
+    print_sheets(sheets, console)
+
+
+def _console() -> tuple[Console, str]:
+    """The terminal, and the characters of sparklines that its encoding has."""
+    from rich.console import Console
+
+    from orchestrator.report.sparkline import ASCII, BLOCKS
+
+    console = Console()
+    return console, ASCII if console.options.ascii_only else BLOCKS
+
+
+def _moment(since: datetime | None) -> str:
+    """The day's beginning here, as the store has times; empty without one."""
+    return "" if since is None else since.astimezone(UTC).isoformat()

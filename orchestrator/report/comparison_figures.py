@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What comparisons say in every format: names of cells, figures and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.report.figures import NOTHING, figure
+from orchestrator.results.compared_runs import MOST_REPEATS, ComparedRuns, next_run, unresolvable
+from orchestrator.results.comparison import CellChange, Comparison, first_line
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.verdicts import Difference
+
+_SHOWN = 5
+
+
+class CellNames:
+    """Names of compared cells without the parts that all of them have: ``kprobe`` of ``pentium4/debian-686/kprobe``.
+
+    What differs between the two cells of a pair is ``kprobe -> djprobe``. ``common`` has the parts that are left out.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        parts = [_parts(one) for one in comparison.cells]
+        same_length = len({len(one) for one in parts}) == 1
+        columns = list(zip(*parts, strict=True)) if same_length else []
+        alike = [len(set(column)) == 1 for column in columns]
+        if all(alike) and alike:  # a single cell keeps its name, or what is compared
+            alike = [" -> " not in column[0] for column in columns] if " -> " in "".join(parts[0]) else []
+        self._left_out = alike
+        self.common = tuple(column[0] for column, out in zip(columns, alike, strict=False) if out)
+
+    def of(self, change: CellChange) -> str:
+        """The name of a pair of cells."""
+        parts = _parts(change)
+        if self._left_out:
+            parts = tuple(part for part, out in zip(parts, self._left_out, strict=True) if not out)
+        return "/".join(parts)
+
+
+def _parts(change: CellChange) -> tuple[str, ...]:
+    """The parts of a cell's id; of two cells ``one -> other`` where they differ."""
+    cells = (change.pair.before, change.pair.after)
+    ids = [cell.id.split("/") for cell in cells if cell is not None]
+    if len({len(one) for one in ids}) > 1:
+        return (change.pair.title,)
+    return tuple(" -> ".join(dict.fromkeys(sides)) for sides in zip(*ids, strict=True))
+
+
+def side(cell: CellRecord | None) -> str:
+    """A cell's value; its status where it has none, a dash where there is no cell."""
+    if cell is None:
+        return NOTHING
+    return cell.status if cell.value is None else figure(cell.value, cell.unit)
+
+
+def difference_figures(difference: Difference | None, unit: str) -> tuple[str, str, str]:
+    """A difference with its sign, in percent of what was before, and its interval where it is not exact."""
+    if difference is None:
+        return "", "", ""
+    text = figure(difference.value, unit)
+    return f"+{text}" if difference.value > 0 else text, _percent(difference), _interval(difference, unit)
+
+
+def _percent(difference: Difference) -> str:
+    if difference.relative is None or not difference.value:
+        return ""
+    percent = 100 * difference.relative
+    return f"{percent:+.1f} %" if abs(percent) >= 0.1 else f"{percent:+.2g} %"
+
+
+def _interval(difference: Difference, unit: str) -> str:
+    if difference.interval is None or difference.interval[0] == difference.interval[1]:
+        return ""
+    low, high = (figure(round(end, 1), unit) for end in difference.interval)
+    return f"{low} to {high}"
+
+
+def budget_figure(change: CellChange) -> str:
+    """Whether a cell is beyond its budget: ``beyond +0``, ``within +1% of overhead``; empty without one of its own."""
+    if change.change in ("failed", "vanished"):
+        return "beyond"
+    beyond = [one for one in change.held if one.is_beyond]
+    shown = beyond or [one for one in change.held if one.is_own and one.difference.value]
+    allowed = [f"{one.allowance}{' of overhead' if one.figure == 'overhead' else ''}" for one in shown]
+    return f"{'beyond' if beyond else 'within'} {', '.join(allowed)}" if allowed else ""
+
+
+def summary(compared: ComparedRuns) -> str:
+    """What all cells come to, in one sentence."""
+    comparison = compared.comparison
+    counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
+    beyond = len(comparison.beyond)
+    decided = "undecided" not in comparison.counts
+    verdict = (
+        f"{beyond} beyond budget" if beyond else "within budget" if decided else "none is known to be beyond budget"
+    )
+    return f"{_cells(len(comparison.cells))} compared: {counts or 'none'}; {verdict}."
+
+
+def runs_sentence(compared: ComparedRuns) -> Iterator[str]:
+    """Which runs were compared, where they are two."""
+    before, after = compared.before.record.run, compared.after.record.run
+    if before != after:
+        yield f"runs {before} -> {after}"
+
+
+def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
+    """What else differs between the runs."""
+    for one in compared.origin:
+        yield f"different {one.sentence}"
+
+
+def remarks(compared: ComparedRuns) -> Iterator[str]:
+    """What is not in the table: cells that were not compared or had failed before, what would decide undecided ones."""
+    refused = compared.comparison.not_compared
+    for one in refused[:_SHOWN]:
+        yield f"Not compared: {one.pair.title}: {one.reason}."
+    if len(refused) > _SHOWN:
+        yield f"Not compared: {len(refused) - _SHOWN} more."
+    failed = [one for one in compared.comparison.cells if one.failed_in_both]
+    for cell in failed[:_SHOWN]:
+        yield f"Failed in both: {cell.pair.title}: {first_line(cell.pair.first)}"
+    if len(failed) > _SHOWN:
+        yield f"Failed in both: {len(failed) - _SHOWN} more."
+    for run in dict.fromkeys([compared.before.record.run, compared.after.record.run]):
+        missing = next(one.unfinished for one in (compared.before, compared.after) if one.record.run == run)
+        if missing:
+            yield f"{_cells(missing)} of run {run} {'has' if missing == 1 else 'have'} no outcome yet."
+    hopeless = len(unresolvable(compared.comparison.cells))
+    if hopeless:
+        yield f"{_cells(hopeless)} would need more than {MOST_REPEATS} samples: their scatter is too large."
+
+
+def command(compared: ComparedRuns) -> str | None:
+    """The command that would decide what is undecided."""
+    return next_run(compared.after.directory, compared.comparison.cells)
+
+
+def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
+    """The sentences on changes, each once; a mark is its number."""
+    return list(dict.fromkeys(one.reason for one in changes if one.reason))
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"

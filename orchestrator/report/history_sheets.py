@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The tables of a history: its steps, what changed at each, and its runs; and of several, a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+
+from orchestrator.report.figures import NOTHING, figure, unit_name
+from orchestrator.report.footnotes import Footnote
+from orchestrator.report.grid import Grid, Row
+from orchestrator.report.sheet import Sheet
+from orchestrator.report.sparkline import BLOCKS, sparkline
+from orchestrator.results.history import History, Point
+from orchestrator.results.origin import OriginDifference
+from orchestrator.results.steps import Step, Steps
+
+_LINE = 80  # characters of a history's sparkline
+_SHORT_LINE = 24
+_SHOWN_CAUSES = 12
+
+
+@dataclass(frozen=True)
+class ExplainedStep:
+    """A step, and what the runs on either side of it were not made with alike."""
+
+    step: Step
+    causes: Sequence[OriginDifference]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A history with its steps."""
+
+    history: History
+    steps: Steps
+
+
+def history_sheets(
+    traced: Traced, newest: Sequence[ExplainedStep], limit: int | None, characters: str = BLOCKS
+) -> Sequence[Sheet]:
+    """A history's steps, of which ``newest`` has the last ones, newest first, and its runs in ``limit`` lines."""
+    history = traced.history
+    runs = _runs_grid(history, limit)
+    head = [_facts(history), sparkline([history.of(point) for point in history.points], _LINE, characters)]
+    how = [traced.steps.how, *_left_out(history)]
+    if not newest:
+        return [Sheet(str(history.metric), head, runs, ["No step.", *how], [], [])]
+    rows = [_step_row(one.step, history, mark) for mark, one in enumerate(newest, 1)]
+    notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
+    earlier = len(traced.steps.found) - len(newest)
+    if earlier > 0:
+        how.append(f"{earlier} earlier {_plural(earlier, 'step')}: --limit 0 lists all.")
+    grid = Grid(["before", "after", "change", "%", ""], [rows], together=5)
+    steps = Sheet(str(history.metric), head, grid, how, notes, [])
+    return [steps, Sheet("Runs, the newest first", [], runs, [], [], [])]
+
+
+def overview_sheet(
+    title: str, histories: Sequence[Traced], sentences: Sequence[str], characters: str = BLOCKS
+) -> Sheet:
+    """A line for each of several histories, of which there is one at least: its course and its last step."""
+    rows = [_overview_row(one, characters) for one in histories]
+    grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=5)
+    return Sheet(title, [], grid, sentences, [], [])
+
+
+def _overview_row(traced: Traced, characters: str) -> Row:
+    history = traced.history
+    values = [history.of(point) for point in history.points]
+    last = traced.steps.found[-1] if traced.steps.found else None
+    newest = "failed" if values[-1] is None else f"{figure(values[-1], history.unit)} {unit_name(history.unit)}"
+    cells = [
+        sparkline(values, _SHORT_LINE, characters),
+        newest,
+        str(len(traced.steps.found)),
+        NOTHING if last is None else _day(last.after),
+        NOTHING if last is None else _signed(last.change, history),
+    ]
+    return Row(str(history.metric), cells)
+
+
+def _facts(history: History) -> str:
+    first, last = history.points[0], history.points[-1]
+    newest, count = history.newest, len(history.points)
+    what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric},"
+    return f"{what} in {newest.unit}, {count} {_plural(count, 'run')} from {_day(first)} to {_day(last)}"
+
+
+def _left_out(history: History) -> Iterator[str]:
+    if history.other_units:
+        yield f"{history.other_units} {_plural(history.other_units, 'run')} measured something else and are left out."
+    without = len(history.points) - len(history.numbers)
+    if without:
+        yield f"{without} {_plural(without, 'run')} without a number."
+
+
+def _step_row(step: Step, history: History, mark: int) -> Row:
+    share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
+    figures = [figure(step.old, history.unit), figure(step.new, history.unit), _signed(step.change, history), share]
+    return Row(_day(step.after), [*figures, f"[{mark}]"])
+
+
+def _explanation(one: ExplainedStep) -> Iterator[str]:
+    shown = [cause.sentence for cause in one.causes[:_SHOWN_CAUSES]]
+    yield from shown or ["What both runs were made with is the same, as far as it was recorded."]
+    if len(one.causes) > _SHOWN_CAUSES:
+        yield f"... and {len(one.causes) - _SHOWN_CAUSES} more"
+    if one.step.missing:
+        yield f"{one.step.missing} {_plural(one.step.missing, 'run')} without a number between the two"
+    yield in_one_line(f"orchestrator compare {one.step.before.run} {one.step.after.run}")
+
+
+def _runs_grid(history: History, limit: int | None) -> Grid:
+    """Neighbours of equal outcome share a line, which names the newest of them."""
+    groups = [list(group) for _, group in groupby(reversed(history.points), _outcome)]
+    shown = groups[:limit] if limit else groups
+    rows = [_run_row(group, history) for group in shown]
+    rest = [point for group in groups[len(shown) :] for point in group]
+    if rest:
+        rows.append(Row(f"... {len(rest)} earlier {_plural(len(rest), 'run')}", [""] * 4))
+    return Grid(["began", "value", "overhead", "95 %"], [rows], together=4)
+
+
+def _outcome(point: Point) -> tuple[object, ...]:
+    return point.status, point.value, point.overhead, point.interval, point.verdict
+
+
+def _run_row(group: Sequence[Point], history: History) -> Row:
+    newest, oldest = group[0], group[-1]
+    began = _day(newest) if len(group) == 1 else f"{_day(oldest)} .. {_day(newest)}"
+    low, high = newest.interval or (None, None)
+    interval = NOTHING if low == high else f"{figure(low, history.unit)} .. {figure(high, history.unit)}"
+    if newest.verdict is not None:
+        interval += ", undecided"
+    value = newest.status if newest.value is None else figure(newest.value, history.unit)
+    cells = [began, value, figure(newest.overhead, history.unit), interval]
+    label = newest.run if len(group) == 1 else f"... {len(group)} runs to {newest.run}"
+    return Row(label, cells, "red" if newest.status == "failed" else "")
+
+
+def _signed(change: float, history: History) -> str:
+    text = figure(change, history.unit)
+    return f"+{text}" if change > 0 else text
+
+
+def _day(point: Point) -> str:
+    return f"{datetime.fromisoformat(point.started).astimezone():%Y-%m-%d}"
+
+
+def in_one_line(command: str) -> str:
+    """A command that is not folded where it is too long for the terminal, so that it can be copied."""
+    return command.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A run for CI systems, as JUnit XML: a test case for each cell.
+
+Jenkins' schema (xUnit plugin, ``junit-10.xsd``) has properties of a suite, and none of a test case: a cell's figures
+are lines ``[[PROPERTY|name=value]]`` of its output, which test management systems read as such.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from junitparser import Failure, Skipped, TestCase, TestSuite
+
+from orchestrator.report.export import check_exportable, first_line, started
+from orchestrator.results.contract import CellRecord, RunRecord
+from orchestrator.results.origin import Origin
+
+
+def render_junit(run: RunRecord, origin: Origin, consoles: Mapping[str, str]) -> str:
+    """Return ``run``, made with ``origin``, as one suite. Raises UsageError for a run without cells.
+
+    ``consoles`` has the last lines of failed cells' consoles, by the cells' ids.
+    """
+    check_exportable(run)
+    suite = TestSuite(run.experiment)
+    begun = started(run)
+    if begun is not None:
+        suite.timestamp = begun.replace(tzinfo=None).isoformat()
+    for name, value in _properties(run, origin):
+        suite.add_property(name, value)
+    for cell in run.cells:
+        suite.append(_case(run, cell, consoles.get(cell.id)))
+    # Not update_statistics(): it sets a time of 0, where the cells' times are not known.
+    states = Counter(cell.status for cell in run.cells)
+    suite.tests, suite.failures, suite.errors = len(run.cells), states["failed"], 0
+    suite.skipped = states["skipped"] + states["unsupported"]
+    return f"{suite.tostring().decode()}\n"
+
+
+def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
+    yield "run", run.run
+    if origin.sessions:
+        session = origin.sessions[-1]
+        tools = {"orchestrator": session.orchestrator, "qemu": session.qemu, "compiler": session.compiler}
+        yield from ((name, text) for name, text in {**tools, "guests": session.guests}.items() if text)
+        yield from ((f"host.{name}", text) for name, text in session.host.items())
+    for kernel in {boot.kernel.name: boot.kernel for boot in origin.boots}.values():
+        yield f"kernel.{kernel.name}", kernel.release
+        yield from ((f"kernel.{kernel.name}.{package}", version) for package, version in kernel.packages.items())
+
+
+def _case(run: RunRecord, cell: CellRecord, console: str | None) -> TestCase:
+    case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
+    if cell.status == "failed":
+        failure = Failure(first_line(cell), "failed")
+        failure.text = cell.reason or ""
+        case.result = [failure]
+    elif cell.status != "ok":
+        skipped = Skipped(first_line(cell), cell.status)
+        skipped.text = cell.reason or ""
+        case.result = [skipped]
+    case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
+    if console is not None:
+        case.system_err = console
+    return case
+
+
+def _figures(cell: CellRecord) -> Iterator[tuple[str, str]]:
+    yield "status", cell.status
+    yield "metric", cell.metric
+    yield "clock", cell.clock
+    yield "unit", cell.unit
+    if cell.value is not None:
+        yield "value", repr(cell.value)
+    if cell.overhead is not None:
+        yield "overhead", repr(cell.overhead)
+    if cell.interval is not None:
+        yield "interval", " ".join(map(repr, cell.interval))
+    if cell.verdict is not None:
+        yield "verdict", cell.verdict
+    proof = cell.evidence or cell.work
+    if proof is not None:
+        yield "evidence", json.dumps(proof.model_dump(mode="json", exclude_none=True))

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A run in its three most important sentences.
+
+The first of each rank, in the ranks' order: cells that failed, claims that do not hold, what differs between kernels,
+the largest overhead, how it compares with what was published, what is not decided. Where fewer ranks have a sentence,
+their next ones follow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from orchestrator.report.claims import Assessment, Verdict, assess
+from orchestrator.report.findings import Finding, Rank, listed
+from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.panels import groups
+from orchestrator.results.contract import RunRecord
+
+SENTENCES = 3
+_LONGEST_REASON = 160
+
+
+def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
+    """The most important sentences on a run, at most three, the most important first; none of a run without cells."""
+    return most_important(
+        [
+            *_without_number(run),
+            *(finding for assessment in assess(run, registry) for finding in contradicted(assessment)),
+            *(finding for kind, group in groups(run, registry) for finding in kind.findings(group)),
+        ]
+    )
+
+
+def most_important(findings: Iterable[Finding]) -> list[str]:
+    """The sentences by the rule above, each once."""
+    by_rank: dict[Rank, list[Finding]] = {}
+    for finding in findings:
+        by_rank.setdefault(finding.rank, []).append(finding)
+    in_order = [sorted(of_rank, key=lambda one: -one.weight) for _, of_rank in sorted(by_rank.items())]
+    chosen = [of_rank[0] for of_rank in in_order] + [one for of_rank in in_order for one in of_rank[1:]]
+    kept = list(dict.fromkeys(one.sentence for one in chosen))[:SENTENCES]
+    ranks = {one.sentence: one.rank for one in chosen}
+    return sorted(kept, key=lambda sentence: ranks[sentence])
+
+
+def contradicted(assessment: Assessment) -> Iterator[Finding]:
+    """How many of a document's claims do not hold, and the first of them with its figure."""
+    decided = [one for one in assessment.outcomes if one.verdict is not Verdict.UNKNOWN]
+    failing = [one for one in decided if one.verdict is Verdict.FAILS]
+    if not failing:
+        return
+    column, wrong = next(
+        (column, one) for column in failing[0].columns for one in column.measured if one.holds is False
+    )
+    claim = failing[0].claim
+    yield Finding(
+        Rank.CONTRADICTED,
+        f"Claims of {claim.document} that do not hold: {len(failing)} of {len(decided)} decided ones. "
+        f"The first: {claim.sentence} ({column.name}: {wrong.label} = {wrong.text})",
+        len(failing) / len(decided),
+    )
+
+
+def _without_number(run: RunRecord) -> Iterator[Finding]:
+    """The cells that failed, with the first one's reason; what could not be measured."""
+    failed = [cell for cell in run.cells if cell.status == "failed"]
+    if failed:
+        which = failed[0].id if len(failed) == 1 else f"the first {failed[0].id}"
+        counted = f"Failed: {len(failed)} of {_cells(len(run.cells))}"
+        yield Finding(Rank.FAILED, f"{counted}, {which}: {_first_line(failed[0].reason)}")
+    others = Counter(cell.status for cell in run.cells if cell.status in ("skipped", "unsupported"))
+    if others:
+        names = listed([cell.id for cell in run.cells if cell.status in others])
+        rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
+        states = ", ".join(f"{count} {status}" for status, count in others.items())
+        yield Finding(rank, f"Without a number: {others.total()} of {_cells(len(run.cells))} ({states}): {names}.")
+
+
+def _cells(number: int) -> str:
+    return "1 cell" if number == 1 else f"{number} cells"
+
+
+def _first_line(reason: str | None) -> str:
+    line: Sequence[str] = (reason or "").splitlines()
+    text = line[0] if line else "no reason"
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 4]} ..."

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The console of the guest that a cell was measured in, by the run's log of steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orchestrator.steps import LOG_NAME
+
+LAST_LINES = 40
+"""A panic has thirty to fifty, with its trace and registers; the cell's reason quotes the first of them."""
+_TAIL_BYTES = 16 << 10
+_LARGEST_LOG = 64 << 20
+_LINE = re.compile(
+    r" *\d+\.\d{3}  (?P<boot>boot\d+): +"
+    r"(?:(?:boot|restore) (?P<guest>guest\d+-[\w.+-]+) on |measure (?P<cell>\S+)(?: FAILED)? \(\d)"
+)
+_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]")
+
+
+def consoles(directory: Path) -> Mapping[str, Path]:
+    """Console logs in a run's directory by cells' ids; of cells that the log names, in guests that a channel reached.
+
+    A cell of an interrupted run has its last guest. Empty where there is no log.
+    """
+    try:
+        with (directory / LOG_NAME).open("rb") as log:
+            text = log.read(_LARGEST_LOG).decode("utf-8", errors="replace")
+    except OSError:
+        return {}
+    guests: dict[str, str] = {}
+    found: dict[str, Path] = {}
+    for line in text.splitlines():
+        step = _LINE.match(line)
+        if step is None:
+            continue
+        if step["guest"]:
+            guests[step["boot"]] = step["guest"]
+        elif step["boot"] in guests:
+            found[step["cell"]] = directory / step["boot"] / f"{guests[step['boot']]}.console"
+    return found
+
+
+def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
+    """The last lines of the console of each of these cells, printable characters only, where it is still there."""
+    wanted = list(cells)
+    known = consoles(directory) if wanted else {}
+    tails = {cell: _tail(known[cell]) for cell in wanted if cell in known}
+    return {cell: tail for cell, tail in tails.items() if tail}
+
+
+def _tail(file: Path) -> str:
+    try:
+        with file.open("rb") as console:
+            console.seek(max(0, console.seek(0, 2) - _TAIL_BYTES))
+            text = console.read(_TAIL_BYTES).decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    lines = (_CONTROL.sub("", line).expandtabs().rstrip() for line in text.split("\n"))
+    plain = ["".join(c if c.isprintable() else "?" for c in line) for line in lines if line]
+    return "\n".join(plain[-LAST_LINES:])

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Filters of cells by their names: the words of ``--only`` and of an experiment's budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from orchestrator.catalog.spelling import unknown
+from orchestrator.results.contract import CellRecord
+
+KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
+
+NameOf = Callable[[str], str]
+"""A cell's name by each of ``KEYS``; empty where it has none."""
+
+
+class FilterError(ValueError):
+    """The text is no filter; the message says why, ``hint`` what one looks like."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Term:
+    """A pattern of file names (``*``, ``?``, ``[...]``) that any of these keys may match."""
+
+    keys: tuple[str, ...]
+    pattern: str
+
+
+@dataclass(frozen=True)
+class CellFilter:
+    """Terms that must all hold: ``probe=djprobe,cpu=pentium4``; a bare pattern is for any key."""
+
+    text: str
+    terms: Sequence[Term]
+
+    @classmethod
+    def of(cls, text: str) -> CellFilter:
+        """Read a filter. Raises FilterError."""
+        terms = []
+        for part in text.split(","):
+            key, equals, pattern = (piece.strip() for piece in part.partition("="))
+            if not equals:
+                key, pattern = "", key
+            if not pattern:
+                raise FilterError("expected PATTERN or KEY=PATTERN", "probe=djprobe,cpu=pentium4")
+            if equals and key not in KEYS:
+                raise FilterError(unknown("key", key, KEYS))
+            terms.append(Term((key,) if equals else KEYS, pattern))
+        return cls(text, terms)
+
+    def matches(self, name_of: NameOf) -> bool:
+        """Whether the cell with these names is meant."""
+        return all(any(fnmatchcase(name_of(key), term.pattern) for key in term.keys) for term in self.terms)
+
+
+def names_of(cell: CellRecord) -> NameOf:
+    """The names of a stored cell."""
+    names = {
+        "table": cell.table or "",
+        "cpu": cell.cpu,
+        "kernel": cell.kernel,
+        "point": str(cell.parameters.get("at", "")),
+        "probe": cell.probe,
+        "handler": cell.handler,
+        "benchmark": cell.benchmark,
+        "id": cell.id,
+    }
+    return names.__getitem__

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Two runs compared cell by cell: what became dearer, cheaper, appeared, vanished or failed, what is beyond budget."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.results.budgets import Allowance, Budget, Budgets
+from orchestrator.results.comparable import record_notes, why_not_compared
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.verdicts import (
+    Difference,
+    exact_difference,
+    is_exact,
+    overhead_difference,
+    resolvable,
+    scattered_differences,
+    shown_interval,
+    work_difference,
+)
+
+Change = Literal["dearer", "cheaper", "appeared", "vanished", "failed", "mended", "undecided", "unchanged"]
+
+CHANGES: tuple[Change, ...] = (
+    "failed",
+    "vanished",
+    "dearer",
+    "cheaper",
+    "undecided",
+    "mended",
+    "appeared",
+    "unchanged",
+)
+"""In the order in which they are reported; dearer and cheaper cells are mixed, the largest difference first."""
+
+UNBUDGETED = Budget(value=Allowance(0, percent=False))
+"""What holds for a cell without a budget: an exact value may not grow, an interval may not lie above 0."""
+
+
+@dataclass(frozen=True)
+class CellPair:
+    """The two cells that are compared; None where a run has none."""
+
+    before: CellRecord | None
+    after: CellRecord | None
+
+    @property
+    def title(self) -> str:
+        """The cell's id, or both."""
+        ids = dict.fromkeys(cell.id for cell in (self.before, self.after) if cell is not None)
+        return " -> ".join(ids)
+
+    @property
+    def first(self) -> CellRecord:
+        """The cell after, or the one before where there is no other."""
+        cell = self.after if self.after is not None else self.before
+        assert cell is not None
+        return cell
+
+
+@dataclass(frozen=True)
+class HeldFigure:
+    """A cell's ``value`` or ``overhead`` beside its budget; ``is_own`` unless it is what holds without one."""
+
+    figure: Literal["value", "overhead"]
+    difference: Difference
+    allowance: Allowance
+    is_own: bool
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is decided that it grew by more than is allowed."""
+        return self.difference.exceeds(self.allowance.of(self.difference.before))
+
+
+@dataclass(frozen=True)
+class CellChange:
+    """What a pair of cells comes to. ``reason`` is a sentence, empty where there is nothing to say.
+
+    ``value`` and ``overhead`` are None where a cell has no number. ``held`` are the figures that have a budget.
+    """
+
+    pair: CellPair
+    change: Change
+    reason: str = ""
+    value: Difference | None = None
+    overhead: Difference | None = None
+    held: tuple[HeldFigure, ...] = ()
+
+    @property
+    def has_no_number(self) -> bool:
+        """Whether the cell had no number and has none, as ``reason`` says; one that failed now is not meant."""
+        no_number = all(cell is None or cell.value is None for cell in (self.pair.before, self.pair.after))
+        return no_number and self.change == "unchanged"
+
+    @property
+    def failed_in_both(self) -> bool:
+        """Whether the cell has failed in both runs, which is no change."""
+        return all(cell is not None and cell.status == "failed" for cell in (self.pair.before, self.pair.after))
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """What is beyond its budget, as sentences; a cell that failed or vanished is beyond any."""
+        if self.change in ("failed", "vanished"):
+            return (f"it {self.change}",)
+        unit = self.pair.first.unit
+        return tuple(
+            f"{one.figure} {one.difference.value:+.15g} {unit}, allowed {one.allowance}"
+            for one in self.held
+            if one.is_beyond
+        )
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A pair of cells whose difference would mean nothing, and why."""
+
+    pair: CellPair
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs of cells, the largest relative difference first in each kind of change."""
+
+    cells: Sequence[CellChange]
+    not_compared: Sequence[NotCompared]
+
+    @property
+    def counts(self) -> Mapping[Change, int]:
+        """How many cells changed in each way, in the order of ``CHANGES``; only those that there are."""
+        found = Counter(one.change for one in self.cells)
+        return {change: found[change] for change in CHANGES if found[change]}
+
+    @property
+    def changed(self) -> Sequence[CellChange]:
+        """The cells that are to be listed: all but the unchanged ones."""
+        return [one for one in self.cells if one.change != "unchanged" or one.beyond]
+
+    @property
+    def beyond(self) -> Sequence[CellChange]:
+        """The cells that are beyond their budget."""
+        return [one for one in self.cells if one.beyond]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no pair of cells that could be compared: one has no cell, or both have no number."""
+        return all(one.pair.before is None or one.pair.after is None or one.has_no_number for one in self.cells)
+
+
+def pairs_by_id(before: Sequence[CellRecord], after: Sequence[CellRecord]) -> Sequence[CellPair]:
+    """The cells of two runs by their ids, those of the second run first."""
+    first, second = ({cell.id: cell for cell in cells} for cells in (before, after))
+    return [CellPair(first.get(id_), second.get(id_)) for id_ in {**second, **first}]
+
+
+def pairs_by_kernel(cells: Sequence[CellRecord], before: str, after: str) -> Sequence[CellPair]:
+    """The cells of one run that differ in their kernel only: those of ``before`` and of ``after``."""
+    first, second = ({but_kernel(cell): cell for cell in cells if cell.kernel == name} for name in (before, after))
+    return [CellPair(first.get(key), second.get(key)) for key in {**second, **first}]
+
+
+def but_kernel(cell: CellRecord) -> tuple[str, ...]:
+    """The parts of a cell's id that it has on another kernel, too."""
+    return tuple(part for part in cell.id.split("/") if part != cell.kernel)
+
+
+def compare(
+    pairs: Sequence[CellPair],
+    budgets: Budgets,
+    before: Sequence[CellRecord],
+    after: Sequence[CellRecord],
+) -> Comparison:
+    """Compare pairs of cells; ``before`` and ``after`` are all cells of the runs that they are of.
+
+    Raises HostError where times scatter and scipy, which judges them, is not there.
+    """
+    runs = ({cell.id: cell for cell in before}, {cell.id: cell for cell in after})
+    done: list[CellChange] = []
+    refused: list[NotCompared] = []
+    scattered: list[tuple[CellPair, CellRecord, CellRecord]] = []
+    for pair in pairs:
+        both = _numbers(pair)
+        if both is None:
+            done.append(_without_number(pair))
+        elif (why := why_not_compared(*both)) is not None:
+            refused.append(NotCompared(pair, why))
+        elif is_exact(both[0]):
+            found = exact_difference(both[0].value or 0.0, both[1].value or 0.0)
+            done.append(_judged(pair, both, found, budgets))
+        elif both[0].work is not None and both[1].work is not None:
+            noise = [resolvable(cell, run) for cell, run in zip(both, runs, strict=True)]
+            done.append(_judged(pair, both, work_difference(*both, noise), budgets))
+        else:
+            scattered.append((pair, *both))
+    differences = scattered_differences([(one, other) for _, one, other in scattered])
+    for (pair, one, other), found in zip(scattered, differences, strict=True):
+        done.append(_judged(pair, (one, other), found, budgets))
+    return Comparison(sorted(done, key=_order), refused)
+
+
+def _numbers(pair: CellPair) -> tuple[CellRecord, CellRecord] | None:
+    before, after = pair.before, pair.after
+    if before is None or after is None or before.value is None or after.value is None:
+        return None
+    return before, after
+
+
+def _without_number(pair: CellPair) -> CellChange:
+    """The change of a cell that lacks a number on one side, or on both."""
+    before, after = pair.before, pair.after
+    was, now = (None if cell is None else cell.status for cell in (before, after))
+    had = "" if before is None else f"it was {before.status}: {first_line(before)}"
+    has = "" if after is None else f"{after.status}: {first_line(after)}"
+    if now == "ok":
+        return CellChange(pair, "mended" if was == "failed" else "appeared", had)
+    if now == "failed" and was != "failed":
+        return CellChange(pair, "failed", has)
+    if was == "ok":
+        return CellChange(pair, "vanished", has)
+    return CellChange(pair, "unchanged", f"no number in both: {has or had}")
+
+
+def first_line(cell: CellRecord) -> str:
+    """The first line of the reason why a cell has no number."""
+    return (cell.reason or "").partition("\n")[0]
+
+
+def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
+    """The change that a difference is, with the budgets that it exceeds."""
+    overhead = overhead_difference(*both)
+    own = budgets.of_cell(both[1])
+    budget = own or UNBUDGETED
+    unit = both[1].unit
+    held: list[HeldFigure] = []
+    if budget.value is not None:
+        held.append(HeldFigure("value", value, budget.value, own is not None))
+    if budget.overhead is not None and overhead is not None:
+        held.append(HeldFigure("overhead", overhead, budget.overhead, own is not None))
+    change: Change = "unchanged"
+    reasons = list(record_notes(*both))
+    interval = value.interval
+    if value.undecided:
+        change = "undecided"
+        reasons.insert(0, value.undecided)
+    elif value.exceeds(0):
+        change = "dearer"
+    elif interval is not None and interval[1] < 0:
+        change = "cheaper"
+    elif interval is not None and interval != (0, 0):
+        reasons.insert(0, f"no difference is shown: it lies {shown_interval(interval, unit)}")
+    return CellChange(pair, change, "; ".join(reasons), value, overhead, tuple(held))
+
+
+def _order(one: CellChange) -> tuple[int, float, str]:
+    """Failed and vanished cells first, then the largest relative difference, in the direction of more before less."""
+    rank = CHANGES.index("dearer" if one.change == "cheaper" else one.change)
+    relative = 0.0 if one.value is None or not one.value.value else one.value.relative
+    return rank, -math.inf if relative is None else -abs(relative), one.pair.title

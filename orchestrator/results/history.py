@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a cell has cost in one run after the other.
+
+Only the cell's own records are read, and no samples. They were validated when they were stored; a thousand of them are
+read in 10 ms so.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from orchestrator.errors import LabError
+from orchestrator.results.between_boots import between_boots
+from orchestrator.results.contract import PER_RUN, Clock, Interval, Number, Status, Unit
+from orchestrator.results.store import Store
+
+Quantity = Literal["value", "overhead"]
+
+_FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")
+_PATHS = ", ".join(f"'$.{name}'" for name in _FIELDS)
+_RECORD = f"json_extract(record, {_PATHS})"
+"""A record's fields as a JSON array: a whole record takes twice as long to read."""
+
+
+@dataclass(frozen=True, order=True)
+class Metric:
+    """A cell of an experiment, by its id: what has a history."""
+
+    experiment: str
+    cell: str
+
+    def __str__(self) -> str:
+        return f"{self.experiment}:{self.cell}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A cell's outcome in a run that ``started`` then (ISO 8601, UTC).
+
+    ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``, and None where there is no number.
+    ``digest`` is the resolved experiment's.
+    """
+
+    run: str
+    started: str
+    digest: str
+    status: Status
+    unit: Unit
+    clock: Clock
+    metric: str
+    value: Number | None = None
+    overhead: Number | None = None
+    interval: Interval | None = None
+    verdict: str | None = None
+    reason: str | None = None
+    between_boots: float | None = None
+    """Of a whole system without a resolution of its own: how far boots of the same work are apart in the run."""
+
+    @property
+    def resolution(self) -> float | None:
+        """What a difference must exceed that is not the boots', in ``unit``; None where that is unknown.
+
+        A baseline is compared with itself: its interval has no width.
+        """
+        low, high = self.interval or (0.0, 0.0)
+        return (high - low) / 2 or self.between_boots
+
+
+_POINTS = TypeAdapter(Point)
+
+
+@dataclass(frozen=True)
+class History:
+    """A metric's points of one unit, oldest first, of which there is one at least.
+
+    ``quantity`` says what of a point is looked at. ``other_units`` runs measured something else than the newest
+    with a number, or in another unit.
+    """
+
+    metric: Metric
+    points: Sequence[Point]
+    quantity: Quantity = "value"
+    other_units: int = 0
+
+    @property
+    def newest(self) -> Point:
+        """The newest point with a number, or without where none has one."""
+        return next((point for point in reversed(self.points) if point.value is not None), self.points[-1])
+
+    @property
+    def unit(self) -> Unit:
+        """The figures' unit."""
+        return self.newest.unit
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every difference is real: calls and loops are counted without anything that falls between them."""
+        return self.newest.clock == "instructions" and self.newest.metric != PER_RUN
+
+    @property
+    def numbers(self) -> Sequence[tuple[Point, float]]:
+        """The points that have the quantity, with it."""
+        found = ((point, self.of(point)) for point in self.points)
+        return [(point, value) for point, value in found if value is not None]
+
+    def of(self, point: Point) -> float | None:
+        """A point's figure; None where it has none."""
+        return point.value if self.quantity == "value" else point.overhead
+
+
+def metrics(store: Store, experiment: str | None = None) -> Sequence[Metric]:
+    """Every metric of an experiment, or of all, that is in some run, also where it has no outcome yet; in order."""
+    # CROSS JOIN keeps the order of the tables: the runs first, of which each leads to its cells by the primary key.
+    rows = store.select(
+        "SELECT DISTINCT runs.experiment AS experiment, cells.id AS id FROM runs CROSS JOIN cells"
+        " ON cells.run = runs.id WHERE (?1 IS NULL OR runs.experiment = ?1)",
+        experiment,
+    )
+    return sorted(Metric(row["experiment"], row["id"]) for row in rows)
+
+
+def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since: str = "") -> History | None:
+    """A metric's history in the runs that started at ``since`` (ISO 8601, UTC) or later; None where it has no outcome.
+
+    Raises LabError for a store that another program has changed.
+    """
+    rows = store.select(
+        f"SELECT runs.id AS run, runs.started AS started, runs.digest AS digest, {_RECORD} AS fields"  # noqa: S608 (constants)
+        " FROM runs CROSS JOIN cells ON cells.run = runs.id AND cells.id = ?2"
+        " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND record NOT NULL ORDER BY runs.number",
+        metric.experiment,
+        metric.cell,
+        since,
+    )
+    points = [_point(row, store.path) for row in rows]
+    return _with_boots(store, _history(metric, points, quantity)) if points else None
+
+
+def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
+    """The histories of all metrics in the newest ``runs`` runs of the store, by metric; ``since`` as above."""
+    rows = store.select(
+        f"SELECT cells.id AS cell, {_RECORD} AS fields, newest.experiment AS experiment,"  # noqa: S608 (constants)
+        " newest.id AS run, newest.started AS started, newest.digest AS digest"
+        " FROM (SELECT * FROM run_entries ORDER BY number DESC LIMIT ?) AS newest"
+        " CROSS JOIN cells ON cells.run = newest.id WHERE newest.started >= ? AND record NOT NULL"
+        " ORDER BY newest.number",
+        runs,
+        since,
+    )
+    found: dict[Metric, list[Point]] = {}
+    for row in rows:
+        found.setdefault(Metric(row["experiment"], row["cell"]), []).append(_point(row, store.path))
+    return [_with_boots(store, _history(metric, points, quantity)) for metric, points in sorted(found.items())]
+
+
+def _history(metric: Metric, points: Sequence[Point], quantity: Quantity) -> History:
+    newest = next((point for point in reversed(points) if point.value is not None), points[-1])
+    alike = [p for p in points if p.value is None or (p.unit, p.metric) == (newest.unit, newest.metric)]
+    return History(metric, alike, quantity, len(points) - len(alike))
+
+
+def _with_boots(store: Store, history: History) -> History:
+    """The history, with how far boots are apart where that is all that tells a whole system's changes from scatter."""
+    if history.newest.metric != PER_RUN or history.newest.clock != "instructions":
+        return history
+    if all(point.resolution for point, _ in history.numbers):
+        return history
+    apart = between_boots(store, history.metric.experiment, history.metric.cell, history.points[0].started)
+    points = [replace(point, between_boots=apart.get(point.run)) for point in history.points]
+    return replace(history, points=points)
+
+
+def _point(row: sqlite3.Row, store: Path) -> Point:
+    try:
+        fields = dict(zip(_FIELDS, json.loads(row["fields"]), strict=True))
+        told = {name: row[name] for name in ("run", "started", "digest")}
+        return _POINTS.validate_python({**fields, **told})
+    except (ValueError, TypeError) as error:
+        raise LabError(
+            f"what is stored of run {row['run']} contradicts itself",
+            where=str(store),
+            hint="Another program has changed the store.",
+            detail=str(error).splitlines()[:20],
+        ) from error

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What two runs were made with, and what of it differs, by their ``provenance.json`` alone.
+
+Guests, programs and modules are compared where both runs have one of the same name: another selection of cells is no
+difference. The host is apart (``host_differences``): nothing of it reaches a number of the exact clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path, PurePath
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from orchestrator.errors import LabError
+from orchestrator.results.faults import storage_faults
+
+FILE_NAME = "provenance.json"
+
+_LARGEST_FILE = 64 << 20  # 10 000 cells with a module each take some 3 MB
+_LONGEST = 300
+_QEMU_OPTIONS = {"-append": "kernel command line", "-cpu": "CPU", "-machine": "machine", "-icount": "instruction clock"}
+"""Options that a number may depend on. Others are paths and sockets, or part of the cell: memory, number of CPUs."""
+
+
+def _plain(value: object) -> str:
+    """A value as a sentence quotes it: short and printable, since the file may come from elsewhere."""
+    text = "".join(c if c.isprintable() else "?" for c in str(value))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
+
+
+Text = Annotated[str, BeforeValidator(_plain)]
+Texts = dict[Text, Text]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Session(_Part):
+    """What one process worked with; a run that was resumed has several, with the same tools."""
+
+    orchestrator: Text = ""
+    qemu: Text = ""
+    compiler: Text = ""
+    guests: Text = ""
+    host: Texts = {}
+
+
+class _Kernel(_Part):
+    name: Text = ""
+    release: Text = ""
+    packages: Texts = {}
+    origin: Texts = {}
+    image_sha256: Text = ""
+
+    @property
+    def version(self) -> str:
+        """The release, and the versions of its packages or sources: ``6.1.0-50-686 (6.1.176-1)``.
+
+        The suite that a package came from is left out: another one may have the same package.
+        """
+        packages = self.packages or {name: version.partition(" (")[0] for name, version in self.origin.items()}
+        versions = ", ".join(dict.fromkeys(packages[name] for name in sorted(packages)))
+        return f"{self.release} ({versions})" if versions else self.release
+
+
+class _Image(_Part):
+    name: Text = ""
+    key: Text = ""
+    packages: Texts = {}
+
+
+class _Module(_Part):
+    name: Text = ""
+    key: Text = ""
+    file_sha256: Text = ""
+
+
+class _Boot(_Part):
+    name: Text = ""
+    qemu: tuple[str, ...] = ()
+    kernel: _Kernel = _Kernel()
+    image: _Image | None = None
+    work: Texts = {}
+    initramfs_sha256: Text = ""
+    modules: dict[Text, _Module] = {}
+    sources: dict[Text, Texts] = {}
+
+    @property
+    def machine(self) -> str:
+        """The guest's name without its number, ``pentium4-debian-686``: boots are numbered in a plan's order."""
+        return PurePath(self.name).name.partition("-")[2]
+
+
+class Origin(_Part):
+    """What a run was made with: ``provenance.json``, or as much of it as there is."""
+
+    sessions: tuple[_Session, ...] = ()
+    boots: tuple[_Boot, ...] = ()
+
+
+@dataclass(frozen=True)
+class OriginDifference:
+    """One thing that two runs were not made with alike.
+
+    ``before`` and ``after`` are its versions. They are empty where only its content tells them apart: ``detail`` has
+    the files or packages that differ, where those are known.
+    """
+
+    what: str
+    before: str = ""
+    after: str = ""
+    detail: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """``QEMU: 7.2.22 -> 10.0.13``, or ``module lab_kprobe: kprobe.c changed``."""
+        if self.before or self.after:
+            return f"{self.what}: {self.before or 'none'} -> {self.after or 'none'}"
+        if self.detail:
+            return f"{self.what}: {', '.join(self.detail)} changed"
+        return f"{self.what}: not the same"
+
+
+def origin_of(directory: Path, facts: Mapping[str, Any] | None = None) -> Origin:
+    """What the run in ``directory`` was made with.
+
+    Where the file is gone, what the store has of it (``facts``, as ``Store.provenance`` returns them), or nothing.
+    Raises LabError for a damaged file, HostError for one that may not be read.
+    """
+    path = directory / FILE_NAME
+    if not path.exists():
+        return Origin.model_validate({"sessions": [facts or {}]})
+    with storage_faults(path), path.open("rb") as file:
+        content = file.read(_LARGEST_FILE + 1)
+    try:
+        if len(content) <= _LARGEST_FILE:
+            return Origin.model_validate_json(content)
+    except ValidationError:
+        pass
+    raise LabError("damaged: it does not say what the run was made with", where=str(path))
+
+
+def origin_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
+    """What differs that a number of any clock may depend on: this program, QEMU, compiler, kernels, modules."""
+    first, second = _session(before), _session(after)
+    tools = [
+        ("this program", first.orchestrator, second.orchestrator),
+        ("QEMU", first.qemu, second.qemu),
+        ("compiler of guests' programs", first.compiler, second.compiler),
+        ("release of guests' packages", first.guests, second.guests),
+    ]
+    # An earlier version did not record each of them.
+    found = [OriginDifference(what, one, other) for what, one, other in tools if one != other and one and other]
+    return [
+        *found,
+        *_kernels(before, after),
+        *_images(before, after),
+        *_machines(before, after),
+        *_modules(before, after, same_tools=not found),
+    ]
+
+
+def host_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
+    """What differs of the hosts, which only times of the wall clock depend on."""
+    first, second = _session(before).host, _session(after).host
+    return [
+        OriginDifference(f"host's {name}", first[name], second[name])
+        for name in first
+        if name in second and first[name] != second[name]
+    ]
+
+
+def _session(origin: Origin) -> _Session:
+    return origin.sessions[-1] if origin.sessions else _Session()
+
+
+def _both(
+    before: Origin, after: Origin, name: Callable[[_Boot], str | None]
+) -> Iterator[tuple[str, Sequence[_Boot], Sequence[_Boot]]]:
+    """The boots of both runs, by what ``name`` makes of them; those with None are left out."""
+    first, second = (_by_name(origin.boots, name) for origin in (before, after))
+    return ((key, first[key], second[key]) for key in first if key in second)
+
+
+def _by_name(boots: Iterable[_Boot], name: Callable[[_Boot], str | None]) -> Mapping[str, list[_Boot]]:
+    found: dict[str, list[_Boot]] = {}
+    for boot in boots:
+        key = name(boot)
+        if key is not None:
+            found.setdefault(key, []).append(boot)
+    return found
+
+
+def _kernels(before: Origin, after: Origin) -> Iterator[OriginDifference]:
+    for name, ones, others in _both(before, after, lambda boot: boot.kernel.name or None):
+        one, other = ones[0].kernel, others[0].kernel
+        what = f"kernel {name}"
+        if one.version != other.version:
+            yield OriginDifference(what, one.version, other.version)
+        elif one.packages != other.packages:
+            yield OriginDifference(what, detail=_differing(one.packages, other.packages))
+        elif one.image_sha256 != other.image_sha256:
+            yield OriginDifference(what, detail=("its image",))
+        elif ones[0].initramfs_sha256 != others[0].initramfs_sha256:
+            yield OriginDifference(f"programs in guests with kernel {name}")
+
+
+def _images(before: Origin, after: Origin) -> Iterator[OriginDifference]:
+    for name, ones, others in _both(before, after, lambda boot: boot.image.name if boot.image else None):
+        one, other = ones[0].image, others[0].image
+        if one is not None and other is not None and one.key != other.key:
+            yield OriginDifference(f"image {name}", detail=_differing(one.packages, other.packages))
+
+
+def _machines(before: Origin, after: Origin) -> Iterator[OriginDifference]:
+    for name, ones, others in _both(before, after, lambda boot: boot.machine or None):
+        one, other = (_options(boots[0].qemu) for boots in (ones, others))
+        for option, what in _QEMU_OPTIONS.items():
+            if one.get(option) != other.get(option) and one and other:
+                yield OriginDifference(f"{what} of {name}", one.get(option, ""), other.get(option, ""))
+        changed = tuple(key for key in ones[0].work if ones[0].work[key] != others[0].work.get(key))
+        if changed and ones[0].work.get("name") == others[0].work.get("name"):
+            yield OriginDifference(f"work in {name}", detail=changed)
+
+
+def _modules(before: Origin, after: Origin, *, same_tools: bool) -> Iterator[OriginDifference]:
+    first, second = (
+        {cell: (boot, module) for boot in origin.boots for cell, module in boot.modules.items()}
+        for origin in (before, after)
+    )
+    found: dict[str, dict[str, None]] = {}
+    for cell in first:
+        if cell not in second:
+            continue
+        (boot, one), (other_boot, other) = first[cell], second[cell]
+        sources, others = boot.sources.get(one.key), other_boot.sources.get(other.key)
+        if sources and others:
+            changed = [_source_title(name, one.name) for name in _differing(sources, others)]
+        else:
+            # A key is that of sources, kernel and compiler. Earlier versions did not record the sources by themselves.
+            rebuilt = one.key != other.key and same_tools and boot.kernel == other_boot.kernel
+            changed = ["its sources"] if rebuilt else []
+        if changed:
+            found.setdefault(f"module {one.name or f'of {cell}'}", {}).update(dict.fromkeys(changed))
+    for what, files in found.items():
+        yield OriginDifference(what, detail=tuple(files))
+
+
+def _source_title(file: str, module: str) -> str:
+    """A module's source as a person knows it: what was rendered is called after the module, whatever its file is."""
+    if file != f"{module}_main.c":
+        return file
+    return "its template" if module.startswith("lab_") else "its main file"
+
+
+def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(name for name in sorted({**first, **second}) if first.get(name) != second.get(name))
+
+
+def _options(command: Sequence[str]) -> Mapping[str, str]:
+    """The values of options that count. Where a guest's memory is kept does not: a restored guest has it in a file."""
+    return {
+        option: ",".join(part for part in _plain(value).split(",") if not part.startswith("memory-backend="))
+        for option, value in pairwise(command)
+        if option in _QEMU_OPTIONS
+    }

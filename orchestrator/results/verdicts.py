@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How much two numbers of one cell differ, and whether that decides anything.
+
+- Exact counts (calls and loops on the clock ``instructions``): any difference is real.
+- Whole systems: the difference between boots of the same work (A/A) is what a real one must exceed.
+- What scatters otherwise (the wall clock, programs with timer ticks): the 95 % interval of the difference decides,
+  then a test that is corrected for the number of cells. Where the drift, the number of samples or an interval that
+  shows neither a difference nor that there is none forbid a verdict, there is none, and ``repeats`` says how many
+  samples would allow one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.results.contract import PER_RUN, CellRecord
+from orchestrator.results.resolution import FEWEST_RUNS, Resolution
+
+Interval = tuple[float, float]
+
+FEWEST_SAMPLES = 6
+"""With fewer no interval of order statistics covers a median with 95 %: 1 - 2 / 2**5 is 94 % (``median_interval``)."""
+
+LARGEST_UNSHOWN = 0.05
+"""Of the value before: an interval that contains 0 and reaches further to a side does not show that nothing changed.
+
+Two runs of a call that takes 389 ns under plain TCG had the interval -384 to +395 ns.
+"""
+_USUAL_REPEATS = 12
+_AA_BOOT = re.compile(r"/again[0-9]+$")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two numbers in their unit, and its ``interval``; None where that is unknown.
+
+    ``undecided`` says why it allows no verdict, and is empty where it does. ``p`` is the test's, corrected for all
+    cells that were compared; ``superiority`` the probability that a sample after is larger. Both are None where
+    nothing was tested. ``repeats`` is how many samples would decide, None where more would not help.
+    """
+
+    before: float
+    after: float
+    interval: Interval | None
+    undecided: str = ""
+    p: float | None = None
+    superiority: float | None = None
+    repeats: int | None = None
+
+    @property
+    def value(self) -> float:
+        """What the second has more."""
+        return self.after - self.before
+
+    @property
+    def relative(self) -> float | None:
+        """The difference to the first; None where that is not positive."""
+        return self.value / self.before if self.before > 0 else None
+
+    def exceeds(self, allowed: float) -> bool:
+        """Whether it is decided that the second is larger by more than that."""
+        return not self.undecided and self.interval is not None and self.interval[0] > allowed
+
+
+def is_exact(cell: CellRecord) -> bool:
+    """Whether its number is a count that is the same in every run."""
+    return cell.clock == "instructions" and cell.metric != PER_RUN
+
+
+def exact_difference(before: float, after: float) -> Difference:
+    """The difference of two exact counts."""
+    return Difference(before, after, (after - before, after - before))
+
+
+def work_difference(before: CellRecord, after: CellRecord, noise: Sequence[float | None]) -> Difference:
+    """The difference of a whole system's work; ``noise`` is what each run can resolve (``resolvable``)."""
+    one, other = _values(before, after)
+    known = [level for level in noise if level is not None]
+    if len(known) < len(noise):
+        return Difference(one, other, None, "no verdict: without an A/A boot the smallest real difference is unknown")
+    difference, smallest = other - one, max(known)
+    found = _shown(Difference(one, other, (difference - smallest, difference + smallest)), before.unit)
+    if min(len(before.samples), len(after.samples)) < FEWEST_RUNS:
+        why = f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
+        return replace(found, undecided=why, repeats=FEWEST_RUNS)
+    return found
+
+
+def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
+    """The smallest difference of a whole system's work that its own run, cells by id, can resolve; None if unknown.
+
+    A cell that was compared with its baseline has it. For the baseline itself and its A/A boots it follows from these.
+    """
+    stored = cell.parameters.get("resolvable")
+    if isinstance(stored, int | float) and not isinstance(stored, bool):
+        return float(stored)
+    baseline_id = _AA_BOOT.sub("", cell.id)
+    baseline = run.get(baseline_id)
+    aa_boots = [one.samples for id_, one in run.items() if _AA_BOOT.sub("", id_) == baseline_id != id_]
+    samples = [one for one in aa_boots if baseline is not None and len(one) == len(baseline.samples)]
+    if baseline is None or not baseline.samples or not samples:
+        return None
+    return Resolution.of(baseline.samples, baseline.samples, samples).smallest
+
+
+def scattered_differences(pairs: Sequence[tuple[CellRecord, CellRecord]]) -> Sequence[Difference]:
+    """The differences of cells whose samples scatter, judged together. Raises HostError without scipy."""
+    if not pairs:
+        return []
+    from orchestrator.results.two_samples import holm
+
+    found = [_scattered(before, after) for before, after in pairs]
+    tested = [index for index, one in enumerate(found) if one.p is not None]
+    corrected = dict(zip(tested, holm([one.p for one in found if one.p is not None]), strict=True))
+    return [_judged(replace(one, p=corrected.get(index)), pairs[index], len(tested)) for index, one in enumerate(found)]
+
+
+def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | None:
+    """The difference of the overheads; None where a cell has none.
+
+    Where they scatter, its interval is the widest that both cells' own intervals allow.
+    """
+    if before.overhead is None or after.overhead is None:
+        return None
+    if is_exact(before):
+        return exact_difference(before.overhead, after.overhead)
+    one, other = before.interval, after.interval
+    if one is None or other is None:
+        return Difference(before.overhead, after.overhead, None, "no verdict: an overhead's scatter is unknown")
+    interval = (other[0] - one[1], other[1] - one[0])
+    return Difference(before.overhead, after.overhead, interval, own_doubt(before, after))
+
+
+def own_doubt(before: CellRecord, after: CellRecord) -> str:
+    """Why a cell has no verdict in its own run, and then none here; empty where both have one."""
+    for cell in (before, after):
+        if cell.verdict is not None:
+            return next((note for note in cell.notes if note.startswith("no verdict")), "no verdict in its own run")
+    return ""
+
+
+def _scattered(before: CellRecord, after: CellRecord) -> Difference:
+    from orchestrator.results.two_samples import SampleDifference, repeats_to_resolve
+
+    one, other = _values(before, after)
+    fewest = min(len(before.samples), len(after.samples))
+    if fewest < 2:
+        return Difference(one, other, None, repeats=_USUAL_REPEATS)
+    found = SampleDifference.of(before.samples, after.samples)
+    repeats = repeats_to_resolve(found, fewest)
+    enough = max(_USUAL_REPEATS, repeats or 2 * fewest)
+    return Difference(one, other, found.interval, "", found.p, found.superiority, enough)
+
+
+def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int) -> Difference:
+    """The difference with the reason why it decides nothing, if there is one."""
+    from orchestrator.results.two_samples import SIGNIFICANCE
+
+    before, after = (len(cell.samples) for cell in pair)
+    doubt = own_doubt(*pair)
+    if min(before, after) < FEWEST_SAMPLES:
+        why = f"no verdict: {before} and {after} samples; an interval of 95 % needs {FEWEST_SAMPLES} of each"
+        return replace(found, undecided=why)
+    if doubt:
+        return replace(found, undecided=doubt)
+    interval = found.interval
+    away = interval is not None and not interval[0] <= 0 <= interval[1]
+    if away and (found.p is None or found.p > SIGNIFICANCE):
+        p = "unknown" if found.p is None else f"{found.p:.2g}"
+        why = f"no verdict: among {tested} compared cells chance alone makes such a difference (p = {p} after Holm)"
+        return replace(found, undecided=why, repeats=max(found.repeats or 0, _fewest_for(tested)))
+    shown = _shown(replace(found, repeats=None), pair[0].unit)
+    return replace(shown, repeats=_repeats_to_show(shown, min(before, after))) if shown.undecided else shown
+
+
+def _shown(found: Difference, unit: str) -> Difference:
+    """The difference, undecided where its interval contains 0 and much else."""
+    if found.interval is None or not found.interval[0] <= 0 <= found.interval[1]:
+        return found
+    if max(-found.interval[0], found.interval[1]) <= LARGEST_UNSHOWN * abs(found.before):
+        return found
+    percent = f"{100 * LARGEST_UNSHOWN:.0f} %"
+    where = shown_interval(found.interval, unit)
+    return replace(
+        found, undecided=f"no verdict: the difference lies {where}, which is more than {percent} of the value"
+    )
+
+
+def _repeats_to_show(found: Difference, samples: int) -> int | None:
+    """About how many samples have an interval as wide as may be; its width falls with the root of their number."""
+    if found.interval is None or not found.before:
+        return None
+    width = (found.interval[1] - found.interval[0]) / (2 * LARGEST_UNSHOWN * abs(found.before))
+    return max(_USUAL_REPEATS, math.ceil(samples * width**2))
+
+
+def _fewest_for(tested: int) -> int:
+    """The fewest samples of each with which one of so many cells can be significant after Holm's correction."""
+    from orchestrator.results.two_samples import SIGNIFICANCE, can_resolve
+
+    return next(count for count in range(1, 100) if can_resolve(count, count, SIGNIFICANCE / tested))
+
+
+def _values(before: CellRecord, after: CellRecord) -> tuple[float, float]:
+    if before.value is None or after.value is None:
+        raise ValueError("a cell without a number has no difference")
+    return before.value, after.value
+
+
+def shown_interval(interval: Interval, unit: str) -> str:
+    """An interval in a sentence: ``between -3 and +5 ns``, whole figures whole."""
+    low, high = (f"{end:+.0f}" if math.fabs(end) >= 100 or end.is_integer() else f"{end:+.3g}" for end in interval)
+    return f"between {low} and {high} {unit}"

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a history show the run from which on a probe of one's own costs more, by how much, and what was changed?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+from orchestrator.paths import data_dir
+
+KERNEL = "lab-i386-up"
+
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
+
+EXPERIMENT = f"""\
+name: own
+kernels: [{KERNEL}]
+machines: [{{cpu: pentium4}}]
+probes: [none, ./own.c.j2]
+benchmark: {{name: gtodbench, calls: 1000, repeats: 2}}
+"""
+HANDLER = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
+TEN_NOPS = '\tasm volatile(".rept 10; nop; .endr");\n'
+
+
+def test_a_changed_handler_is_a_step_of_its_own_instructions(tmp_path: Path) -> None:
+    source = (data_dir("kmods") / "templates" / "kprobe.c.j2").read_text()
+    assert HANDLER in source
+    template, experiment = tmp_path / "own.c.j2", tmp_path / "own.yaml"
+    experiment.write_text(EXPERIMENT)
+    command = CommandLine(tmp_path / "lab")
+    for text in (source, source, source.replace(HANDLER, HANDLER + TEN_NOPS)):
+        template.write_text(text)
+        measured = command.run("run", experiment)
+        assert measured.returncode == 0, measured.stderr
+
+    shown = command.run("history", "own:own.c.j2", "--format", "json")
+    assert shown.returncode == 0, shown.stderr
+    (history,) = json.loads(shown.stdout)["histories"]
+    first, second, third = history["points"]
+    assert first["value"] == second["value"]
+    (step,) = history["steps"]
+    assert (step["before"], step["after"]) == (second["run"], third["run"])
+    assert step["change"] == 10
+    (cause,) = step["causes"]
+    assert cause["what"].startswith("module")
+    assert "own" in cause["sentence"]
+
+    printed = command.run("history", "own:own.c.j2").stdout
+    assert cause["sentence"] in printed
+    assert f"orchestrator compare {second['run']} {third['run']}" in printed
+    # The baseline has not changed.
+    lately = command.run("history").stdout
+    assert "own:pentium4/lab-i386-up/own.c.j2/noop" in lately
+    assert "/none" not in lately

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do names of runs come and go as asked for, and does each command take them for a run?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from record_builders import cell
+from stored_profiles import store_run
+from typer.testing import CliRunner, Result
+
+from orchestrator.cli import completion
+from orchestrator.cli.main import app
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    return tmp_path / "lab"
+
+
+def orchestrator(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_a_name_from_beginning_to_end(lab: Path, tmp_path: Path) -> None:
+    first = store_run(lab, tmp_path / "first", cell("none"))
+    second = store_run(lab, tmp_path / "second", cell("none"))
+    assert orchestrator("baseline", "set", "before", first).stdout == f"before is {first}\n"
+    assert orchestrator("report", "before", "--format", "json").stdout.count(first) == 1
+    assert orchestrator("baseline", "set", "before").stdout == f"before is {second} (it was {first})\n"
+    (header, row) = orchestrator("baseline", "list").stdout.splitlines()
+    assert row.split()[:4] == ["before", second, "x", "complete"]
+    assert header.split() == ["baseline", "run", "experiment", "status", "since"]
+    assert completion.runs("") == ["latest", "before", second, first]
+    assert completion.baselines("be") == ["before"]
+    assert orchestrator("baseline", "remove", "before").exit_code == 0
+    assert orchestrator("baseline", "list").stdout.splitlines() == [" ".join(header.split()).replace(" ", "  ")]
+    assert completion.baselines("") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["set", "latest"], "'latest' is no name for a baseline"),
+        (["set", "2026"], "'2026' is no name for a baseline"),
+        (["set", "before"], "there is no run yet"),
+        (["remove", "before"], "unknown baseline 'before'"),
+    ],
+)
+def test_what_cannot_be_done(arguments: list[str], words: str, lab: Path) -> None:
+    result = orchestrator("baseline", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert not lab.exists()
+
+
+def test_a_run_of_another_machine_needs_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_run(tmp_path / "elsewhere", tmp_path / "run", cell("none"))
+    result = orchestrator("baseline", "set", "before", str(tmp_path / "run"))
+    assert result.exit_code == 2
+    assert "unknown run" in result.stderr

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does ``compare`` compare what is meant, say what changed in each form, and end with the right status?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_builders import cell, failed
+from stored_profiles import profile, record, store_run
+from typer.testing import CliRunner, Result
+
+from orchestrator.cli.main import app
+from orchestrator.report.comparison_json import ComparisonJson
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.statistics import median
+from orchestrator.results.store import Store
+
+MACHINE = "pentium4/debian-686"
+PROVENANCE: dict[str, Any] = {"sessions": [{"qemu": "QEMU 7.2.22"}], "boots": []}
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path / "lab"
+
+
+class Runs:
+    """Runs of one experiment in the lab's store, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+
+    def add(self, *cells: CellRecord, budgets: str = "", provenance: dict[str, Any] = PROVENANCE) -> str:
+        self.count += 1
+        directory = self.folder / f"run{self.count}"
+        run = store_run(self.folder / "lab", directory, *cells)
+        (directory / "experiment.yaml").write_text(f"name: x\n{budgets}")
+        (directory / "provenance.json").write_text(json.dumps(provenance))
+        return run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+def exact(probe: str, value: float, **changes: Any) -> CellRecord:
+    numbers = {"samples": [value] * 2, "value": value, "overhead": value - 409, "interval": [value - 409] * 2}
+    return cell(probe, **{**numbers, **changes})
+
+
+def timed(samples: Sequence[float], **changes: Any) -> CellRecord:
+    fields = {
+        "clock": "wall",
+        "unit": "ns",
+        "samples": samples,
+        "value": median(samples),
+        "overhead": 9.0,
+        "interval": [8, 10],
+    }
+    return cell("kprobe", **{**fields, **changes})
+
+
+def orchestrator(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def answer(*arguments: str, status: int) -> ComparisonJson:
+    result = orchestrator("compare", *arguments, "--format", "json")
+    assert result.exit_code == status, result.output
+    return ComparisonJson.model_validate_json(result.stdout)
+
+
+def refusal(*arguments: str, status: int = 2) -> str:
+    result = orchestrator("compare", *arguments)
+    assert (result.exit_code, result.stdout) == (status, ""), result.output
+    assert "Traceback" not in result.stderr
+    return " ".join(result.stderr.split())
+
+
+def test_two_runs_as_a_table(runs: Runs) -> None:
+    before = runs.add(exact("none", 409), exact("kprobe", 1036), exact("djprobe", 462), exact("jprobe", 1689))
+    newer = {**PROVENANCE, "sessions": [{"qemu": "QEMU 10.0.13"}]}
+    after = runs.add(
+        exact("none", 409), exact("kprobe", 1039), exact("djprobe", 460), failed("jprobe", "the guest hangs\n..."),
+        provenance=newer,
+    )  # fmt: skip
+    result = orchestrator("compare", before, after)
+    assert result.exit_code == 1
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [" ".join(line) for line in lines[:5]] == [
+        "x",
+        "4 cells compared: 1 failed, 1 dearer, 1 cheaper, 1 unchanged; 2 beyond budget.",
+        f"runs {before} -> {after}",
+        "different QEMU: QEMU 7.2.22 -> QEMU 10.0.13",
+        "all cells: pentium4, debian-686, noop",
+    ]
+    rows = [line for line in lines[6:] if line]
+    assert ["jprobe", "1689", "failed", "failed", "[1]", "beyond"] in rows
+    assert ["djprobe", "462", "460", "-2", "-0.4", "%", "cheaper"] in rows
+    assert ["kprobe", "1036", "1039", "+3", "+0.3", "%", "dearer", "beyond", "+0"] in rows
+    assert ["overhead", "627", "630", "+3", "+0.5", "%"] in rows
+    assert "[1] failed: the guest hangs" in result.stdout
+
+
+def test_a_review_comment(runs: Runs) -> None:
+    before = runs.add(exact("none", 409), exact("kprobe", 1036))
+    after = runs.add(exact("none", 409), exact("kprobe", 1039))
+    result = orchestrator("compare", before, after, "--format", "markdown")
+    assert result.exit_code == 1
+    shown = "".join(f"{line.rstrip()}\n" for line in result.stdout.splitlines())
+    assert (
+        shown
+        == f"""\
+❌ **2 cells compared: 1 dearer, 1 unchanged; 1 beyond budget.**
+
+|  | before | after | change |  |  | budget |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
+| kprobe | 1036 | 1039 | +3 | +0.3 % | dearer | beyond +0 |
+| &nbsp;&nbsp;overhead | 627 | 630 | +3 | +0.5 % |  |  |
+
+<details><summary>What was compared</summary>
+
+experiment x
+before: `{before}`
+after: `{after}`
+
+1 unchanged: {MACHINE}/none/noop
+
+</details>
+"""
+    )
+    assert orchestrator("compare", before, before, "--format", "markdown").stdout.startswith("✅ **2 cells compared")
+
+
+def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
+    identity = f"{MACHINE}/kprobe/noop"
+    executed = {"entry": 40, "handler [lab_kprobe]": 2, **{f"f{n}": 10 for n in range(8)}}
+    more = {**executed, "handler [lab_kprobe]": 5, **{f"f{n}": 11 for n in range(8)}}
+    for folder, counts in [("run1", executed), ("run2", more)]:
+        runs.add(record(profile(identity, counts), "kprobe", tmp_path / folder))
+    (found,) = answer(status=1).cells
+    assert [(one.symbol, one.change) for one in found.symbols][:2] == [("handler [lab_kprobe]", 3.0), ("f0", 1.0)]
+    assert sum(one.change for one in found.symbols) == found.value.difference == 11
+    rows = [line.split() for line in orchestrator("compare").stdout.splitlines()]
+    assert ["handler", "[lab_kprobe]", "2", "5", "+3"] in rows
+    assert ["4", "others,", "by", "symbol", "+4"] in rows
+    (tmp_path / "run1" / "profiles" / f"{identity.replace('/', '.')}.json.gz").unlink()
+    assert answer(status=1).cells[0].symbols == []
+
+
+def test_a_run_alone_is_compared_with_the_default_or_the_one_before(runs: Runs, lab: Path) -> None:
+    first = runs.add(exact("kprobe", 1000))
+    assert "there is no complete run of experiment 'x' before" in refusal(first)
+    second, third = runs.add(exact("kprobe", 1001)), runs.add(exact("kprobe", 1003))
+    assert answer("latest", status=1).before.run == answer(status=1).before.run == second
+    with Store.open(lab) as store:
+        store.set_baseline("default", first)
+    found = answer(status=1)
+    assert (found.before.run, found.after.run, found.cells[0].value.difference) == (first, third, 3.0)
+    assert answer("default", third, status=1) == found
+    assert answer(third, first, status=0).cells[0].change == "cheaper"
+    assert "there is no complete run" in refusal("default")
+
+
+def test_budgets_are_those_of_the_run_after(runs: Runs) -> None:
+    strict = runs.add(exact("kprobe", 1000), exact("none", 400))
+    wide = runs.add(exact("kprobe", 1005), exact("none", 400), budgets="budgets: {kprobe: +5}")
+    assert not answer(strict, wide, status=0).beyond
+    assert "within +5" in orchestrator("compare", strict, wide).stdout
+    (found,) = answer(wide, runs.add(exact("kprobe", 1006)), "--only", "kprobe", status=1).cells
+    assert found.beyond == ["value +1 instructions, allowed +0"]
+    damaged = runs.add(exact("kprobe", 1000), budgets="budgets:\n  kprobe: much")
+    assert "experiment.yaml:3: budgets.kprobe: found 'much'; expected +N" in refusal(strict, damaged)
+
+
+def test_cells_of_two_probes_and_parts_of_runs(runs: Runs) -> None:
+    before = runs.add(exact("kprobe", 1036), exact("djprobe", 462))
+    after = runs.add(exact("kprobe", 1040), exact("djprobe", 463))
+    (found,) = answer(f"{before}:kprobe", f"{after}:djprobe", status=0).cells
+    assert (found.before, found.after) == (f"{MACHINE}/kprobe/noop", f"{MACHINE}/djprobe/noop")
+    assert found.value.difference == 463 - 1036
+    for names in [(before, f"{after}:djprobe"), (f"{before}:djprobe", after), (f"{after}:djprobe",)]:
+        assert [one.after for one in answer(*names, status=1).cells] == [f"{MACHINE}/djprobe/noop"]
+    assert len(answer(f"{before}:noop", f"{after}:noop", status=1).cells) == 2
+
+
+def test_two_kernels_of_one_run(runs: Runs) -> None:
+    both = [
+        exact("kprobe", value, kernel=kernel, id=f"pentium4/{kernel}/kprobe/noop")
+        for kernel, value in [("a", 1000), ("b", 1002)]
+    ]
+    run = runs.add(*both)
+    found = answer(run, "--kernels", "a", "b", status=1)
+    assert [one.value.difference for one in found.cells] == [2.0]
+    assert found == answer("--kernels", "a", "b", status=1)
+    assert answer("--kernels", "b", "a", status=0).cells[0].change == "cheaper"
+    assert "has no cell of kernel 'c'" in refusal(run, "--kernels", "a", "c")
+
+
+def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path) -> None:
+    runs.add(timed([1000.0 + n for n in range(5)]))
+    runs.add(timed([2000.0 + n for n in range(5)]))
+    found = answer(status=0)
+    assert found.next is not None
+    words = shlex.split(found.next)
+    assert words[:3] == ["orchestrator", "run", str(tmp_path / "run2" / "experiment.yaml")]
+    assert words[3:] == ["--only", f"id={MACHINE}/kprobe/noop", "--set", "benchmark.repeats=12"]
+    assert found.cells[0].change == "undecided"
+    shown = " ".join(orchestrator("compare").stdout.split())
+    assert "[1] no verdict: 5 and 5 samples; an interval of 95 % needs 6 of each" in shown
+    assert "To decide: orchestrator run" in shown
+    runs.add(timed([2000.0 + n for n in range(5)], table="list5"))
+    assert "--set tables.list5.benchmark.repeats=" in str(answer(status=0).next)
+
+
+def test_hosts_count_for_times_only(runs: Runs) -> None:
+    here, there = ({"sessions": [{"host": {"cpus": count}}], "boots": []} for count in (2, 8))
+    for provenance in (here, there):
+        runs.add(timed([1000.0 + n for n in range(6)]), provenance=provenance)
+    assert [one.what for one in answer(status=0).differs] == ["host's cpus"]
+    for provenance in (here, there):
+        runs.add(exact("kprobe", 1000), provenance=provenance)
+    assert answer(status=0).differs == []
+
+
+def test_the_rest_is_counted(runs: Runs) -> None:
+    before = runs.add(*(exact("none", 100, id=f"a/{n}") for n in range(9)))
+    after = runs.add(*(exact("none", 101 + n, id=f"a/{n}") for n in range(9)))
+    limited = orchestrator("compare", before, after, "--limit", "3").stdout
+    assert "6 others" in limited
+    assert "6 others" not in orchestrator("compare", before, after, "--limit", "0").stdout
+    assert len(answer(before, after, "--limit", "3", status=1).cells) == 9
+
+
+def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
+    exact_run = runs.add(exact("kprobe", 1036))
+    times = runs.add(timed([1.0, 2.0]))
+    message = refusal(exact_run, times)
+    assert "have nothing that can be compared" in message
+    assert "different clocks: instructions and wall" in message
+    other = runs.add(exact("kprobe", 1036, id="elsewhere"))
+    assert f"{exact_run}:{MACHINE}/kprobe/noop" in refusal(exact_run, other)
+    mixed = runs.add(exact("kprobe", 1036), timed([1.0, 2.0], id="t"))
+    again = runs.add(exact("kprobe", 1036), exact("kprobe", 9, id="t"))
+    shown = orchestrator("compare", mixed, again)
+    assert shown.exit_code == 0
+    assert "Not compared: t: different clocks: wall and instructions." in shown.stdout
+    (refused,) = answer(mixed, again, status=0).not_compared
+    assert refused.reason == "different clocks: wall and instructions"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("a", "b", "c"), "3 runs are named"),
+        (("a", "b", "--kernels", "c", "d"), "2 runs are named"),
+        (("--config", "x.yaml", "a"), "--config needs two kernels"),
+        (("latest", "--set", "benchmark.repeats=3"), "--set is for what --config measures"),
+        (("latest", "--only", "cup=x"), "unknown key 'cup'"),
+        (("latest", "latest", "--only", "nothing"), "no cell matches"),
+        (("nowhere", "latest"), "unknown run 'nowhere'"),
+        (("latest:nothing",), "has no cell 'nothing'"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: tuple[str, ...], words: str, runs: Runs) -> None:
+    for _ in range(2):
+        runs.add(exact("kprobe", 1000))
+    assert words in refusal(*arguments)
+
+
+def test_a_cell_without_an_outcome_is_said(runs: Runs, lab: Path, tmp_path: Path) -> None:
+    before = runs.add(exact("kprobe", 1000))
+    with Store.open(lab) as store:
+        entry = store.begin_run("x", [cell("kprobe").id, cell("none").id], digest="d", provenance={})
+        store.record(entry.id, exact("kprobe", 1000))
+    shown = orchestrator("compare", before, entry.id)
+    assert f"1 cell of run {entry.id} has no outcome yet." in shown.stdout
+    assert answer(before, entry.id, status=0).after.unfinished == 1
+
+
+def test_nothing_heavy_is_loaded_for_exact_counts(runs: Runs) -> None:
+    for _ in range(2):
+        runs.add(exact("kprobe", 1000))
+    script = (
+        "import sys\nfrom orchestrator.cli.main import app\n"
+        "try: app(['compare'])\nexcept SystemExit: pass\n"
+        "heavy = ('scipy', 'numpy', 'matplotlib', 'orchestrator.guest', 'orchestrator.benchmarks')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The three sentences that a run ends with: which they are, in what order, and what they say of any run."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from modelled_cells import COUNTED, modelled_tables
+from record_builders import (
+    capabilities,
+    cell,
+    cells,
+    failed,
+    mail_table,
+    many_probes,
+    marked_build,
+    marker_loops,
+    noop_list,
+    recorded_build,
+    run,
+    wall_list,
+)
+from report_examples import RUNS
+
+from orchestrator.benchmarks.registry import kinds, reports
+from orchestrator.catalog.claims import claims
+from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.paths import data_dir
+from orchestrator.report.claims import assess, assess_modelled
+from orchestrator.report.claims_layout import decided_claims
+from orchestrator.report.findings import Finding, Rank
+from orchestrator.report.modelled_summary import modelled_summary
+from orchestrator.report.summary import SENTENCES, most_important, summary
+from orchestrator.results.contract import CellRecord, RunRecord
+
+
+def sentences(*drawn: CellRecord) -> list[str]:
+    return summary(run(*drawn), reports())
+
+
+def test_the_quickstarts_cells_in_three_sentences() -> None:
+    assert summary(RUNS["with_reference"], reports()) == [
+        "Claims of djprobe-2005 that do not hold: 2 of 3 decided ones. The first: On a Pentium 4, djprobe is about "
+        "30 times as fast as kprobe (20 to 45 times). (list5: kprobe / djprobe = 11.83)",
+        "Largest overhead: jprobe, 1280 instructions a call (+313 %).",
+        "Ratio of jprobe to djprobe: 24.15; published: 52.17.",
+    ]
+
+
+def test_a_failure_comes_before_all_else_with_the_first_line_of_its_reason() -> None:
+    first, *others = sentences(*RUNS["with_failures"].cells)
+    reason = "the guest's kernel panicked while kprobe was measured; the console's last lines were"
+    assert first == f"Failed: 1 of 4 cells, pentium4/debian-686/kprobe/noop: {reason}"
+    assert others[-1] == "Overhead: jprobe, 1280 instructions a call (+313 %)."
+
+
+def test_many_failures_are_one_sentence() -> None:
+    (first, _) = sentences(failed("none", "no guest"), failed("kprobe", "no guest"), cell("djprobe"))
+    assert first == "Failed: 2 of 3 cells, the first pentium4/debian-686/none/noop: no guest"
+    (only,) = sentences(failed("kprobe", "no such probe", status="unsupported"))
+    assert only == "Without a number: 1 of 1 cell (1 unsupported): pentium4/debian-686/kprobe/noop."
+
+
+def test_one_cell_has_its_value() -> None:
+    assert summary(RUNS["single_column"], reports()) == ["djprobe: 462 instructions a call."]
+    assert sentences() == []
+
+
+def test_what_the_clock_does_not_decide_is_named_and_is_not_the_largest() -> None:
+    hidden = {"verdict": "none", "notes": ["the host drifted"]}
+    found = sentences(cell("none"), cell("jprobe", **hidden), cell("kprobe"))
+    assert found == [
+        "Largest overhead: kprobes, 627 instructions a call (+153 %).",
+        "Not decided: jprobe; the difference is no larger than what equal runs differ by.",
+    ]
+
+
+def test_kinds_have_sentences_of_their_own() -> None:
+    assert sentences(*recorded_build())[1:] == [
+        "Largest overhead: kprobe, +400.000 million instructions a run of kernel-build, +5.111 %.",
+        "kprobe: +5.111 %; published: more than 18 %.",
+    ]
+    assert sentences(*marked_build()) == [
+        "Overhead: lab-i386-smp-preempt-markers, +9.000 million instructions a run of kernel-build, +0.115 %.",
+        "lab-i386-smp-preempt-markers: +0.115 %; published: -0.167 %.",
+    ]
+    assert sentences(*marker_loops(empty=2.0, varargs_preemptible=9.0, varargs=14.0))[1] == (
+        "To disable preemption, arguments alike takes 5 instructions a loop; published: 18.48 cycles."
+    )
+    assert sentences(*many_probes())[0] == (
+        "A hit, among the others, 5000 probes: most on lab-i386-smp-hash6, 536.6406 instructions; "
+        "least on lab-i386-smp-hash12, 332.8906 instructions."
+    )
+    assert sentences(*capabilities())[0] == "List 15 Probes' function: All results agree with the document."
+    assert "x86-32: " in " ".join(sentences(*mail_table("x86-32"), *mail_table("x86-64")))
+
+
+def test_modelled_times_have_a_summary() -> None:
+    record, modelled = modelled_tables(*COUNTED)
+    found = modelled_summary(modelled, assess_modelled(record, modelled, reports()))
+    assert found[0].startswith("Claims of djprobe-2005 that do not hold: 1 of 6 decided ones. The first: On Athlon 64")
+    assert found[1].startswith("Largest overhead: list11: jprobe on pentium4, 1749.2 nsec (1622.0 to 1893.3);")
+    assert found[2].startswith("23 predicted times miss the published ones in the median by 13.0 %, at worst by 75.8 %")
+
+
+def test_the_first_of_each_rank_then_the_next_ones() -> None:
+    def finding(rank: Rank, name: str, weight: float = 0.0) -> Finding:
+        return Finding(rank, name, weight)
+
+    large, larger, hidden = finding(Rank.LARGEST, "b", 1), finding(Rank.LARGEST, "a", 2), finding(Rank.UNDECIDED, "u")
+    assert most_important([hidden, large, larger]) == ["a", "b", "u"]
+    wrong, other = finding(Rank.CONTRADICTED, "c"), finding(Rank.OTHER, "o")
+    assert most_important([other, hidden, large, larger, wrong]) == ["c", "a", "u"]
+    assert most_important([larger, larger, other]) == ["a", "o"]
+    assert most_important([]) == []
+
+
+@given(st.lists(cells(), max_size=5, unique_by=lambda drawn: drawn.id))
+def test_any_run_has_at_most_three_lines(drawn: list[CellRecord]) -> None:
+    found = sentences(*drawn)
+    assert len(found) <= SENTENCES
+    assert bool(found) == bool(drawn)
+    assert all(sentence.isprintable() for sentence in found)
+
+
+@pytest.mark.parametrize(
+    ("record", "document"),
+    [
+        (run(*noop_list("list5")), "djprobe-2005"),
+        (run(*wall_list()), "djprobe-2005"),
+    ],
+)
+def test_the_command_that_is_to_decide_claims_measures_all_of_their_tables(record: RunRecord, document: str) -> None:
+    (assessment,) = assess(record, reports())
+    (sentence,) = (one for one in decided_claims(assessment, record.run).sentences if "need other tables" in one)
+    program, command, config, *options = sentence.partition(": ")[2].split()
+    assert [program, command] == ["orchestrator", "run"]
+    overrides = [option for option in options if option != "--set"]
+    experiment = load_experiment(data_dir("configs").parent / config, kinds(), overrides)
+    measured = {named.name for named in experiment.tables}
+    assert {table for claim in claims().values() if claim.document == document for table in claim.tables} <= measured
+    assert {cell.clock for cell in record.cells} == {named.table.clock for named in experiment.tables}
+
+
+def test_tables_are_told_apart_by_their_names() -> None:
+    assert "list4: " in sentences(*noop_list("list4"), *noop_list("list7"))[1]

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is each change of a cell called what it is, and is nothing called a change that is none?"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from record_builders import cell, cells, failed, whole_system
+
+from orchestrator.results.budgets import Budgets
+from orchestrator.results.comparison import CHANGES, CellChange, Comparison, compare, pairs_by_id, pairs_by_kernel
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.statistics import median
+
+NONE = Budgets()
+
+
+def exact(probe: str, value: float, base: float = 409.0, **changes: Any) -> CellRecord:
+    numbers = {"samples": [value] * 2, "value": value, "overhead": value - base, "interval": [value - base] * 2}
+    return cell(probe, **{**numbers, **changes})
+
+
+def timed(probe: str, samples: Sequence[float], **changes: Any) -> CellRecord:
+    numbers = {"samples": samples, "value": median(samples), "overhead": 9.0, "interval": [8.0, 10.0]}
+    return cell(probe, **{"clock": "wall", "unit": "ns", **numbers, **changes})
+
+
+def compared(before: Sequence[CellRecord], after: Sequence[CellRecord], budgets: Any = None) -> Comparison:
+    return compare(pairs_by_id(before, after), Budgets.of(budgets or {}), before, after)
+
+
+def only(before: CellRecord, after: CellRecord, budgets: Any = None) -> CellChange:
+    (found,) = compared([before], [after], budgets).cells
+    return found
+
+
+def test_one_instruction_more_is_dearer_and_beyond() -> None:
+    found = only(exact("kprobe", 1048.0), exact("kprobe", 1049.0))
+    assert (found.change, found.reason) == ("dearer", "")
+    assert found.value is not None
+    assert found.overhead is not None
+    assert (found.value.value, found.overhead.value, found.value.interval) == (1.0, 1.0, (1.0, 1.0))
+    assert found.beyond == ("value +1 instructions, allowed +0",)
+
+
+def test_one_instruction_less_is_cheaper_and_within() -> None:
+    found = only(exact("kprobe", 1048.0), exact("kprobe", 1047.0))
+    assert (found.change, found.beyond) == ("cheaper", ())
+
+
+@pytest.mark.parametrize(
+    ("budget", "beyond"),
+    [
+        (2, ()),
+        (3, ()),
+        (1, ("value +2 instructions, allowed +1",)),
+        ("+0.2%", ()),
+        ("+0.1%", ("value +2 instructions, allowed +0.1%",)),
+        ({"overhead": 1}, ("overhead +2 instructions, allowed +1",)),
+        ({"overhead": 2}, ()),
+        ({"overhead": "+1%", "value": 0}, ("value +2 instructions, allowed +0",)),
+    ],
+)
+def test_a_budget_is_for_what_it_names(budget: Any, beyond: tuple[str, ...]) -> None:
+    before, after = exact("kprobe", 1048.0), exact("kprobe", 1050.0)
+    assert only(before, after, {"probe=kprobe": budget}).beyond == beyond
+    assert only(before, after, {"probe=jprobe": budget}).beyond == ("value +2 instructions, allowed +0",)
+
+
+def test_an_overhead_within_budget_whatever_the_baseline_does() -> None:
+    found = only(exact("kprobe", 1048.0), exact("kprobe", 1060.0, base=421.0), {"kprobe": {"overhead": 0}})
+    assert (found.change, found.beyond) == ("dearer", ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "reason", "beyond"),
+    [
+        (cell("none"), None, "vanished", "", True),
+        (None, cell("none"), "appeared", "", False),
+        (cell("none"), failed("none", "panic\nmore"), "failed", "failed: panic", True),
+        (None, failed("none", "panic"), "failed", "failed: panic", True),
+        (failed("none", "panic"), cell("none"), "mended", "it was failed: panic", False),
+        (failed("none", "a"), failed("none", "b"), "unchanged", "no number in both: failed: b", False),
+        (cell("none"), failed("none", "no", status="unsupported"), "vanished", "unsupported: no", True),
+        (failed("none", "no", status="unsupported"), cell("none"), "appeared", "it was unsupported: no", False),
+        (failed("none", "no", status="unsupported"), failed("none", "panic"), "failed", "failed: panic", True),
+        (failed("none", "panic"), None, "unchanged", "no number in both: it was failed: panic", False),
+    ],
+)
+def test_cells_without_a_number(
+    before: CellRecord | None, after: CellRecord | None, change: str, reason: str, beyond: bool
+) -> None:
+    sides = [[] if one is None else [one] for one in (before, after)]
+    (found,) = compared(sides[0], sides[1]).cells
+    assert (found.change, found.reason, bool(found.beyond)) == (change, reason, beyond)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"clock": "wall", "unit": "ns"}, "different clocks: instructions and wall"),
+        ({"metric": "cost per loop"}, "different metrics"),
+        ({"parameters": {"call": "getppid"}}, "different call: gettimeofday and getppid"),
+        ({"parameters": {"call": "gettimeofday", "arguments": "[1]"}}, "different arguments: [] and [1]"),
+    ],
+)
+def test_what_means_nothing_is_not_compared(changes: dict[str, Any], words: str) -> None:
+    before = exact("kprobe", 1048.0, parameters={"call": "gettimeofday", "arguments": "[]"})
+    found = compared([before], [exact("kprobe", 9.0, **changes)])
+    assert not found.cells
+    assert words in found.not_compared[0].reason
+    assert found.is_empty
+
+
+def test_an_earlier_version_recorded_no_calls() -> None:
+    assert only(exact("kprobe", 1.0), exact("kprobe", 1.0, parameters={"call": "gettimeofday"})).change == "unchanged"
+
+
+def test_other_results_of_the_calls_are_said() -> None:
+    before = exact("kprobe", 1048.0, parameters={"outcome": "always 0"})
+    found = only(before, exact("kprobe", 1000.0, parameters={"outcome": "always EBADF"}))
+    assert (found.change, found.reason) == ("cheaper", "different results of the calls: always 0 and always EBADF")
+
+
+def test_whole_systems_are_decided_by_their_a_a_boots() -> None:
+    before = whole_system("up", "kprobe", real=1e9, base=1e9, recorded=10)
+    for more, change in [(2e6, "unchanged"), (2.1e6, "unchanged"), (2.2e6, "dearer"), (-3e6, "cheaper")]:
+        found = only(before, whole_system("up", "kprobe", real=1e9 + more, base=1e9, recorded=10))
+        assert found.change == change
+        assert bool(found.beyond) is (change == "dearer")
+    assert (
+        "no difference is shown: it lies between -100000 and +4100000 instructions"
+        in only(before, whole_system("up", "kprobe", real=1e9 + 2e6, base=1e9, recorded=10)).reason
+    )
+
+
+def test_the_baseline_of_a_whole_system_has_the_scatter_of_its_a_a_boots() -> None:
+    def run(real: float) -> list[CellRecord]:
+        parameters = {"scope": "locking"}
+        return [
+            whole_system("up", real=real, base=real, parameters=parameters),
+            whole_system("up", real=real + 5.0, base=real, again=1, parameters=parameters),
+        ]
+
+    by_id = {one.pair.title: one for one in compared(run(1000.0), run(1004.0)).cells}
+    assert by_id["up/none"].change == "unchanged"
+    by_id = {one.pair.title: one for one in compared(run(1000.0), run(1006.0)).cells}
+    assert by_id["up/none"].change == by_id["up/none/again1"].change == "dearer"
+    alone = only(run(1000.0)[0], run(1006.0)[0])
+    assert alone.change == "undecided"
+    assert "without an A/A boot" in alone.reason
+
+
+def test_another_result_of_the_work_is_not_compared() -> None:
+    before, after = (whole_system("up", real=1e9, base=1e9) for _ in range(2))
+    assert after.work is not None
+    other = after.model_copy(update={"work": after.work.model_copy(update={"digest": "00"})})
+    (found,) = compared([before], [other]).not_compared
+    assert found.reason == "different work: each run made 19 of digest 5e5e5e5e5e5e5e5e, and 19 of digest 00"
+
+
+def test_times_far_apart_are_dearer_and_equal_ones_unchanged() -> None:
+    source = random.Random(1)
+    before = timed("kprobe", [1000 + source.random() for _ in range(12)])
+    after = timed("kprobe", [1010 + source.random() for _ in range(12)])
+    found = only(before, after)
+    assert (found.change, len(found.beyond)) == ("dearer", 1)
+    assert found.value is not None
+    assert found.value.interval is not None
+    assert 9 < found.value.interval[0] < found.value.value < found.value.interval[1] < 11
+    assert found.value.p is not None
+    assert found.value.p < 0.001
+    assert found.value.superiority == 1.0
+    assert only(before, after, {"kprobe": 12}).beyond == ()
+    assert only(after, before).change == "cheaper"
+    same = only(before, timed("kprobe", before.samples[::-1]))
+    assert same.change == "unchanged"
+    assert same.reason.startswith("no difference is shown: it lies between -")
+
+
+def test_few_samples_and_drift_allow_no_verdict() -> None:
+    before = timed("kprobe", [1000.0, 1001, 1002, 1003, 1004])
+    found = only(before, timed("kprobe", [2000.0 + n for n in range(12)]))
+    assert (found.change, found.beyond) == ("undecided", ())
+    assert found.reason == "no verdict: 5 and 12 samples; an interval of 95 % needs 6 of each"
+    assert found.value is not None
+    assert found.value.repeats == 12
+    steady = timed("kprobe", [1000.0 + n for n in range(12)])
+    note = "no verdict: the baseline drifted by 90 ns between samples, and the probe's effect is 9 ns"
+    drifted = timed("kprobe", [2000.0 + n for n in range(12)], verdict="none", notes=["one", note])
+    assert (only(steady, drifted).change, only(steady, drifted).reason) == ("undecided", note)
+    single = only(timed("kprobe", [1.0]), timed("kprobe", [2.0]))
+    assert (single.change, single.value and single.value.interval) == ("undecided", None)
+
+
+def test_a_wide_interval_shows_neither_a_difference_nor_none() -> None:
+    before, after = timed("kprobe", [380.0, 385, 389, 390, 392, 800]), timed("kprobe", [390.0, 395, 400, 410, 420, 790])
+    found = only(before, after)
+    assert found.change == "undecided"
+    assert found.reason.endswith(", which is more than 5 % of the value")
+    assert found.value is not None
+    assert found.value.repeats is not None
+    assert found.value.repeats > 12
+    # Twice as wide an interval takes four times as many samples.
+    wide = timed("kprobe", [380.0 + 40 * n for n in range(12)])
+    same = only(wide, wide).value
+    assert same is not None
+    assert same.repeats is not None
+    assert same.repeats >= 50
+
+
+def test_many_cells_need_stronger_evidence() -> None:
+    """Six samples of each that do not overlap have p = 2/924: enough for one cell, and not for forty."""
+    before = [timed("kprobe", [1000.0 + n for n in range(6)], id=f"a/{n}") for n in range(40)]
+    one = timed("kprobe", [2000.0 + n for n in range(6)], id="a/7")
+    after = [*before[:7], one, *before[8:]]
+    alone, among = only(before[7], one), compared(before, after)
+    assert alone.change == "dearer"
+    assert among.counts == {"undecided": 1, "unchanged": 39}
+    (found,) = among.changed
+    assert "among 40 compared cells chance alone makes such a difference (p = 0.087 after Holm)" in found.reason
+    assert found.value is not None
+    assert found.value.repeats is not None
+    assert found.value.repeats >= 7
+
+
+def test_an_overhead_of_times_is_as_wide_as_both() -> None:
+    source = random.Random(2)
+    samples = [1000 + source.random() for _ in range(12)]
+    before, after = timed("kprobe", samples), timed("kprobe", samples, overhead=20.0, interval=[19.0, 21.0])
+    assert only(before, after, {"kprobe": {"overhead": 8}}).beyond == ("overhead +11 ns, allowed +8",)
+    assert only(before, after, {"kprobe": {"overhead": 9}}).beyond == ()
+
+
+def test_the_largest_relative_difference_comes_first() -> None:
+    values = {"a": (100.0, 101.0), "b": (10.0, 9.0), "c": (1000.0, 1001.0), "d": (5.0, 5.0), "e": (0.0, 1.0)}
+    before = [exact("none", one, one, id=name) for name, (one, _) in values.items()]
+    after = [exact("none", other, other, id=name) for name, (_, other) in values.items()]
+    found = compared([*before, exact("none", 1, 1, id="gone")], [*after, exact("none", 1, 1, id="new")])
+    assert [one.pair.title for one in found.cells] == ["gone", "e", "b", "a", "c", "new", "d"]
+    assert found.counts == {"vanished": 1, "dearer": 3, "cheaper": 1, "appeared": 1, "unchanged": 1}
+    assert len(found.beyond) == 4
+    assert not found.is_empty
+
+
+def test_two_kernels_of_one_run() -> None:
+    run = [
+        exact(probe, value, id=f"pentium4/{kernel}/{probe}/noop", kernel=kernel)
+        for kernel, probe, value in [
+            ("a", "none", 409.0), ("a", "kprobe", 1000.0), ("b", "none", 409.0), ("b", "kprobe", 1003.0),
+            ("b", "jprobe", 2000.0),
+        ]
+    ]  # fmt: skip
+    found = compare(pairs_by_kernel(run, "a", "b"), NONE, run, run)
+    titles = [(one.pair.title, one.change) for one in found.cells]
+    assert titles == [
+        ("pentium4/a/kprobe/noop -> pentium4/b/kprobe/noop", "dearer"),
+        ("pentium4/b/jprobe/noop", "appeared"),
+        ("pentium4/a/none/noop -> pentium4/b/none/noop", "unchanged"),
+    ]
+
+
+def test_nothing_in_common_is_empty() -> None:
+    assert compared([exact("none", 1, id="a")], [exact("none", 1, id="b")]).is_empty
+    assert compared([], []).is_empty
+
+
+@given(st.lists(cells(), max_size=4, unique_by=lambda one: one.id))
+def test_a_run_does_not_differ_from_itself(run: list[CellRecord]) -> None:
+    found = compared(run, run)
+    assert not found.beyond
+    assert not found.not_compared
+    assert {one.change for one in found.cells} <= {"unchanged", "undecided"}
+
+
+@given(st.floats(1, 1e9), st.floats(1, 1e9))
+def test_a_comparison_is_mirrored_with_its_runs(one: float, other: float) -> None:
+    there, back = (only(exact("kprobe", *pair), exact("kprobe", *pair[::-1])).change for pair in [(one, 0), (0, one)])
+    assert {there, back} == {"dearer", "cheaper"}
+    changes = {only(exact("none", a, a), exact("none", b, b)).change for a, b in [(one, other), (other, one)]}
+    assert changes in ({"dearer", "cheaper"}, {"unchanged"})
+
+
+def test_every_change_has_its_place() -> None:
+    assert len(set(CHANGES)) == 8
+
+
+def test_exact_cells_are_compared_without_heavy_libraries() -> None:
+    script = "import orchestrator.results.comparison, sys; print([n for n in ('scipy', 'numpy') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
