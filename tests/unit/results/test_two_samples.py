@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.errors import HostError
@@ -207,6 +207,7 @@ def test_our_interval_of_the_median_is_scipys(count: int) -> None:
 @given(
     st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.01, 1e6)), min_size=5, max_size=25, unique_by=lambda p: p[0])
 )
+@example([(1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0), (5, 2.0)])
 def test_our_growth_exponent_is_scipys_slope(points: list[tuple[int, float]]) -> None:
     from scipy import stats
 
