@@ -35,6 +35,21 @@ def fates(found: Sequence[CacheEntry], unused_since: float, kinds: Iterable[Kind
     return [Fate(entry, _need(entry, needed_by)) for entry in old]
 
 
+@dataclass(frozen=True)
+class Removal:
+    """An entry that was to be removed, what it takes on disk in bytes, and whether it is gone: one in use stays."""
+
+    entry: CacheEntry
+    size: int
+    is_done: bool
+
+
+def remove(leaving: Sequence[CacheEntry], unused_since: float) -> list[Removal]:
+    """Remove entries, unless one is in use or was used since then."""
+    sizes = freed(leaving)
+    return [Removal(entry, size, entry.remove(unused_since)) for entry, size in zip(leaving, sizes, strict=True)]
+
+
 def freed(leaving: Iterable[CacheEntry]) -> list[int]:
     """The bytes on disk that each of these entries frees when they are removed in this order."""
     links: Counter[tuple[int, int]] = Counter()

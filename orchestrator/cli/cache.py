@@ -14,6 +14,7 @@ from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.cache_entries import Kind
+    from orchestrator.artifacts.pruning import Removal
     from orchestrator.artifacts.verification import Verified
 
 app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
@@ -57,7 +58,7 @@ def prune(
 
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.cache_entries import Kind, cache_entries
-    from orchestrator.artifacts.pruning import ALL, fates, freed
+    from orchestrator.artifacts.pruning import ALL, Removal, fates, freed, remove
     from orchestrator.paths import cache_dir
 
     wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
@@ -66,14 +67,15 @@ def prune(
     found = cache_entries(cache)
     decided = fates(found, unused_since, wanted)
     leaving = [fate.entry for fate in decided if not fate.stays]
-    rows = []
-    total, gone = 0.0, 0
-    for entry, size in zip(leaving, freed(leaving), strict=True):
-        goes = not entry.in_use() if dry_run else entry.remove(unused_since)
-        total += size / 1e6 if goes else 0.0
-        gone += goes
-        what = ("would go" if dry_run else "removed") if goes else "kept: in use"
-        rows.append([what, entry.kind, entry.label, f"{size / 1e6:.1f}", _date(entry.used)])
+    if dry_run:
+        sizes = freed(leaving)
+        removals = [Removal(entry, size, not entry.in_use()) for entry, size in zip(leaving, sizes, strict=True)]
+    else:
+        removals = remove(leaving, unused_since)
+    done = "would go" if dry_run else "removed"
+    rows = [
+        [done if one.is_done else "kept: in use", one.entry.kind, one.entry.label, *_facts(one)] for one in removals
+    ]
     rows += [
         [f"kept: {fate.stays}", fate.entry.kind, fate.entry.label, "", _date(fate.entry.used)]
         for fate in decided
@@ -82,7 +84,9 @@ def prune(
     if rows:
         print_columns(["", "kind", "what", "MB", "last used"], rows)
     verb = "would be freed" if dry_run else "freed"
-    typer.echo(f"{total:.1f} MB {verb} in {cache.root}; {len(found) - gone} of {len(found)} things stay")
+    gone = [one.size for one in removals if one.is_done]
+    freed_now = f"{sum(gone) / 1e6:.1f} MB {verb} in {cache.root}"
+    typer.echo(f"{freed_now}; {len(found) - len(gone)} of {len(found)} things stay")
 
 
 @app.command("verify")
@@ -144,6 +148,10 @@ def _kind(name: str) -> Kind:
     if name not in names:
         raise UsageError(unknown("kind", name, list(names)))
     return Kind(name)
+
+
+def _facts(removal: Removal) -> list[str]:
+    return [f"{removal.size / 1e6:.1f}", _date(removal.entry.used)]
 
 
 def _date(used: float) -> str:

@@ -20,6 +20,7 @@ from orchestrator.cli import (
     kmod,
     listing,
     model,
+    nightly,
     profile,
     report,
     run,
@@ -41,6 +42,7 @@ app.command("diff")(difference.diff)
 app.command("history")(history.history)
 app.command("bisect")(bisect.bisect)
 app.command("compare")(compare.compare)
+app.command("nightly")(nightly.nightly)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)
 app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)

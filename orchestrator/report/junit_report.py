@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from junitparser import Failure, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, Skipped, TestCase, TestSuite
 
 from orchestrator.report.export import check_exportable, first_line, started
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.origin import Origin
 
 
-def render_junit(run: RunRecord, origin: Origin, consoles: Mapping[str, str]) -> str:
+def render_junit(
+    run: RunRecord, origin: Origin, consoles: Mapping[str, str], beyond: Mapping[str, Sequence[str]] | None = None
+) -> str:
     """Return ``run``, made with ``origin``, as one suite. Raises UsageError for a run without cells.
 
-    ``consoles`` has the last lines of failed cells' consoles, by the cells' ids.
+    ``consoles`` has the last lines of failed cells' consoles, by the cells' ids; ``beyond``, in the same way, why cells
+    that were compared are beyond their budget: they fail, also those that the run no longer has.
     """
     check_exportable(run)
+    wrong = beyond or {}
     suite = TestSuite(run.experiment)
     begun = started(run)
     if begun is not None:
@@ -31,11 +35,28 @@ def render_junit(run: RunRecord, origin: Origin, consoles: Mapping[str, str]) ->
     for name, value in _properties(run, origin):
         suite.add_property(name, value)
     for cell in run.cells:
-        suite.append(_case(run, cell, consoles.get(cell.id)))
+        suite.append(_case(run, cell, consoles.get(cell.id), wrong.get(cell.id, ())))
+    gone = [id_ for id_ in wrong if id_ not in {cell.id for cell in run.cells}]
+    for id_ in gone:
+        suite.append(_dear(TestCase(id_, classname=run.experiment), wrong[id_]))
     # Not update_statistics(): it sets a time of 0, where the cells' times are not known.
     states = Counter(cell.status for cell in run.cells)
-    suite.tests, suite.failures, suite.errors = len(run.cells), states["failed"], 0
+    dear = sum(cell.status == "ok" and cell.id in wrong for cell in run.cells)
+    suite.tests, suite.errors = len(run.cells) + len(gone), 0
+    suite.failures = states["failed"] + dear + len(gone)
     suite.skipped = states["skipped"] + states["unsupported"]
+    return f"{suite.tostring().decode()}\n"
+
+
+def unmeasured_junit(experiment: str, reason: str) -> str:
+    """A suite with one case, which says why nothing was measured: an earlier file would be taken for a good one."""
+    suite = TestSuite(experiment)
+    case = TestCase("measurement", classname=experiment)
+    error = Error(reason.splitlines()[0] if reason else "", "not measured")
+    error.text = reason
+    case.result = [error]
+    suite.append(case)
+    suite.tests, suite.failures, suite.errors, suite.skipped = 1, 0, 1, 0
     return f"{suite.tostring().decode()}\n"
 
 
@@ -51,7 +72,7 @@ def _properties(run: RunRecord, origin: Origin) -> Iterator[tuple[str, str]]:
         yield from ((f"kernel.{kernel.name}.{package}", version) for package, version in kernel.packages.items())
 
 
-def _case(run: RunRecord, cell: CellRecord, console: str | None) -> TestCase:
+def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequence[str]) -> TestCase:
     case = TestCase(cell.id, classname=".".join(filter(None, (run.experiment, cell.table, cell.benchmark))))
     if cell.status == "failed":
         failure = Failure(first_line(cell), "failed")
@@ -61,9 +82,19 @@ def _case(run: RunRecord, cell: CellRecord, console: str | None) -> TestCase:
         skipped = Skipped(first_line(cell), cell.status)
         skipped.text = cell.reason or ""
         case.result = [skipped]
+    elif beyond:
+        _dear(case, beyond)
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
     if console is not None:
         case.system_err = console
+    return case
+
+
+def _dear(case: TestCase, why: Sequence[str]) -> TestCase:
+    """A case that is beyond its budget, which sentences say."""
+    failure = Failure(why[0], "beyond budget")
+    failure.text = "\n".join(why)
+    case.result = [failure]
     return case
 
 

@@ -14,7 +14,7 @@ LATEST = "latest"
 DEFAULT = "default"
 """The baseline that a run is compared with where no other is named."""
 
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,79}")
 
 
 @dataclass(frozen=True)

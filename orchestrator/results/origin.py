@@ -145,6 +145,11 @@ def origin_of(directory: Path, facts: Mapping[str, Any] | None = None) -> Origin
     raise LabError("damaged: it does not say what the run was made with", where=str(path))
 
 
+def kernel_versions(origin: Origin) -> Mapping[str, str]:
+    """The versions of the kernels that were measured, by name."""
+    return {boot.kernel.name: boot.kernel.version for boot in origin.boots}
+
+
 def origin_differences(before: Origin, after: Origin) -> Sequence[OriginDifference]:
     """What differs that a number of any clock may depend on: this program, QEMU, compiler, kernels, modules."""
     first, second = _session(before), _session(after)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Who is told of a night: the terminal, a mail's file, a CI system, a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orchestrator.benchmarks.registry import reports
+from orchestrator.cli.profile_forms import check_writable
+from orchestrator.errors import HostError, LabError
+from orchestrator.host.webhook import Webhook
+from orchestrator.report.junit_report import render_junit, unmeasured_junit
+from orchestrator.report.night_json import night_json, unmeasured_json
+from orchestrator.report.night_mail import night_mail, unmeasured_mail
+from orchestrator.report.night_summary import night_lines
+from orchestrator.results.cell_consoles import last_lines
+from orchestrator.results.faults import storage_faults
+from orchestrator.results.night import Night
+from orchestrator.results.origin import Origin, origin_of
+from orchestrator.whole_file import write_whole
+
+MAIL = "night.eml"
+
+
+@dataclass(frozen=True)
+class NightReport:
+    """Files that a night's report goes to beside its run's own, and who is posted to; None for those not wanted."""
+
+    mail: Path | None
+    junit: Path | None
+    webhook: Webhook | None
+
+    @classmethod
+    def checked(cls, mail: Path | None, junit: Path | None, webhook: str | None) -> NightReport:
+        """Refuse what could not be written or posted to before anything is measured. Raises UsageError."""
+        check_writable(mail, junit)
+        hook = Webhook(webhook) if webhook else None
+        if hook is not None:
+            hook.check()
+        return cls(mail, junit, hook)
+
+    def unmeasured(self, experiment: str, error: LabError) -> None:
+        """Tell everybody but the terminal that nothing was measured."""
+        reason = str(error)
+        self._write(self.mail, unmeasured_mail(experiment, reason, _now()))
+        self._write(self.junit, unmeasured_junit(experiment, reason))
+        self._post(unmeasured_json(experiment, reason))
+
+    def told(self, night: Night, more: Sequence[str]) -> None:
+        """Tell everybody; ``more`` are lines for the end of the terminal's summary."""
+        origin = origin_of(night.run.directory)
+        mail = night_mail(night, origin, reports(), _now())
+        own = night.run.directory / MAIL
+        for file in (own, self.mail):
+            self._write(file, mail)
+        if self.junit is not None:
+            self._write(self.junit, _junit(night, origin))
+        for line in night_lines(night, reports()):
+            typer.echo(line)
+        for line in (*more, f"report: {own}"):
+            typer.echo(line)
+        sys.stdout.flush()
+        self._post(night_json(night))
+
+    def _write(self, file: Path | None, text: str) -> None:
+        if file is not None:
+            with storage_faults(file):
+                write_whole(file, text)
+
+    def _post(self, content: Mapping[str, Any]) -> None:
+        """A server that does not answer does not fail the night."""
+        if self.webhook is None:
+            return
+        try:
+            self.webhook.post({**content, "host": os.uname().nodename})
+        except HostError as error:
+            print(f"warning: {error}", file=sys.stderr)
+
+
+def _junit(night: Night, origin: Origin) -> str:
+    record = night.run.record
+    consoles = last_lines(night.run.directory, [cell.id for cell in night.failed])
+    return render_junit(record, origin, consoles, {one.pair.first.id: one.beyond for one in night.beyond})
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator nightly``: measure, compare with the last good night, show it, make room, tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli import options
+from orchestrator.cli.failures import expected_failures
+
+if TYPE_CHECKING:
+    from orchestrator.results.night import Night
+    from orchestrator.results.runs import Run
+
+_EXPERIMENT = "nightly.yaml"
+_DAY = 86_400
+
+
+@expected_failures
+def nightly(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="[CONFIG]", help="Experiment file; default: the lab's configs/nightly.yaml."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side.")] = 1,
+    site: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the pages are; default: the folder site beside the store.")
+    ] = None,
+    mail: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report there, too, as a mail without a recipient.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, in which cells beyond budget fail.")
+    ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", envvar="ORCHESTRATOR_WEBHOOK", show_envvar=True, help="Post a summary there, as JSON."
+        ),
+    ] = None,
+    keep_days: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Remove from the cache what was not used in the last N days.")
+    ] = 30,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure an experiment, compare it with the last good night, rebuild the site, prune the cache, print a summary.
+
+    A night that was interrupted is gone on with. Exits with 0 after a good night, with 1 where a cell failed or is
+    beyond its budget, and with 3 where the site or the cache could not be seen to.
+    """
+    from orchestrator.benchmarks.registry import kinds
+    from orchestrator.cli.measured import Measuring
+    from orchestrator.cli.night_report import NightReport
+    from orchestrator.cli.night_run import night_run
+    from orchestrator.errors import LabError
+    from orchestrator.experiment.file.loading import load_experiment
+    from orchestrator.guest.emulator import qemu_cpu_names
+    from orchestrator.paths import data_dir, lab_dir
+    from orchestrator.results.night_note import only_night
+
+    report = NightReport.checked(mail, junit, webhook)
+    experiment = load_experiment(config or data_dir("configs") / _EXPERIMENT, kinds(), overrides or [], qemu_cpu_names)
+    with only_night(lab_dir(), experiment.name) as note:
+        try:
+            run = night_run(experiment, Measuring(jobs, offline=offline, verbose=verbose), note)
+        except LabError as error:
+            report.unmeasured(experiment.name, error)
+            raise
+        night = _compared(run)
+        done, problems = _seen_to(
+            {"site": partial(_site, site or lab_dir() / "site"), "cache": partial(_pruned, keep_days)}
+        )
+        night = replace(night, problems=problems)
+        report.told(night, done)
+        if night.is_good:
+            _keep_as_good(night)
+        note.end()
+    raise typer.Exit(1 if not night.is_good else 3 if problems else 0)
+
+
+def _compared(run: Run) -> Night:
+    """The night beside the last good one, if there is one."""
+    from orchestrator.cli.compared_runs import compared
+    from orchestrator.errors import LabError
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.night import Night, good_night
+    from orchestrator.results.store import Store
+
+    with Store.open(lab_dir()) as store:
+        good = store.baselines().get(good_night(run.record.experiment))
+    if good is None or good.run == run.record.run:
+        return Night(run)
+    try:
+        return Night(run, compared([good.run, run.record.run], []))
+    except LabError as error:  # another experiment by now, or scipy is missing
+        return Night(run, doubt=str(error))
+
+
+def _seen_to(work: Mapping[str, Callable[[], str]]) -> tuple[list[str], list[str]]:
+    """What was done, each in a line, and what could not be done: that is no reason to lose the night."""
+    from orchestrator.errors import LabError
+
+    done, problems = [], []
+    for name, do in work.items():
+        try:
+            done.append(f"{name}: {do()}")
+        except (LabError, OSError) as error:
+            problems.append(f"{name}: {error}")
+    return done, problems
+
+
+def _site(directory: Path) -> str:
+    from orchestrator.benchmarks.registry import reports
+    from orchestrator.paths import lab_dir
+    from orchestrator.report.site import build_site
+    from orchestrator.results.store import Store
+
+    with Store.open(lab_dir()) as store:
+        built = build_site(store, directory, reports())
+    return f"{directory / 'index.html'} ({built})"
+
+
+def _pruned(keep_days: int) -> str:
+    import time
+
+    from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.cache_entries import Kind, cache_entries
+    from orchestrator.artifacts.pruning import fates, remove
+    from orchestrator.paths import cache_dir
+
+    cache = Cache(cache_dir())
+    unused_since = time.time() - keep_days * _DAY
+    leaving = [fate.entry for fate in fates(cache_entries(cache), unused_since, list(Kind)) if not fate.stays]
+    gone = [one.size for one in remove(leaving, unused_since) if one.is_done]
+    return f"{sum(gone) / 1e6:.1f} MB freed in {cache.root}"
+
+
+def _keep_as_good(night: Night) -> None:
+    from orchestrator.paths import lab_dir
+    from orchestrator.results.night import good_night
+    from orchestrator.results.store import Store
+
+    with Store.open(lab_dir()) as store:
+        store.set_baseline(good_night(night.experiment), night.run.record.run)

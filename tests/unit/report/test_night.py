@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a night say how it went, the same in each form, first what is wrong, and what to do about it?"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import TestSuite
+from record_builders import cell, failed
+from report_text import GOLDEN
+from stored_profiles import store_run
+
+from orchestrator.benchmarks.registry import reports
+from orchestrator.cli.compared_runs import compared
+from orchestrator.report.junit_report import render_junit, unmeasured_junit
+from orchestrator.report.night_json import night_json, unmeasured_json
+from orchestrator.report.night_mail import night_mail, unmeasured_mail
+from orchestrator.report.night_summary import night_lines
+from orchestrator.report.night_words import equal_runs, subject
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.night import Night
+from orchestrator.results.origin import Origin
+from orchestrator.results.runs import Run, find_run
+
+NOW = datetime(2026, 11, 22, 2, 40, tzinfo=UTC)
+ORIGIN = Origin.model_validate(
+    {
+        "sessions": [{"qemu": "QEMU 7.2.22", "compiler": "gcc 12.2.0", "guests": "Debian 12", "host": {"cpus": "2"}}],
+        "boots": [{"kernel": {"name": "debian-686", "release": "6.1.0-50-686"}}],
+    }
+)
+Nights = Callable[..., Night]
+
+
+def dearer(value: float) -> CellRecord:
+    return cell("kprobe", samples=[value] * 2, value=value, overhead=value - 409, interval=[value - 409] * 2)
+
+
+@pytest.fixture
+def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """Makes a night of cells, compared with a good one of other cells."""
+    lab = tmp_path / "lab"
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(lab))
+
+    folders = (tmp_path / f"run{number}" for number in count())
+
+    def make(good: Sequence[CellRecord], cells: Sequence[CellRecord], **changes: Any) -> Night:
+        runs = [store_run(lab, next(folders), *part) for part in (good, cells)]
+        return replace(Night(find_run(runs[1], lab), compared(runs, [])), **changes)
+
+    return make
+
+
+def lines(night: Night) -> list[str]:
+    return list(night_lines(night, reports()))
+
+
+def mail(night: Night) -> EmailMessage:
+    text = night_mail(night, ORIGIN, reports(), NOW)
+    message = email.message_from_string(text, policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    return message
+
+
+@pytest.fixture
+def bad(nights: Nights) -> Night:
+    good = [cell("none"), cell("kprobe"), cell("jprobe"), cell("djprobe")]
+    problems = ["site: there is no room left to keep results"]
+    return nights(good, [cell("none"), dearer(1046.0), failed("jprobe", "the probe was not hit")], problems=problems)
+
+
+def test_a_bad_night_says_first_what_is_wrong(bad: Night) -> None:
+    assert not bad.is_good
+    said = lines(bad)
+    assert said[0] == "x: bad night, cells: 2 ok, 1 failed"
+    assert said[1].endswith("4 cells compared: 1 failed, 1 vanished, 1 dearer, 1 unchanged; 3 beyond budget.")
+    assert said[2:5] == [
+        "beyond budget: jprobe failed",
+        "beyond budget: djprobe vanished",
+        "beyond budget: kprobe +10 instructions (+1.0 %)",
+    ]
+    assert "problem: site: there is no room left to keep results" in said
+
+
+def test_what_is_beyond_can_be_measured_again(bad: Night) -> None:
+    (again,) = [
+        shlex.split(line.removeprefix("again: "))
+        for line in lines(bad)
+        if line.startswith("again: orch") and " run " in line
+    ]
+    assert again[:2] == ["orchestrator", "run"]
+    assert again[3:] == ["--only", f"id={dearer(1).id.replace('kprobe', 'jprobe')}", "--only", f"id={dearer(1).id}"]
+    assert Path(again[2]).parent == bad.run.directory
+
+
+def test_a_dearer_night_may_be_accepted_and_a_failed_one_may_not(nights: Nights, bad: Night) -> None:
+    night = nights([cell("none"), cell("kprobe")], [cell("none"), dearer(1046.0)])
+    assert lines(night)[-1] == f"to accept it as it is: orchestrator baseline set good-x {night.run.record.run}"
+    assert not [line for line in lines(bad) if line.startswith("to accept")]
+
+
+def test_a_good_night_is_short(nights: Nights) -> None:
+    night = nights([cell("none"), cell("kprobe")], [cell("none"), cell("kprobe")])
+    assert night.is_good
+    assert subject(night) == "[x] good: 2 unchanged"
+    assert not [line for line in lines(night) if line.startswith(("beyond", "again", "to accept", "problem"))]
+
+
+def test_a_cheaper_night_is_good(nights: Nights) -> None:
+    night = nights([cell("none"), cell("kprobe")], [cell("none"), dearer(1000.0)])
+    assert night.is_good
+    assert subject(night) == "[x] good: 1 cheaper, 1 unchanged"
+
+
+def test_the_first_night_is_compared_with_nothing(nights: Nights) -> None:
+    night = replace(nights([cell("none")], [cell("none")]), compared=None)
+    assert night.is_good
+    assert lines(night)[1] == "There is no good night before it to compare with."
+    assert subject(night) == "[x] good: 1 cell"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"doubt": "scipy is missing"}, {"compared": None, "doubt": "they have nothing that can be compared"}]
+)
+def test_a_night_that_cannot_be_compared_is_not_good(nights: Nights, changes: dict[str, Any]) -> None:
+    night = replace(nights([cell("none")], [cell("none")]), compared=None, doubt=changes["doubt"])
+    assert not night.is_good
+    assert changes["doubt"] in lines(night)[1]
+    assert lines(night)[-1].startswith("to accept it as it is: ")
+
+
+def test_a_night_without_all_its_cells_is_not_good(nights: Nights) -> None:
+    night = nights([cell("none")], [cell("none")])
+    unfinished = replace(night, run=Run(night.run.record, night.run.directory, 3))
+    assert not unfinished.is_good
+    assert lines(unfinished)[0] == "x: bad night, cells: 1 ok, 3 planned"
+
+
+def test_the_mail_is_one(bad: Night) -> None:
+    message = mail(bad)
+    assert message["Subject"] == "[x] bad: 1 failed, 1 vanished, 1 dearer, 1 unchanged; jprobe failed"
+    assert message["Date"].datetime == NOW
+    text = message.get_content()
+    assert text.isascii()
+    for part in (
+        "kprobe   ",
+        "Failed:",
+        "QEMU 7.2.22",
+        "debian-686: 6.1.0-50-686",
+        "pentium4, 1 CPU",
+        "0 instructions",
+    ):
+        assert part in text
+    prose = [line for line in text.splitlines() if "orchestrator" not in line and str(bad.run.directory) not in line]
+    assert max(map(len, prose)) <= 100
+
+
+def test_the_mail_is_as_expected(bad: Night) -> None:
+    text = night_mail(bad, ORIGIN, reports(), NOW)
+    for run, name in ((bad.run.record.run, "RUN"), (str(bad.run.directory), "DIRECTORY")):
+        text = text.replace(run, name)
+    assert bad.compared is not None
+    text = text.replace(bad.compared.before.record.run, "GOOD")
+    assert text == (GOLDEN / "night.eml").read_text()
+
+
+def test_what_a_guest_says_makes_no_header(nights: Nights) -> None:
+    night = nights(
+        [cell("none")], [failed("none", "first\nBcc: everybody@example.org\n\nbody")], problems=["ü\nTo: a@b"]
+    )
+    message = mail(night)
+    assert set(message.keys()) == {"Subject", "Date", "Content-Type", "Content-Transfer-Encoding", "MIME-Version"}
+
+
+def test_equal_runs_differ_by_nothing_on_the_exact_clock(nights: Nights) -> None:
+    night = nights([cell("none")], [cell("none"), cell("kprobe")])
+    samples = sum(len(one.samples) for one in night.run.record.cells)
+    assert list(equal_runs(night)) == [f"calls and loops: 0 instructions, in {samples} samples of 2 cells"]
+
+
+def test_json_has_what_the_mail_has(bad: Night) -> None:
+    content = json.loads(json.dumps(night_json(bad)))
+    assert content["text"].splitlines()[0] == subject(bad)
+    assert (content["night"], content["cells"]) == ("bad", {"ok": 2, "failed": 1})
+    assert content["counts"] == {"failed": 1, "vanished": 1, "dearer": 1, "unchanged": 1}
+    assert [one["change"] for one in content["beyond"]] == ["failed", "vanished", "dearer"]
+    assert content["failed"] == [{"cell": bad.failed[0].id, "reason": "the probe was not hit"}]
+
+
+def test_a_large_night_is_told_in_bounds(nights: Nights) -> None:
+    cells = [cell("kprobe", id=f"a/{number}") for number in range(300)]
+    night = nights(cells, [dearer(1046.0).model_copy(update={"id": one.id}) for one in cells])
+    content = night_json(night)
+    assert (len(content["beyond"]), content["counts"]) == (20, {"dearer": 300})
+    assert len(lines(night)) < 30
+    assert len(mail(night).get_content().splitlines()) < 120
+
+
+def test_junit_fails_what_is_beyond(bad: Night) -> None:
+    beyond = {one.pair.first.id: one.beyond for one in bad.beyond}
+    suite = TestSuite.fromstring(render_junit(bad.run.record, ORIGIN, {}, beyond))
+    assert (suite.tests, suite.failures, suite.errors) == (4, 3, 0)
+    wrong = {case.name.split("/")[2]: case.result[0].type for case in suite if case.result}
+    assert wrong == {"kprobe": "beyond budget", "jprobe": "failed", "djprobe": "beyond budget"}
+
+
+def test_a_night_that_measured_nothing_is_told() -> None:
+    reason = "no QEMU\nhint: install it"
+    message = email.message_from_string(unmeasured_mail("x", reason, NOW), policy=email.policy.default)
+    assert message["Subject"] == "[x] not measured"
+    assert unmeasured_json("x", reason)["night"] == "not measured"
+    suite = TestSuite.fromstring(unmeasured_junit("x", reason))
+    assert (suite.tests, suite.errors) == (1, 1)

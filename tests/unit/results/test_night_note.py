@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is the night that did not end found again, and only that one, by one process at a time?"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UsageError
+from orchestrator.results.night_note import NightNote, only_night
+from orchestrator.results.store import RunEntry, Store
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    return tmp_path / "lab"
+
+
+@pytest.fixture
+def note(lab: Path) -> Iterator[NightNote]:
+    with only_night(lab, "nightly") as note:
+        yield note
+
+
+@pytest.fixture
+def store(lab: Path) -> Iterator[Store]:
+    with Store.open(lab) as store:
+        yield store
+
+
+def run(store: Store, experiment: str = "nightly") -> RunEntry:
+    return store.begin_run(experiment, ["a"], digest="d", provenance={})
+
+
+def test_the_run_of_a_night_that_did_not_end_is_its_newest(note: NightNote, store: Store) -> None:
+    run(store)
+    assert note.run(store, "nightly") is None
+    note.begin()
+    assert note.run(store, "nightly") is None, "a run of before the night"
+    begun = run(store)
+    run(store, "another")
+    assert note.run(store, "nightly") == begun
+    note.end()
+    assert note.run(store, "nightly") is None
+    note.end()
+
+
+def test_a_new_night_leaves_the_old_one(note: NightNote, store: Store) -> None:
+    note.begin(datetime.now(UTC) - timedelta(days=1))
+    assert run(store) == note.run(store, "nightly")
+    note.begin(datetime.now(UTC) + timedelta(seconds=1))
+    assert note.run(store, "nightly") is None
+
+
+@pytest.mark.parametrize("damage", ["", "yesterday", "\0\xff"])
+def test_a_damaged_note_is_a_night_that_ended(lab: Path, note: NightNote, store: Store, damage: str) -> None:
+    note.begin()
+    run(store)
+    (lab / "nights" / "nightly").write_text(damage)
+    assert note.run(store, "nightly") is None
+
+
+def test_one_process_has_the_night(lab: Path, note: NightNote) -> None:
+    with pytest.raises(UsageError, match="'nightly' is under way"), only_night(lab, "nightly"):
+        pass
+    with only_night(lab, "another"):
+        pass
+
+
+def test_the_lab_is_its_owners(lab: Path, note: NightNote) -> None:
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (lab, lab / "nights")] == [0o700, 0o700]
