@@ -233,6 +233,8 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
     [
         ("image", "image"),
         ("kernel", "kernel"),
+        ("nightly", "image"),
+        ("nightly", "kernel"),
         ("test", "image"),
         ("test", "kernel"),
         ("test", "test"),
