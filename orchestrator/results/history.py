@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -104,7 +105,7 @@ class History:
         """Whether every difference is real: calls and loops are counted without anything that falls between them."""
         return self.newest.clock == "instructions" and self.newest.metric != PER_RUN
 
-    @property
+    @cached_property
     def numbers(self) -> Sequence[tuple[Point, float]]:
         """The points that have the quantity, with it."""
         found = ((point, self.of(point)) for point in self.points)
