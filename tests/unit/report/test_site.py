@@ -101,7 +101,7 @@ def test_a_long_history_is_bounded_and_whole_in_the_table_beside_it(lab: Path, s
     page = checked(site)[KPROBE_PAGE]
     assert len(table(page, "run-list")) == 100
     assert "below are the newest 100 of 130" in page.whole_text
-    assert len([one for one in page.all("section") if one.attributes.get("class") == "step"]) == MOST_STEPS
+    assert len([one for one in page.all("div") if one.attributes.get("class") == "step"]) == MOST_STEPS
     assert "79 earlier steps" in page.whole_text
     rows = list(csv.DictReader(io.StringIO(files(site)[KPROBE_PAGE.replace(".html", ".csv")])))
     assert [float(row["value"]) for row in rows] == [1000 + day for day in range(130)]
