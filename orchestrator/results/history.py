@@ -11,10 +11,11 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.errors import LabError
 from orchestrator.results.between_boots import between_boots
@@ -24,6 +25,7 @@ from orchestrator.results.store import Store
 Quantity = Literal["value", "overhead"]
 
 _FIELDS = ("status", "unit", "clock", "metric", "value", "overhead", "interval", "verdict", "reason")
+_TOLD = ("run", "started", "digest")
 _PATHS = ", ".join(f"'$.{name}'" for name in _FIELDS)
 _RECORD = f"json_extract(record, {_PATHS})"
 """A record's fields as a JSON array: a whole record takes twice as long to read."""
@@ -73,7 +75,7 @@ class Point:
         return (high - low) / 2 or self.between_boots
 
 
-_POINTS = TypeAdapter(Point)
+_POINTS = TypeAdapter(list[Point])
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class History:
         """Whether every difference is real: calls and loops are counted without anything that falls between them."""
         return self.newest.clock == "instructions" and self.newest.metric != PER_RUN
 
-    @property
+    @cached_property
     def numbers(self) -> Sequence[tuple[Point, float]]:
         """The points that have the quantity, with it."""
         found = ((point, self.of(point)) for point in self.points)
@@ -139,8 +141,7 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
         metric.cell,
         since,
     )
-    points = [_point(row, store.path) for row in rows]
-    return _with_boots(store, _history(metric, points, quantity)) if points else None
+    return _with_boots(store, _history(metric, _points(rows, store.path), quantity)) if rows else None
 
 
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
@@ -155,8 +156,8 @@ def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, s
         since,
     )
     found: dict[Metric, list[Point]] = {}
-    for row in rows:
-        found.setdefault(Metric(row["experiment"], row["cell"]), []).append(_point(row, store.path))
+    for row, point in zip(rows, _points(rows, store.path), strict=True):
+        found.setdefault(Metric(row["experiment"], row["cell"]), []).append(point)
     return [_with_boots(store, _history(metric, points, quantity)) for metric, points in sorted(found.items())]
 
 
@@ -177,14 +178,20 @@ def _with_boots(store: Store, history: History) -> History:
     return replace(history, points=points)
 
 
-def _point(row: sqlite3.Row, store: Path) -> Point:
+def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
+    """The points of these rows; one call of the parser and of the validator takes half as long as one for each."""
     try:
-        fields = dict(zip(_FIELDS, json.loads(row["fields"]), strict=True))
-        told = {name: row[name] for name in ("run", "started", "digest")}
-        return _POINTS.validate_python({**fields, **told})
-    except (ValueError, TypeError) as error:
+        fields = json.loads(f"[{','.join(row['fields'] for row in rows)}]")
+        return _POINTS.validate_python(
+            [
+                {**dict(zip(_FIELDS, one, strict=True)), **{name: row[name] for name in _TOLD}}
+                for row, one in zip(rows, fields, strict=True)
+            ]
+        )
+    except ValidationError as error:
+        run = rows[int(error.errors()[0]["loc"][0])]["run"]
         raise LabError(
-            f"what is stored of run {row['run']} contradicts itself",
+            f"what is stored of run {run} contradicts itself",
             where=str(store),
             hint="Another program has changed the store.",
             detail=str(error).splitlines()[:20],

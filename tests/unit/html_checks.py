@@ -15,12 +15,21 @@ EXTERNAL = re.compile(r"^\s*([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
 @dataclass
 class Element:
-    """An element with its attributes, its text, and the elements directly in it."""
+    """An element with its attributes, and the texts and elements directly in it in their order."""
 
     tag: str
     attributes: dict[str, str]
-    text: str = ""
-    children: list[Element] = field(default_factory=list)
+    content: list[Element | str] = field(default_factory=list)
+
+    @property
+    def children(self) -> list[Element]:
+        """The elements directly in it."""
+        return [one for one in self.content if isinstance(one, Element)]
+
+    @property
+    def text(self) -> str:
+        """Its own text."""
+        return "".join(one for one in self.content if isinstance(one, str))
 
     def all(self, tag: str) -> list[Element]:
         """Every element of this tag in it, at any depth."""
@@ -30,7 +39,7 @@ class Element:
     @property
     def whole_text(self) -> str:
         """Its text and that of all in it."""
-        return self.text + "".join(one.whole_text for one in self.children)
+        return "".join(one if isinstance(one, str) else one.whole_text for one in self.content)
 
 
 class _Tree(HTMLParser):
@@ -42,7 +51,7 @@ class _Tree(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, {name: value or "" for name, value in attrs})
         assert len(element.attributes) == len(attrs), f"an attribute of {tag} is there twice"
-        self.open[-1].children.append(element)
+        self.open[-1].content.append(element)
         if tag not in VOID:
             self.open.append(element)
 
@@ -56,7 +65,7 @@ class _Tree(HTMLParser):
             assert self.open.pop().tag == tag, f"</{tag}> ends another element"
 
     def handle_data(self, data: str) -> None:
-        self.open[-1].text += data
+        self.open[-1].content.append(data)
 
 
 def parsed(page: str) -> Element:

@@ -71,7 +71,11 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
     left = 8 + _LETTER * max(len(text) for _, text in heights)
     across = _Scale(*_span(chart), left, _WIDTH - _RIGHT)
     upwards = _Scale(*_range(chart), _HEIGHT - _BOTTOM, _TOP)
-    known = [(across(_seconds(one.when)), upwards(one.value)) for one in chart.points if one.value is not None]
+    known = [
+        (across(_seconds(one.when)), upwards(one.value))
+        for one in _ends_of_equals([point for point in chart.points if point.value is not None])
+        if one.value is not None
+    ]
     failed = [across(_seconds(one.when)) for one in chart.points if one.value is None]
     return part(
         "history.svg.j2",
@@ -88,7 +92,7 @@ def history_picture(chart: HistoryChart, name: str) -> Markup:
         upwards=[Tick(upwards(value), text) for value, text in heights],
         bands=list(_bands(chart.points, across, upwards)),
         # A line of no length has round ends: a point, in a fifth of the bytes of a circle.
-        runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(_ends_of_equals(known))),
+        runs="".join(f"M{x:g} {y:g}h0" for x, y in dict.fromkeys(known)),
         size=3 if len(known) > _MANY else 6,
         levels="".join(
             f"M{across(_seconds(one.first)):g} {upwards(one.value):g}H{across(_seconds(one.last)):g}"
@@ -154,9 +158,9 @@ def _bands(points: Sequence[HistoryPoint], across: _Scale, upwards: _Scale) -> I
             yield "M" + "L".join(f"{x:g} {y:g}" for x, y in outline) + "Z"
 
 
-def _ends_of_equals(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def _ends_of_equals(points: Sequence[HistoryPoint]) -> Iterator[HistoryPoint]:
     """The first and the last of neighbours that are equal: the level between has the others, and a file is small."""
-    for _, group in groupby(points, lambda point: point[1]):
+    for _, group in groupby(points, lambda point: point.value):
         alike = list(group)
         yield alike[0]
         yield alike[-1]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.report.history_sheets import ExplainedStep, Traced
@@ -104,7 +105,7 @@ class _Build:
                 self._make_metric(path, metric)
         finally:
             self._charts.save()
-        lines = [line for path in metrics if (line := self._folder.summary(path)) is not None]
+        lines = [MetricSummary.model_validate(line) for path in metrics if (line := self._folder.line(path))]
         overview = Overview(self._runs, self._counts, lines, self._baselines())
         for path, name in experiments.items():
             self._make_overview(path, experiment_page(overview, name, self._addresses.seen_from(path)))
@@ -131,7 +132,7 @@ class _Build:
 
     def _surroundings(self, path: str, run: RunEntry, earlier: str | None) -> Surroundings:
         at = self._addresses.seen_from(path)
-        links = [Link(at.index, "Site"), Link(at.all_runs, "All runs")]
+        links = [Link(at.index, "Overview"), Link(at.all_runs, "All runs")]
         links.append(Link(at.experiment(run.experiment), f"Experiment {run.experiment}"))
         before = at.run(earlier) if earlier is not None else None
         if before is not None:
@@ -149,12 +150,12 @@ class _Build:
         if self._folder.is_current(path, made_from):
             return
         at = self._addresses.seen_from(path)
-        summary = None
         try:
             page, summary = self._metric_page(metric, at)
         except LabError as error:
-            page = _unreadable(str(metric), error, at)
-        self._put(path, page, made_from, summary)
+            self._put(path, _unreadable(str(metric), error, at), made_from)
+        else:
+            self._put(path, page, made_from, summary.model_dump(mode="json"))
 
     def _metric_page(self, metric: Metric, at: Addresses) -> tuple[Page, MetricSummary]:
         found = history(self._store, metric)
@@ -173,8 +174,8 @@ class _Build:
         if not self._folder.is_current(path, made_from):
             self._put(path, Page(text), made_from)
 
-    def _put(self, path: str, page: Page, made_from: str, summary: MetricSummary | None = None) -> None:
-        self._folder.put(path, page, made_from, summary)
+    def _put(self, path: str, page: Page, made_from: str, line: dict[str, Any] | None = None) -> None:
+        self._folder.put(path, page, made_from, line)
         self._written += 1
 
     def _baselines(self) -> Mapping[str, Sequence[str]]:
@@ -200,4 +201,4 @@ def _earlier(runs: Sequence[RunEntry]) -> Mapping[str, str]:
 
 def _unreadable(title: str, error: LabError, at: Addresses) -> Page:
     """The page of what cannot be shown, with the reason: the others are made all the same."""
-    return Page(render("unreadable.html.j2", title, [Link(at.index, "Site")], reason=str(error)))
+    return Page(render("unreadable.html.j2", title, [Link(at.index, "Overview")], reason=str(error)))

@@ -7,16 +7,16 @@ A file is noted as the site's own before it is written, so that a build that was
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from orchestrator.errors import LabError, UsageError
 from orchestrator.report.html.attachments import Page
-from orchestrator.report.site.metric_summary import MetricSummary
 from orchestrator.report.site.state import KeptPage, SiteState
 from orchestrator.results.faults import storage_faults
 from orchestrator.whole_file import write_whole
@@ -55,11 +55,11 @@ class SiteFolder:
         page = self._state.pages.get(path)
         return page is not None and page.made_from == made_from and (self.directory / path).is_file()
 
-    def summary(self, path: str) -> MetricSummary | None:
-        """The metric's line that was put with a page."""
-        return self._state.pages[path].summary
+    def line(self, path: str) -> Mapping[str, Any] | None:
+        """What was put with a page, for lists."""
+        return self._state.pages[path].line
 
-    def put(self, path: str, page: Page, made_from: str, summary: MetricSummary | None = None) -> None:
+    def put(self, path: str, page: Page, made_from: str, line: dict[str, Any] | None = None) -> None:
         """Write a claimed page, and the files beside it first.
 
         Raises HostError when the disk is full or not writable, UsageError where another's file is in the way.
@@ -78,7 +78,7 @@ class SiteFolder:
         self._write(path, page.text)
         for name in set(before.files) - set(files):
             self._remove(name)
-        self._state.pages[path] = KeptPage(made_from=made_from, files=tuple(sorted(files)), summary=summary)
+        self._state.pages[path] = KeptPage(made_from=made_from, files=tuple(sorted(files)), line=line)
         self._unsaved += 1
         if self._unsaved >= _UNSAVED:
             self.save()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from orchestrator.report.figures import NOTHING, figure, signed_figure, unit_name
+from orchestrator.report.figures import NOTHING, figure, signed_figure
 from orchestrator.report.history_chart import history_chart
 from orchestrator.report.history_forms import histories_csv
 from orchestrator.report.history_sheets import ExplainedStep, Traced
@@ -77,7 +77,7 @@ def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str
         "metric.html.j2",
         str(metric),
         [
-            Link(addresses.index, "Site"),
+            Link(addresses.index, "Overview"),
             Link(addresses.all_runs, "All runs"),
             Link(addresses.experiment(metric.experiment), f"Experiment {metric.experiment}"),
             Link("#course", "Course"),
@@ -94,7 +94,7 @@ def metric_page(traced: Traced, explained: Sequence[ExplainedStep], lacking: str
             _row(point, history, begins.get(point.run), addresses) for point in history.points[: -_MOST_RUNS - 1 : -1]
         ],
         runs=len(history.points),
-        unit=unit_name(history.unit),
+        unit=history.unit,
         table=table,
     )
     return Page(text, "", {table: histories_csv([(history, steps)]).encode()})
@@ -122,7 +122,7 @@ def _step(number: int, one: ExplainedStep, unit: str, addresses: Addresses) -> _
     rest = len(one.causes) - len(causes)
     return _StepPart(
         id=f"step-{number}",
-        title=f"{day(step.after.started)}: {change} {unit_name(unit)}{share}",
+        title=f"{day(step.after.started)}: {change} {unit}{share}",
         change=change,
         old=figure(step.old, unit),
         new=figure(step.new, unit),

@@ -7,16 +7,21 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.report.figures import figure, signed_figure, unit_name
+from orchestrator.report.figures import figure, signed_figure
 from orchestrator.report.history_sheets import ExplainedStep, Traced
 from orchestrator.report.sparkline import sparkline
 
-_LINE = 24  # characters of the course
+_POINTS = 48
+HEIGHTS = "0123456789ABCDEF"
+NO_NUMBER = "!"
 _CAUSES = 3
 
 
 class LastStep(BaseModel):
-    """The newest step: the runs on either side, when the later one began, what it costs more, and why."""
+    """The newest step: the runs on either side, when the later one began, what it costs more, and why.
+
+    ``change`` is a text, ``size`` the figure without its sign.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,11 +29,15 @@ class LastStep(BaseModel):
     after: str
     started: str
     change: str
+    size: float
     causes: tuple[str, ...]
 
 
 class MetricSummary(BaseModel):
-    """A metric's line; ``course`` is a sparkline. ``fitted`` is False where the library for its steps was missing."""
+    """A metric's line. ``course`` has a hexadecimal digit for its height at each point, ``!`` where it has no number.
+
+    ``fitted`` is False where the library that finds its steps was missing.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,8 +45,6 @@ class MetricSummary(BaseModel):
     cell: str
     course: str
     newest: str
-    unit: str
-    runs: int
     steps: int
     last: LastStep | None = None
     fitted: bool = True
@@ -47,13 +54,12 @@ def summary_of(traced: Traced, explained: Sequence[ExplainedStep], *, fitted: bo
     """The line of a metric; of its steps ``explained`` has the newest ones, newest first."""
     history = traced.history
     values = [history.of(point) for point in history.points]
+    newest, value = history.points[-1], values[-1]
     return MetricSummary(
         experiment=history.metric.experiment,
         cell=history.metric.cell,
-        course=sparkline(values, _LINE),
-        newest=history.points[-1].status if values[-1] is None else figure(values[-1], history.unit),
-        unit=unit_name(history.unit),
-        runs=len(history.points),
+        course=sparkline(values, _POINTS, HEIGHTS + NO_NUMBER),
+        newest=f"{figure(value, history.unit)} {history.unit}" if value is not None else newest.status,
         steps=len(traced.steps.found),
         last=_last(explained[0], history.unit) if explained else None,
         fitted=fitted,
@@ -68,5 +74,6 @@ def _last(newest: ExplainedStep, unit: str) -> LastStep:
         after=step.after.run,
         started=step.after.started,
         change=signed_figure(step.change, unit),
+        size=abs(step.change),
         causes=(*shown, *([f"and {rest} more"] if rest else [])),
     )

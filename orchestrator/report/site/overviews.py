@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from functools import cached_property
 from orchestrator.report.figures import NOTHING
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.site.addresses import Addresses
+from orchestrator.report.site.course import Course, course_of
 from orchestrator.report.site.metric_summary import MetricSummary
 from orchestrator.report.site.moments import day, minute
 from orchestrator.results.history import Metric
@@ -19,7 +21,9 @@ from orchestrator.results.store import RunEntry
 RECENT = 100
 """Runs that are looked at for what changed lately."""
 _MOST_RUNS = 30
-_MOST_CHANGED = 50
+_MOST_CHANGES = 10
+_MOST_CHANGED = 8
+_MOST_CAUSES = 5
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,23 @@ class MetricRow:
     name: str
     address: str | None
     summary: MetricSummary
+    course: Course
     last_day: str
     last_address: str | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A run with which steps begin: the metrics that have one, the largest change first, and what was different."""
+
+    id: str
+    title: str
+    run: str
+    address: str | None
+    causes: Sequence[str]
+    metrics: Sequence[MetricRow]
+    others: int
+    experiment_address: str
 
 
 @dataclass(frozen=True)
@@ -77,11 +96,13 @@ class Overview:
     baselines: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
-    def changed(self) -> Sequence[MetricSummary]:
-        """The metrics with a step in the newest runs, the newest step first."""
-        recent = {run.id for run in self.runs[:RECENT]}
-        found = [one for one in self.metrics if one.last is not None and one.last.after in recent]
-        return sorted(found, key=lambda one: one.last.started if one.last else "", reverse=True)
+    def changed(self) -> Mapping[str, Sequence[MetricSummary]]:
+        """The metrics whose last step begins with one of the newest runs, by that run, the newest first."""
+        found: dict[str, list[MetricSummary]] = {run.id: [] for run in self.runs[:RECENT]}
+        for one in self.metrics:
+            if one.last is not None and one.last.after in found:
+                found[one.last.after].append(one)
+        return {run: metrics for run, metrics in found.items() if metrics}
 
     @cached_property
     def experiments(self) -> Mapping[str, Sequence[RunEntry]]:
@@ -94,7 +115,8 @@ class Overview:
 
 def index_page(overview: Overview, addresses: Addresses) -> str:
     """The first page: what changed lately, the latest runs, the experiments."""
-    runs, shown = overview.runs, overview.changed[:_MOST_CHANGED]
+    runs = overview.runs
+    changes = [_change(*one, addresses) for one in list(overview.changed.items())[:_MOST_CHANGES]]
     experiments = [_experiment_row(overview, name, addresses) for name in overview.experiments]
     count = f"{_counted(len(runs), 'run')} of {_counted(len(experiments), 'experiment')}"
     return render(
@@ -108,8 +130,8 @@ def index_page(overview: Overview, addresses: Addresses) -> str:
         ],
         summary=[f"{count}, the newest of {minute(runs[0].started)} UTC."],
         recent=min(RECENT, len(runs)),
-        changed=[_metric_row(one, str(_metric(one)), addresses) for one in shown],
-        more_changed=len(overview.changed) - len(shown),
+        changes=changes,
+        more_changes=len(overview.changed) - len(changes),
         runs=[_run_row(overview, run, addresses) for run in runs[:_MOST_RUNS]],
         more_runs=len(runs[_MOST_RUNS:]),
         experiments=experiments,
@@ -119,7 +141,7 @@ def index_page(overview: Overview, addresses: Addresses) -> str:
 def runs_page(overview: Overview, addresses: Addresses) -> str:
     """The list of all runs."""
     rows = [_run_row(overview, run, addresses) for run in overview.runs]
-    return render("runs.html.j2", "All runs", [Link(addresses.index, "Site")], runs=rows)
+    return render("runs.html.j2", "All runs", [Link(addresses.index, "Overview")], runs=rows)
 
 
 def experiment_page(overview: Overview, name: str, addresses: Addresses) -> str:
@@ -127,7 +149,7 @@ def experiment_page(overview: Overview, name: str, addresses: Addresses) -> str:
     runs = overview.experiments[name]
     metrics = [one for one in overview.metrics if one.experiment == name]
     sections = [("#metrics", "Metrics")] if metrics else []
-    links = [(addresses.index, "Site"), (addresses.all_runs, "All runs"), *sections, ("#runs", "Runs")]
+    links = [(addresses.index, "Overview"), (addresses.all_runs, "All runs"), *sections, ("#runs", "Runs")]
     count = f"{_counted(len(runs), 'run')} from {day(runs[-1].started)} to {day(runs[0].started)}"
     return render(
         "experiment.html.j2",
@@ -158,12 +180,31 @@ def _run_row(overview: Overview, run: RunEntry, addresses: Addresses) -> RunRow:
     )
 
 
+def _change(run: str, metrics: Sequence[MetricSummary], addresses: Addresses) -> Change:
+    """The change that begins with a run."""
+    ordered = sorted(metrics, key=lambda one: one.last.size if one.last else 0.0, reverse=True)
+    lasts = [one.last for one in ordered if one.last is not None]
+    causes = list(dict.fromkeys(cause for last in lasts for cause in last.causes))
+    shown = ordered[:_MOST_CHANGED]
+    return Change(
+        id=f"change-{hashlib.sha256(run.encode()).hexdigest()[:8]}",
+        title=f"{day(lasts[0].started)}: {_counted(len(metrics), 'metric')} of {metrics[0].experiment}",
+        run=run,
+        address=addresses.run(run),
+        causes=causes[:_MOST_CAUSES],
+        metrics=[_metric_row(one, one.cell, addresses) for one in shown],
+        others=len(metrics) - len(shown),
+        experiment_address=addresses.experiment(metrics[0].experiment),
+    )
+
+
 def _metric_row(summary: MetricSummary, name: str, addresses: Addresses) -> MetricRow:
     last = summary.last
     return MetricRow(
         name=name,
         address=addresses.metric(_metric(summary)),
         summary=summary,
+        course=course_of(summary.course),
         last_day=NOTHING if last is None else day(last.started),
         last_address=None if last is None else addresses.run(last.after),
     )
@@ -179,7 +220,7 @@ def _experiment_row(overview: Overview, name: str, addresses: Addresses) -> Expe
         newest_address=addresses.run(runs[0].id),
         began=minute(runs[0].started),
         metrics=sum(one.experiment == name for one in overview.metrics),
-        changed=sum(one.experiment == name for one in overview.changed),
+        changed=sum(one.experiment == name for metrics in overview.changed.values() for one in metrics),
     )
 
 

@@ -3,25 +3,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.report.site.addresses import SitePath
-from orchestrator.report.site.metric_summary import MetricSummary
 
 
 class KeptPage(BaseModel):
     """A page of the site.
 
-    ``made_from`` is a digest of all that it shows, empty of a page that was not finished. ``files`` belong to it.
+    ``made_from`` is a digest of all that it shows and of the program, empty of a page that was not finished. ``files``
+    belong to it. ``line`` is what lists have of it, in the form of the program that made it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     made_from: str = ""
     files: tuple[SitePath, ...] = ()
-    summary: MetricSummary | None = None
+    line: dict[str, Any] | None = None
 
 
 class SiteState(BaseModel):

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does ``site`` build one, say where it is, and refuse what is none?"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from stored_histories import store_days, timed
+from stored_sites import six_days
+from typer.testing import CliRunner, Result
+
+from orchestrator.cli.main import app
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    return tmp_path / "lab"
+
+
+def orchestrator(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["site", *map(str, arguments)])
+
+
+def test_it_prints_the_first_page_and_what_was_done(lab: Path, tmp_path: Path) -> None:
+    six_days(lab)
+    made = orchestrator(tmp_path / "site")
+    assert (made.exit_code, made.stdout) == (0, f"{tmp_path / 'site' / 'index.html'}\n")
+    assert made.stderr == "11 pages, 11 of them written, 0 others removed\n"
+    assert orchestrator(tmp_path / "site", "--runs", "2").stderr.endswith(", 4 others removed\n")
+
+
+def test_what_is_wrong_is_said(lab: Path, tmp_path: Path) -> None:
+    assert (orchestrator(tmp_path / "site").exit_code, (tmp_path / "site").exists()) == (2, False)
+    six_days(lab)
+    refused = orchestrator(lab)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "is no site" in refused.stderr
+    assert orchestrator(tmp_path / "site", "--runs", "0").exit_code == 2
+    assert orchestrator().exit_code == 2
+
+
+def test_a_missing_library_is_a_warning(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(3)
+    store_days(lab, [timed(round(chance.gauss(1000, 8), 1)) for _ in range(30)])
+    monkeypatch.setitem(sys.modules, "ruptures", None)
+    made = orchestrator(tmp_path / "site")
+    assert made.exit_code == 0
+    assert "warning: steps of times need ruptures: pip install 'probe-lab[statistics]'" in made.stderr
