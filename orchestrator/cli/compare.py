@@ -13,8 +13,8 @@ from orchestrator.cli.failures import expected_failures
 from orchestrator.cli.profile_forms import Form, FormOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from orchestrator.cli.compared_commits import TwoCommits
+    from orchestrator.cli.measured import Measuring
     from orchestrator.results.compared_runs import ComparedRuns
 
 
@@ -41,12 +41,17 @@ def compare(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."),
+        typer.Option(
+            metavar="CONFIG",
+            help="Measure this experiment first, on two kernels, or at TREE@A and TREE@B.",
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does."),
     ] = None,
+    kconfig: options.KernelConfig = None,
+    make: options.MakeVariables = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -66,10 +71,18 @@ def compare(
         raise UsageError(f"{len(given)} runs are named", hint=f"name at most {most}")
     if config is not None:
         if len(given) != 2 or kernels is not None:
-            raise UsageError("--config needs two kernels", hint="orchestrator compare --config CONFIG A B")
-        compared = _measured(config, (given[0], given[1]), overrides or [], only or [], offline, verbose)
-    elif overrides:
-        raise UsageError("--set is for what --config measures", hint="leave it out")
+            hint = "orchestrator compare --config CONFIG A B, or TREE@A TREE@B"
+            raise UsageError("--config needs two kernels, or two commits", hint=hint)
+        from orchestrator.cli.compared_commits import TwoCommits
+        from orchestrator.cli.measured import Measuring
+
+        wanted = TwoCommits(config, (given[0], given[1]), overrides or (), only or (), kconfig, make or ())
+        compared = _measured(wanted, Measuring(offline=offline, verbose=verbose))
+    elif overrides or kconfig or make:
+        raise UsageError("--set, --kconfig and --make are for what --config measures", hint="leave them out")
+    elif any(_is_commit(name) for name in given):
+        hint = "orchestrator compare --config CONFIG TREE@A TREE@B"
+        raise UsageError("commits are compared by measuring them", hint=hint)
     elif kernels is not None:
         run = find_run(given[0] if given else "latest", lab_dir())
         compared = compared_runs.compared_kernels(run, kernels, only or [])
@@ -81,16 +94,29 @@ def compare(
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
 
 
-def _measured(
-    config: Path, kernels: tuple[str, str], overrides: Sequence[str], only: Sequence[str], offline: bool, verbose: bool
-) -> ComparedRuns:
+def _is_commit(name: str) -> bool:
+    """Whether a name is no run's, but a commit's; a cell's id may have a ``@`` in it."""
+    from orchestrator.artifacts.git_tree import is_revision
+
+    return "@" in name and ":" not in name and is_revision(name)
+
+
+def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
+    """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
+    from orchestrator.artifacts.git_tree import is_revision
     from orchestrator.cli.compared_kernels import TwoKernels
     from orchestrator.cli.compared_runs import compared_kernels
-    from orchestrator.cli.measured import Measuring
+    from orchestrator.errors import UsageError
 
-    wanted = TwoKernels(config, kernels, overrides, only)
-    run = wanted.run(Measuring(offline=offline, verbose=verbose))
-    return compared_kernels(run, wanted.names, [])
+    are_commits = [is_revision(name) for name in wanted.names]
+    if all(are_commits):
+        return wanted.compared(measuring)
+    if any(are_commits):
+        raise UsageError("one is a kernel, the other a commit", hint="name two kernels, or two commits of one tree")
+    if wanted.kconfig or wanted.make:
+        raise UsageError("--kconfig and --make are for two commits of a kernel's tree", hint="leave them out")
+    kernels = TwoKernels(wanted.config, wanted.names, wanted.overrides, wanted.only)
+    return compared_kernels(kernels.run(measuring), kernels.names, [])
 
 
 def _print(compared: ComparedRuns, form: Form, limit: int | None) -> None:
