@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +11,20 @@ import typer
 
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.profile_forms import Form, FormOption
 
 if TYPE_CHECKING:
     from orchestrator.cli.compared_commits import TwoCommits
     from orchestrator.cli.measured import Measuring
     from orchestrator.results.compared_runs import ComparedRuns
+
+
+class ComparisonForm(StrEnum):
+    """Forms of a comparison."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    JSON = "json"
+    HTML = "html"
 
 
 @expected_failures
@@ -28,7 +37,13 @@ def compare(
             autocompletion=completion.runs,
         ),
     ] = None,
-    form: FormOption = Form.TABLE,
+    form: Annotated[
+        ComparisonForm,
+        typer.Option(
+            "--format",
+            help="table: for people; markdown: the same for GitHub; json: for programs; html: a page with all of it.",
+        ),
+    ] = ComparisonForm.TABLE,
     only: Annotated[
         list[str] | None, typer.Option(metavar="FILTER", help="Only these cells, as run does: probe=djprobe.")
     ] = None,
@@ -52,6 +67,10 @@ def compare(
     ] = None,
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal comparison.html."),
+    ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -65,6 +84,8 @@ def compare(
     from orchestrator.paths import lab_dir
     from orchestrator.results.runs import find_run
 
+    if out is not None:
+        _check_page(form, out)
     given = names or []
     most = 1 if kernels is not None else 2
     if len(given) > most:
@@ -88,10 +109,20 @@ def compare(
         compared = compared_runs.compared_kernels(run, kernels, only or [])
     else:
         compared = compared_runs.compared(given or ["latest"], only or [])
-    _print(compared, form, limit or None)
+    _print(compared, form, limit or None, out)
     # A cell that failed in both of two stored runs is no change; one that was measured just now is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
+
+
+def _check_page(form: ComparisonForm, out: Path) -> None:
+    """Refuse a file for another form, or one that a page cannot replace, before anything is measured for it."""
+    from orchestrator.cli.html_page import check_page_file
+    from orchestrator.errors import UsageError
+
+    if form is not ComparisonForm.HTML:
+        raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >FILE, or --format html")
+    check_page_file(out)
 
 
 def _is_commit(name: str) -> bool:
@@ -119,17 +150,24 @@ def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
     return compared_kernels(kernels.run(measuring), kernels.names, [])
 
 
-def _print(compared: ComparedRuns, form: Form, limit: int | None) -> None:
+def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
     match form:
-        case Form.JSON:
+        case ComparisonForm.HTML:
+            from orchestrator.cli.html_page import show_page
+            from orchestrator.report.html.attachments import Page
+            from orchestrator.report.html.comparison_page import comparison_page
+            from orchestrator.report.html.writing import COMPARISON_PAGE
+
+            show_page(lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE)
+        case ComparisonForm.JSON:
             from orchestrator.report.comparison_json import comparison_text
 
             typer.echo(comparison_text(compared), nl=False)
-        case Form.MARKDOWN:
+        case ComparisonForm.MARKDOWN:
             from orchestrator.report.comparison_markdown import render_comparison
 
             typer.echo(render_comparison(compared, limit), nl=False)
-        case Form.TABLE:
+        case ComparisonForm.TABLE:
             from rich.console import Console
 
             from orchestrator.report.comparison_sheet import comparison_sheet

@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 
 from markupsafe import Markup
 
@@ -15,7 +14,8 @@ from orchestrator.report.claims import assess
 from orchestrator.report.flame_graph import flame_graph
 from orchestrator.report.html.attachments import Attachment, Attachments, Beside, Page
 from orchestrator.report.html.cell_part import CellPart, Flames, repeat_command
-from orchestrator.report.html.claims_part import claims_part
+from orchestrator.report.html.chart_picture import NOT_DRAWN, can_draw, chart_picture
+from orchestrator.report.html.folded_claims import folded_claims
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.inline_picture import inline_picture
 from orchestrator.report.html.run_sentences import run_sentences
@@ -127,7 +127,7 @@ def _content(run: Run, registry: ReportRegistry) -> _Content:
 
 
 def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) -> str:
-    claims = [claims_part(one) for one in assess(content.run.record, registry)]
+    claims = [folded_claims(one) for one in assess(content.run.record, registry)]
     there = {
         "Tables": content.tables,
         "Claims": claims,
@@ -152,24 +152,22 @@ def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) 
 
 def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[TablePart]:
     drawn = 0
-    drawable = find_spec("matplotlib") is not None
+    drawable = can_draw()
     left_out = 0
     for number, (kind, group) in enumerate(groups(run.record, registry), 1):
         pictures = []
         sheet = kind.sheet(group)
         for chart in kind.charts(group).values():
             if drawable and drawn < MOST_CHARTS:
-                from orchestrator.report.drawing import svg_text
-
                 drawn += 1
-                pictures.append(inline_picture(svg_text(chart), f"chart-{drawn}", chart.title, chart.subtitle))
+                pictures.append(chart_picture(chart, f"chart-{drawn}"))
             else:
                 left_out += 1
         yield TablePart(sheet, f"table-{number}", pictures)
     if left_out and drawable:
         remarks.append(f"{left_out} more charts: orchestrator report {run.record.run} --charts")
     elif left_out:
-        remarks.append("Charts are drawn with matplotlib, which is not installed: pip install 'probe-lab[plots]'")
+        remarks.append(NOT_DRAWN)
 
 
 def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: Attachments) -> Iterator[Link]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from html_checks import check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
 from typer.testing import CliRunner, Result
@@ -146,6 +147,23 @@ after: `{after}`
 """
     )
     assert orchestrator("compare", before, before, "--format", "markdown").stdout.startswith("✅ **2 cells compared")
+
+
+def test_a_page(runs: Runs, tmp_path: Path) -> None:
+    before, after = runs.add(exact("kprobe", 1036)), runs.add(exact("kprobe", 1039))
+    shown = orchestrator("compare", before, after, "--format", "html")
+    assert shown.exit_code == 1
+    root = check_page(shown.stdout)
+    assert root.all("h1")[0].whole_text == "x: comparison"
+    file = tmp_path / "page.html"
+    written = orchestrator("compare", before, after, "--format", "html", "--out", str(file))
+    assert (written.exit_code, written.stdout) == (1, "")
+    assert str(file) in written.stderr
+    assert file.read_text() == shown.stdout
+    assert "markdown goes to stdout" in refusal(before, after, "--format", "markdown", "--out", str(file))
+    # Before anything is measured for it.
+    nowhere = ("--format", "html", "--out", str(tmp_path / "none" / "page.html"))
+    assert "there is no such folder" in refusal("--config", "none.yaml", "a", "b", *nowhere)
 
 
 def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
