@@ -23,6 +23,7 @@ from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.panels import groups
 from orchestrator.report.profile_sheets import profile_sheet
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.summary import summary
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.profile import CellProfile, load_profile
 from orchestrator.results.run_files import Boot, kept_file, module_folders, module_source, provenance
@@ -140,6 +141,7 @@ def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) 
         content.run.record.experiment,
         [Link(f"#{name.lower()}", name) for name, parts in there.items() if parts],
         summary=content.summary,
+        findings=summary(content.run.record, registry),
         tables=content.tables,
         remarks=content.remarks,
         claims=claims,

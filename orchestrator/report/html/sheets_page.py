@@ -17,4 +17,4 @@ def sheets_page(
     """Return the page of these tables and of the outcome of claims, below the sentences of ``summary``."""
     links = [Link("#tables", "Tables"), *([Link("#claims", "Claims")] if assessments else [])]
     claims = [folded_claims(one) for one in assessments]
-    return render("sheets.html.j2", title, links, summary=summary, sheets=sheets, claims=claims)
+    return render("sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=claims)

@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from golden_page import check_golden_page
 from html_checks import Element, check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
@@ -99,6 +100,14 @@ def test_each_change_has_its_figures_and_its_budget(tmp_path: Path) -> None:
     assert "none" in unchanged.whole_text
     options = {one.attributes["name"]: [value.whole_text for value in one.all("option")] for one in root.all("select")}
     assert options["change"] == ["all", "failed", "cheaper", "dearer"]
+
+
+def test_a_comparison_is_as_in_the_golden_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    before = [exact("none", 409), exact("kprobe", 1036), exact("djprobe", 462)]
+    after = [exact("none", 409), exact("kprobe", 1039), failed("djprobe", "why", id=f"{MACHINE}/djprobe/noop")]
+    found = compare(tmp_path, before, after, "budgets: {kprobe: +5}\n")
+    check_golden_page("comparison", comparison_page(found), tmp_path)
 
 
 def test_names_from_elsewhere_are_shown_and_never_obeyed(tmp_path: Path) -> None:
