@@ -34,7 +34,9 @@ LARGEST_PAGE = 5 << 20
 MOST_CHARTS = 10
 """Charts of a page; one takes 0.1 s and 15 kB."""
 _LARGEST_FILE = 1 << 20
-_SYMBOLS = 20
+_SYMBOLS, _FEW_SYMBOLS = 20, 5
+"""Of a profile, those that executed most: of a run of many cells fewer, since a symbol of 1000 cells takes 60 kB."""
+_MANY_CELLS = 100
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ def _with_profile(part: CellPart, run: Run, flames: dict[str, str]) -> CellPart:
         return part
     if profile.stacks:
         flames[part.record.id] = flame_graph(profile)
-    return replace(part, profile=profile_sheet(profile, {}, _SYMBOLS))
+    listed = _SYMBOLS if len(run.record.cells) <= _MANY_CELLS else _FEW_SYMBOLS
+    return replace(part, profile=profile_sheet(profile, {}, listed))
 
 
 def _profile(run: Run, record: CellRecord) -> CellProfile | None:
