@@ -19,6 +19,7 @@ from orchestrator.artifacts.compiler import build_environment
 from orchestrator.errors import LabError, UsageError
 from orchestrator.paths import kbuild_takes, user_path
 from orchestrator.process import Finished, run
+from orchestrator.results.bisected import Commit
 
 FOLDER = "git-trees"
 """In the cache."""
@@ -27,6 +28,7 @@ UNFINISHED = ".unfinished"
 
 _LIMIT = 1800.0
 """Seconds; a checkout of a kernel's source takes some tens on a slow disk."""
+_LONGEST_SUBJECT = 200
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PATHLESS = "a tree has a slash in its name: ./linux@v6.1"
 
@@ -38,6 +40,11 @@ class Revision:
     top: Path
     commit: str
     name: str
+
+
+def is_revision(name: str) -> bool:
+    """Whether a name is meant as ``TREE@REV``, and not as a path of a file that is there."""
+    return "@" in name and not user_path(name).exists()
 
 
 def find_revision(text: str) -> Revision:
@@ -56,6 +63,14 @@ def find_revision(text: str) -> Revision:
     if found.status != 0 or not _COMMIT.fullmatch(commit):
         raise UsageError(f"found {text!r}; {folder} has no commit {name!r}", hint=f"see: git -C {tree} log --oneline")
     return Revision(Path(top.stdout.rstrip("\n")), commit, name)
+
+
+def revisions(before: str, after: str) -> tuple[Revision, Revision]:
+    """Two commits of one repository, each ``TREE@REV``. Raises UsageError as ``find_revision`` does."""
+    found = find_revision(before), find_revision(after)
+    if found[0].top != found[1].top:
+        raise UsageError(f"{found[0].top} and {found[1].top} are two repositories", hint="name two commits of one")
+    return found
 
 
 def tree_lock(folder: Path) -> str:
@@ -103,6 +118,12 @@ class GitTree:
             raise LabError(f"git {arguments[0]} failed", where=str(self.folder), detail=finished.complaint())
         return finished.stdout
 
+    def commit(self, name: str) -> Commit:
+        """What git knows of a commit. Raises LabError where it knows none."""
+        text = self.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
+        found, subject, author, date, *_ = [*map(_printable, text.split("\n")), "", "", ""]
+        return Commit(found, subject, author, date)
+
     def parent(self, commit: str) -> str:
         """A commit's first parent; empty where it has none."""
         return self.git("rev-parse", "--verify", "--quiet", f"{commit}^1").stdout.strip()
@@ -122,6 +143,10 @@ class GitTree:
         if finished.status != 0:
             raise LabError(f"{self.top} cannot be cloned", detail=finished.complaint())
         unfinished.rename(self.folder)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST_SUBJECT]
 
 
 def _git(folder: Path, *arguments: str) -> Finished:

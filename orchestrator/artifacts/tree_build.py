@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.artifacts.kernel_build import IDENTITY, first_errors
@@ -32,6 +33,11 @@ class TreeBuild:
 
     config: Path
     variables: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
+        """With this configuration, or the one in ``tree``."""
+        return cls((config or tree / ".config").absolute(), tuple(variables))
 
     def check(self) -> None:
         """Raise UsageError where the configuration is not there, or something is no variable."""

@@ -32,12 +32,8 @@ def bisect(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
     ] = None,
-    kconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A kernel tree's configuration; default: its own .config.")
-    ] = None,
-    make: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable for a kernel tree's make: CC=gcc-12.")
-    ] = None,
+    kconfig: options.KernelConfig = None,
+    make: options.MakeVariables = None,
     form: FormOption = Form.TABLE,
     limit: Limit = 20,
     offline: options.Offline = False,
@@ -48,21 +44,20 @@ def bisect(
     A commit that does not build or boot is skipped. Exits with 1 where skipped commits hide the one that is looked for.
     """
     from orchestrator.artifacts.cache import Cache
-    from orchestrator.artifacts.git_tree import GitTree, find_revision
+    from orchestrator.artifacts.git_tree import GitTree, revisions
     from orchestrator.artifacts.tree_build import TreeBuild
+    from orchestrator.cli.commit_runs import CommitRuns
     from orchestrator.cli.measured import Measuring
     from orchestrator.cli.measured_commits import MeasuredCommits
-    from orchestrator.errors import UsageError
     from orchestrator.paths import cache_dir
     from orchestrator.run.bisection import Bisection
 
-    ends = [find_revision(text) for text in (good, bad)]
-    if ends[0].top != ends[1].top:
-        raise UsageError(f"{ends[0].top} and {ends[1].top} are two repositories", hint="name two commits of one")
-    build = TreeBuild((kconfig or ends[0].top / ".config").absolute(), tuple(make or ()))
+    ends = revisions(good, bad)
+    build = TreeBuild.of(ends[0].top, kconfig, make or ())
     measuring = Measuring(offline=offline, verbose=verbose)
     with GitTree.open(Cache(cache_dir()), ends[0].top) as tree:
-        measured = MeasuredCommits(tree, config, overrides or [], cell, build, measuring)
+        runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
+        measured = MeasuredCommits(runs, cell)
         found = Bisection(tree, measured.measure, _say).between(*ends)
         difference = _difference(tree.parent(found.candidates[-1].hash), found, measured)
     _print(found, difference, form, limit or None)

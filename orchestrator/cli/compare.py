@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +11,20 @@ import typer
 
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
-from orchestrator.cli.profile_forms import Form, FormOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from orchestrator.cli.compared_commits import TwoCommits
+    from orchestrator.cli.measured import Measuring
     from orchestrator.results.compared_runs import ComparedRuns
+
+
+class ComparisonForm(StrEnum):
+    """Forms of a comparison."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    JSON = "json"
+    HTML = "html"
 
 
 @expected_failures
@@ -28,7 +37,13 @@ def compare(
             autocompletion=completion.runs,
         ),
     ] = None,
-    form: FormOption = Form.TABLE,
+    form: Annotated[
+        ComparisonForm,
+        typer.Option(
+            "--format",
+            help="table: for people; markdown: the same for GitHub; json: for programs; html: a page with all of it.",
+        ),
+    ] = ComparisonForm.TABLE,
     only: Annotated[
         list[str] | None, typer.Option(metavar="FILTER", help="Only these cells, as run does: probe=djprobe.")
     ] = None,
@@ -41,11 +56,20 @@ def compare(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."),
+        typer.Option(
+            metavar="CONFIG",
+            help="Measure this experiment first, on two kernels, or at TREE@A and TREE@B.",
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="With --config: replace a value, as run does."),
+    ] = None,
+    kconfig: options.KernelConfig = None,
+    make: options.MakeVariables = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal comparison.html."),
     ] = None,
     offline: options.Offline = False,
     verbose: options.Verbose = False,
@@ -60,50 +84,90 @@ def compare(
     from orchestrator.paths import lab_dir
     from orchestrator.results.runs import find_run
 
+    if out is not None:
+        _check_page(form, out)
     given = names or []
     most = 1 if kernels is not None else 2
     if len(given) > most:
         raise UsageError(f"{len(given)} runs are named", hint=f"name at most {most}")
     if config is not None:
         if len(given) != 2 or kernels is not None:
-            raise UsageError("--config needs two kernels", hint="orchestrator compare --config CONFIG A B")
-        compared = _measured(config, (given[0], given[1]), overrides or [], only or [], offline, verbose)
-    elif overrides:
-        raise UsageError("--set is for what --config measures", hint="leave it out")
+            hint = "orchestrator compare --config CONFIG A B, or TREE@A TREE@B"
+            raise UsageError("--config needs two kernels, or two commits", hint=hint)
+        from orchestrator.cli.compared_commits import TwoCommits
+        from orchestrator.cli.measured import Measuring
+
+        wanted = TwoCommits(config, (given[0], given[1]), overrides or (), only or (), kconfig, make or ())
+        compared = _measured(wanted, Measuring(offline=offline, verbose=verbose))
+    elif overrides or kconfig or make:
+        raise UsageError("--set, --kconfig and --make are for what --config measures", hint="leave them out")
+    elif any(_is_commit(name) for name in given):
+        hint = "orchestrator compare --config CONFIG TREE@A TREE@B"
+        raise UsageError("commits are compared by measuring them", hint=hint)
     elif kernels is not None:
         run = find_run(given[0] if given else "latest", lab_dir())
         compared = compared_runs.compared_kernels(run, kernels, only or [])
     else:
         compared = compared_runs.compared(given or ["latest"], only or [])
-    _print(compared, form, limit or None)
+    _print(compared, form, limit or None, out)
     # A cell that failed in both of two stored runs is no change; one that was measured just now is a failure.
     has_failed = config is not None and any(cell.status == "failed" for cell in compared.after.record.cells)
     raise typer.Exit(1 if compared.comparison.beyond or has_failed else 0)
 
 
-def _measured(
-    config: Path, kernels: tuple[str, str], overrides: Sequence[str], only: Sequence[str], offline: bool, verbose: bool
-) -> ComparedRuns:
+def _check_page(form: ComparisonForm, out: Path) -> None:
+    """Refuse a file for another form, or one that a page cannot replace, before anything is measured for it."""
+    from orchestrator.cli.html_page import check_page_file
+    from orchestrator.errors import UsageError
+
+    if form is not ComparisonForm.HTML:
+        raise UsageError(f"{form} goes to stdout", where="--out", hint=f"--format {form} >FILE, or --format html")
+    check_page_file(out)
+
+
+def _is_commit(name: str) -> bool:
+    """Whether a name is no run's, but a commit's; a cell's id may have a ``@`` in it."""
+    from orchestrator.artifacts.git_tree import is_revision
+
+    return "@" in name and ":" not in name and is_revision(name)
+
+
+def _measured(wanted: TwoCommits, measuring: Measuring) -> ComparedRuns:
+    """The experiment at two commits, or on two kernels, as they are named. Raises UsageError for one of each."""
+    from orchestrator.artifacts.git_tree import is_revision
     from orchestrator.cli.compared_kernels import TwoKernels
     from orchestrator.cli.compared_runs import compared_kernels
-    from orchestrator.cli.measured import Measuring
+    from orchestrator.errors import UsageError
 
-    wanted = TwoKernels(config, kernels, overrides, only)
-    run = wanted.run(Measuring(offline=offline, verbose=verbose))
-    return compared_kernels(run, wanted.names, [])
+    are_commits = [is_revision(name) for name in wanted.names]
+    if all(are_commits):
+        return wanted.compared(measuring)
+    if any(are_commits):
+        raise UsageError("one is a kernel, the other a commit", hint="name two kernels, or two commits of one tree")
+    if wanted.kconfig or wanted.make:
+        raise UsageError("--kconfig and --make are for two commits of a kernel's tree", hint="leave them out")
+    kernels = TwoKernels(wanted.config, wanted.names, wanted.overrides, wanted.only)
+    return compared_kernels(kernels.run(measuring), kernels.names, [])
 
 
-def _print(compared: ComparedRuns, form: Form, limit: int | None) -> None:
+def _print(compared: ComparedRuns, form: ComparisonForm, limit: int | None, out: Path | None) -> None:
     match form:
-        case Form.JSON:
+        case ComparisonForm.HTML:
+            from orchestrator.cli.html_page import show_page
+            from orchestrator.report.html.attachments import Page
+            from orchestrator.report.html.comparison_page import comparison_page
+            from orchestrator.report.html.writing import COMPARISON_PAGE
+
+            show_page(lambda _: Page(comparison_page(compared)), out, compared.after.directory / COMPARISON_PAGE)
+        case ComparisonForm.JSON:
             from orchestrator.report.comparison_json import comparison_text
 
             typer.echo(comparison_text(compared), nl=False)
-        case Form.MARKDOWN:
+        case ComparisonForm.MARKDOWN:
             from orchestrator.report.comparison_markdown import render_comparison
 
             typer.echo(render_comparison(compared, limit), nl=False)
-        case Form.TABLE:
+        case ComparisonForm.TABLE:
             from rich.console import Console
 
             from orchestrator.report.comparison_sheet import comparison_sheet

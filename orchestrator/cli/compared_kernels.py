@@ -16,14 +16,12 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.on_kernels import kernel_name, on_kernels
 from orchestrator.experiment.plan import plan
-from orchestrator.experiment.profiled import only_profiled, unprofiled, with_profile
+from orchestrator.experiment.profiled import only_profiled, with_profile, with_symbols
 from orchestrator.experiment.selection import select
 from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.results.comparison import pairs_by_kernel
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
-
-_SYMBOLS = ("symbols",)
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,7 @@ class TwoKernels:
 
     def run(self, measuring: Measuring) -> Run:
         """Measure each cell on both kernels, with its instructions by symbol wherever they can be proved."""
-        experiment = self._experiment()
-        if len(unprofiled(experiment, _SYMBOLS)) < len(experiment.tables):
-            experiment = with_profile(experiment, _SYMBOLS)
-        return self._run(experiment, measuring)
+        return self._run(with_symbols(self._experiment()), measuring)
 
     def _experiment(self) -> Experiment:
         return load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names)

@@ -44,6 +44,11 @@ def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) ->
     return _compared(run, run, pairs_by_kernel(run.record.cells, *kernels), only)
 
 
+def compared_runs(before: Run, after: Run) -> ComparedRuns:
+    """The cells of one id of two runs. Raises UsageError where there is nothing to compare."""
+    return _compared(before, after, pairs_by_id(before.record.cells, after.record.cells), [])
+
+
 def run_before(run: Run) -> Run:
     """What a run is compared with where nothing else is named: the baseline ``default``, else the run before it.
 

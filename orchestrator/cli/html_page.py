@@ -25,17 +25,21 @@ def check_page_file(file: Path) -> None:
         raise UsageError("it is no regular file, and a page would replace it", where=str(file), hint="leave out --out")
 
 
-def show_page(make: Callable[[str | None], Page], out: Path | None, directory: Path) -> None:
-    """Make a page, and write it to ``out``, or to stdout; to ``directory/report.html`` where that is a terminal.
+def show_page(make: Callable[[str | None], Page], out: Path | None, default: Path) -> None:
+    """Make a page, and write it to ``out``, or to stdout; to the file ``default`` where that is a terminal.
 
-    ``make`` takes the name of the folder beside the page for what is too large for it. On stdout there is none.
+    ``make`` is as ``write_page_to`` has it. On stdout there is no folder.
     """
-    from orchestrator.report.html.writing import PAGE, beside, write_page
-
     if out is None and not sys.stdout.isatty():
         typer.echo(make(None).text, nl=False)
-        return
-    file = out or directory / PAGE
+    else:
+        write_page_to(out or default, make)
+
+
+def write_page_to(file: Path, make: Callable[[str | None], Page]) -> None:
+    """Make a page, and write it. ``make`` takes the name of the folder beside the page for what is too large for it."""
+    from orchestrator.report.html.writing import beside, write_page
+
     page = make(beside(file))
     write_page(page, file)
     print(f"page: {file}", file=sys.stderr)

@@ -21,6 +21,14 @@ Kernel = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in the cache.")]
+KernelConfig = Annotated[
+    Path | None,
+    typer.Option("--kconfig", metavar="FILE", help="A kernel tree's configuration; default: its own .config."),
+]
+MakeVariables = Annotated[
+    list[str] | None,
+    typer.Option("--make", metavar="NAME=VALUE", help="A variable for a kernel tree's make: CC=gcc-12."),
+]
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
 Symbol = Annotated[str | None, typer.Option(help="Function to probe; default: the benchmark's, gettimeofday.")]
 Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; default: behind the ftrace nop.", min=0)]

@@ -150,6 +150,7 @@ def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | N
     from orchestrator.report.html.attachments import Page
     from orchestrator.report.html.run_page import run_page
     from orchestrator.report.html.sheets_page import sheets_page
+    from orchestrator.report.html.writing import PAGE
 
     def make(folder: str | None) -> Page:
         if clock is ReportClock.MEASURED:
@@ -157,12 +158,14 @@ def _show_page(run: Run, clock: ReportClock, costs: Sequence[str], out: Path | N
         from orchestrator.model.modelled_run import known_costs, modelled_run, own_costs
         from orchestrator.report.claims import assess_modelled
         from orchestrator.report.modelled_sheets import modelled_sheets
+        from orchestrator.report.modelled_summary import modelled_summary
 
         modelled = modelled_run(run, {**known_costs(), **own_costs(costs, run)})
         claims = assess_modelled(run.record, modelled, reports())
-        return Page(sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), claims))
+        sentences = modelled_summary(modelled, claims)
+        return Page(sheets_page(f"{modelled.experiment}, modelled", modelled_sheets(modelled), claims, sentences))
 
-    show_page(make, out, run.directory)
+    show_page(make, out, run.directory / PAGE)
 
 
 def _print(record: RunRecord, form: Format, claims: ClaimsLayout) -> None:

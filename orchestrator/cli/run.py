@@ -193,13 +193,13 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
 
 def _write_page(record: RunRecord, entry: RunEntry) -> None:
     from orchestrator.benchmarks.registry import reports
-    from orchestrator.cli.html_page import show_page
+    from orchestrator.cli.html_page import write_page_to
     from orchestrator.report.html.run_page import run_page
     from orchestrator.report.html.writing import PAGE
     from orchestrator.results.runs import Run
 
     found = Run(record, entry.directory)
-    show_page(lambda folder: run_page(found, reports(), folder), entry.directory / PAGE, entry.directory)
+    write_page_to(entry.directory / PAGE, lambda folder: run_page(found, reports(), folder))
 
 
 def _unfinished(store: Store, experiment: Experiment, directory: Path | None) -> RunEntry:

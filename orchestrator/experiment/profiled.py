@@ -35,6 +35,14 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     return replace(experiment, tables=tables)
 
 
+def with_symbols(experiment: Experiment) -> Experiment:
+    """The experiment with the instructions of its cells by symbol, wherever they can be proved."""
+    parts = ("symbols",)
+    return (
+        experiment if len(unprofiled(experiment, parts)) == len(experiment.tables) else with_profile(experiment, parts)
+    )
+
+
 def only_profiled(experiment: Experiment) -> Experiment:
     """The experiment without the tables whose cells have no profiles."""
     return replace(experiment, tables=[one for one in experiment.tables if getattr(one.table, KEY, None)])

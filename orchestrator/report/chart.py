@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
+
+Tone = Literal["worse", "better", "open"]
 
 
 @dataclass(frozen=True)
@@ -95,5 +98,26 @@ class HistoryChart:
     levels: Sequence[Level]
 
 
-Chart = BarChart | CurveChart
-"""What a run is drawn as; ``report.html.history_picture`` draws histories."""
+@dataclass(frozen=True)
+class IntervalRow:
+    """A figure with its ``text``; ``bounds`` are the ends of its interval, None where it is exact or has none."""
+
+    label: str
+    value: float
+    text: str
+    bounds: tuple[float, float] | None
+    tone: Tone
+
+
+@dataclass(frozen=True)
+class IntervalChart:
+    """Figures below each other, on one axis ``across``."""
+
+    title: str
+    subtitle: str
+    across: str
+    rows: Sequence[IntervalRow]
+
+
+Chart = BarChart | CurveChart | IntervalChart
+"""What a run or a comparison is drawn as; ``report.html.history_picture`` draws histories."""

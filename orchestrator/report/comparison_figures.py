@@ -134,7 +134,7 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
 
 def command(compared: ComparedRuns) -> str | None:
     """The command that would decide what is undecided."""
-    return next_run(compared.after.directory, compared.comparison.cells)
+    return next_run(compared)
 
 
 def reasons(changes: Sequence[CellChange]) -> Sequence[str]:

@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from orchestrator.report.chart import Bar, BarChart, Chart, CurveChart, Series
+from orchestrator.report.chart import Bar, BarChart, Chart, CurveChart, IntervalChart, Series
+from orchestrator.report.interval_drawing import draw_intervals
 from orchestrator.report.palette import INK, LINE, MEASURED, PUBLISHED, QUIET_INK, STROKES
 
 _DPI = 100
@@ -23,6 +24,9 @@ _HEIGHT = 5.0  # inches
 _WIDTH = 10.0  # 1000 pixels
 _SUBTITLE_WIDTH = 110  # characters
 _INCHES_PER_LABEL = 0.6
+_INCHES_PER_ROW = 0.25
+_HEAD_AND_AXIS = 1.2  # inches
+_BELOW_TITLE = 0.325  # inches
 _UNDATED = {"Date": None, "Creator": None}
 
 
@@ -59,15 +63,19 @@ def _own_style() -> Iterator[None]:
 
 
 def _drawn(chart: Chart) -> Figure:
+    if isinstance(chart, IntervalChart):
+        figure = _titled(chart, _WIDTH, _HEAD_AND_AXIS + len(chart.rows) * _INCHES_PER_ROW)
+        draw_intervals(chart, figure.subplots())
+        return figure
     return _bars(chart) if isinstance(chart, BarChart) else _curves(chart)
 
 
-def _titled(chart: Chart, width: float) -> Figure:
-    figure = Figure(figsize=(width, _HEIGHT), layout="constrained")
+def _titled(chart: Chart, width: float, height: float = _HEIGHT) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
     lines = textwrap.wrap(chart.subtitle, _SUBTITLE_WIDTH)
     # The title's empty lines keep the room that the subtitle stands in.
     figure.suptitle(chart.title + "\n" * len(lines), fontsize=13, fontweight="bold")
-    figure.text(0.5, 0.935, "\n".join(lines), ha="center", va="top", fontsize=9, color=QUIET_INK)
+    figure.text(0.5, 1 - _BELOW_TITLE / height, "\n".join(lines), ha="center", va="top", fontsize=9, color=QUIET_INK)
     return figure
 
 

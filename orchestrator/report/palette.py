@@ -21,6 +21,9 @@ STROKES = (("#0072b2", "-"), ("#d55e00", "--"), ("#009e73", ":"), ("#cc79a7", "-
 STEP = "#d55e00"
 """A step of a history, and what failed in it."""
 
+TONES = {"worse": "#d55e00", "better": "#009e73", "open": QUIET_INK}
+"""A change: dearer, cheaper, undecided."""
+
 USER, MODULE, KERNEL = "#9ec6e6", "#e79d7c", "#f3d98b"
 """Boxes of a flame graph; light enough for ``BOX_INK`` on them, in both themes."""
 

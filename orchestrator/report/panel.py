@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import ReferenceTable, reference_tables
@@ -24,7 +25,7 @@ class Panel:
         """The cell to read the shared fields from."""
         return self.cells[0]
 
-    @property
+    @cached_property
     def references(self) -> Sequence[str]:
         """The published tables the cells are compared with, by id: one as a rule."""
         return list(dict.fromkeys(cell.reference.table for cell in self.cells if cell.reference))

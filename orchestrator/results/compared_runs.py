@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from orchestrator.errors import LabError
 from orchestrator.results.comparison import CellChange, Comparison
@@ -26,13 +25,15 @@ _EXPERIMENT_FILE = "experiment.yaml"
 class ComparedRuns:
     """Two runs, or one run twice for cells of its own, with their comparison.
 
-    ``origin`` is what they were not made with alike.
+    ``origin`` is what they were not made with alike. ``again`` are the words of a command that measures both again;
+    empty where that is the experiment of ``after``.
     """
 
     before: Run
     after: Run
     comparison: Comparison
     origin: Sequence[OriginDifference] = ()
+    again: Sequence[str] = ()
 
     def symbols(self, changes: Iterable[CellChange]) -> Mapping[str, ProfileDifference]:
         """What differs by symbol of those changes whose cells both have a profile, by the titles of their pairs."""
@@ -59,14 +60,11 @@ def differing_origin(before: Origin, after: Origin, comparison: Comparison) -> S
     return found
 
 
-def next_run(directory: Path, changes: Iterable[CellChange]) -> str | None:
-    """A command that measures the undecided cells again, with as many samples as would decide; None without any.
-
-    ``directory`` is the run's, whose experiment is measured again.
-    """
+def next_run(compared: ComparedRuns) -> str | None:
+    """A command that measures the undecided cells again, with as many samples as would decide; None without any."""
     undecided = [
         (one.pair.first, one.value.repeats)
-        for one in changes
+        for one in compared.comparison.cells
         if one.change == "undecided" and one.value is not None and one.value.repeats is not None
     ]
     wanted = [(cell, repeats) for cell, repeats in undecided if repeats <= MOST_REPEATS]
@@ -75,7 +73,7 @@ def next_run(directory: Path, changes: Iterable[CellChange]) -> str | None:
     repeats: dict[str | None, int] = {}
     for cell, count in wanted:
         repeats[cell.table] = max(count, repeats.get(cell.table, 0))
-    command = ["orchestrator", "run", str(directory / _EXPERIMENT_FILE)]
+    command = [*(compared.again or ("orchestrator", "run", str(compared.after.directory / _EXPERIMENT_FILE)))]
     if len(wanted) <= _NAMED_CELLS:
         # A comma in an id would part the filter.
         command += [word for cell, _ in wanted for word in ("--only", f"id={cell.id.replace(',', '?')}")]

@@ -142,6 +142,11 @@ class Comparison:
         return [one for one in self.cells if one.change != "unchanged" or one.beyond]
 
     @property
+    def unchanged(self) -> Sequence[CellChange]:
+        """The others."""
+        return [one for one in self.cells if one.change == "unchanged" and not one.beyond]
+
+    @property
     def beyond(self) -> Sequence[CellChange]:
         """The cells that are beyond their budget."""
         return [one for one in self.cells if one.beyond]

@@ -59,15 +59,17 @@ def steps_of_times(values: Sequence[float]) -> Sequence[int]:
     noise = noise_of(values)
     if not noise:
         return []
+    cleaned = _without_outliers(values, _FAR * noise)
+    if not _has_abrupt_place(cleaned):
+        return []
     try:
-        # A second of CPU to import: only here.
+        # Half a second of CPU to import: only here.
         import numpy
         from ruptures import KernelCPD
     except ImportError as error:
         hint = "install it: pip install 'probe-lab[statistics]'; exact counts need no library"
         raise HostError("steps in a history of times need the library ruptures", hint=hint) from error
     scale = noise * math.sqrt(_inflation(values))
-    cleaned = _without_outliers(values, _FAR * noise)
     series = numpy.array(cleaned) / scale
     penalty = NormalDist().inv_cdf(1 - _FALSE / (2 * len(values))) ** 2
     # The linear kernel's cost is the sum of squared deviations from the mean.
@@ -101,8 +103,25 @@ def _mean_square_difference(values: Sequence[float], lag: int) -> float:
     return mean(square for square in squares if square <= limit)
 
 
+def _has_abrupt_place(values: Sequence[float]) -> bool:
+    """Whether there is one at all: of the places that a fit finds, only those count."""
+    width = _width(values)
+    changes = sorted(_change(values, place, width) for place in range(width, len(values) - width + 1))
+    # Around a place 2 * width - 1 are left out. The median of the others is least where those are the largest ones.
+    others = len(changes) - 2 * width + 1
+    if others <= 0:
+        return True
+    least = _ABRUPT * _NORMAL * changes[(others - 1) // 2]
+    places = range(SHORTEST_SEGMENT, len(values) - SHORTEST_SEGMENT + 1)
+    return any(_change(values, place, width) >= least and _is_abrupt(values, place) for place in places)
+
+
+def _width(values: Sequence[float]) -> int:
+    return max(SHORTEST_SEGMENT - 1, min(_AROUND, len(values) // 8))
+
+
 def _is_abrupt(values: Sequence[float], place: int) -> bool:
-    width = max(SHORTEST_SEGMENT - 1, min(_AROUND, len(values) // 8))
+    width = _width(values)
     places = range(width, len(values) - width + 1)
     elsewhere = [_change(values, other, width) for other in places if abs(other - place) >= width]
     return not elsewhere or _change(values, place, width) >= _ABRUPT * _NORMAL * median(elsewhere)

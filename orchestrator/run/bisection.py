@@ -14,7 +14,6 @@ from orchestrator.results.bisected import Commit, Found, Measured, Tried
 
 _FIRST_BAD = re.compile(r"^# first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
 _POSSIBLE = re.compile(r"^# possible first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
-_LONGEST_SUBJECT = 200
 
 
 class NotMeasured(LabError):
@@ -46,7 +45,7 @@ class Bisection:
             )
         with self._begun(good, bad):
             while (candidates := self._candidates()) is None:
-                commit = self.commit("HEAD")
+                commit = self.tree.commit("HEAD")
                 left = self.tree.succeed("rev-list", "--count", "refs/bisect/bad", "--not", "--glob=refs/bisect/good-*")
                 self.say(f"{left.strip()} commits left; measuring {commit.short} {commit.subject}")
                 one = self._try(commit)
@@ -54,14 +53,8 @@ class Bisection:
                 self._judge("skip" if one.measured is None else _verdict(one.measured.value, least, most))
         return Found(candidates, tried)
 
-    def commit(self, name: str) -> Commit:
-        """What git knows of a commit."""
-        text = self.tree.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
-        found, subject, author, date, *_ = [*map(_printable, text.split("\n")), "", "", ""]
-        return Commit(found, subject, author, date)
-
     def _end(self, revision: Revision, which: str, tried: list[Tried]) -> Measured:
-        commit = self.commit(revision.commit)
+        commit = self.tree.commit(revision.commit)
         self.say(f"measuring the {which} end, {revision.name}: {commit.short} {commit.subject}")
         one = self._try(commit)
         if one.measured is None:
@@ -104,14 +97,10 @@ class Bisection:
         log = self.tree.git("bisect", "log").stdout
         first = _FIRST_BAD.search(log)
         if first:
-            return [self.commit(first[1])]
+            return [self.tree.commit(first[1])]
         possible = list(dict.fromkeys(_POSSIBLE.findall(log)))
-        return [self.commit(one) for one in possible] or None
+        return [self.tree.commit(one) for one in possible] or None
 
 
 def _verdict(value: float, good: float, bad: float) -> str:
     return "bad" if abs(value - bad) <= abs(value - good) else "good"
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST_SUBJECT]

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
+from installed_wheel import install_wheel
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -118,6 +119,12 @@ def modules(workshop: BuildContext, guest_kernel: Kernel) -> ModuleMaker:
 def late_oops(workshop: BuildContext) -> Path:
     """A module for lab-i386-up whose kernel warns, and then has a thread that dies of an oops."""
     return ModuleMaker(workshop, ready_kernel(workshop, kernels()["lab-i386-up"])).rogue("late_oops").file
+
+
+@pytest.fixture(scope="session")
+def installed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the package from its wheel."""
+    return install_wheel(tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture(scope="session")

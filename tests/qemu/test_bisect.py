@@ -4,59 +4,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-
-from orchestrator.paths import data_dir
-
-KERNEL = "lab-i386-up"
+from probe_repository import EXPERIMENT, KERNEL, git, make_repository
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels(KERNEL)]
-
-EXPERIMENT = f"""\
-name: own
-kernels: [{KERNEL}]
-machines: [{{cpu: pentium4}}]
-probes: [none, ./own.c.j2]
-benchmark: {{name: gtodbench, calls: 1000, repeats: 2}}
-"""
-NOPS = '\tasm volatile("{}");\n'
-HISTORY = {
-    "add a probe": "",
-    "say that it does nothing": "\t/* nothing */\n",
-    "do one thing": NOPS.format("nop"),
-    "do ten things": NOPS.format("; ".join(["nop"] * 10)),
-    "say how many": NOPS.format("; ".join(["nop"] * 10)) + "\t/* ten */\n",
-    "break the build": "\tthis is no C\n",
-    "mend the build": NOPS.format("; ".join(["nop"] * 10)) + "\t/* still ten */\n",
-}
-
-
-def git(folder: Path, *arguments: str) -> str:
-    named = ("-c", "user.name=A Person", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
-    command = ["git", "-C", str(folder), *named, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The lab's own kprobe, whose handler does more from one commit on."""
-    top = tmp_path / "probes"
-    top.mkdir()
-    git(top, "init", "--quiet")
-    handler = "static int kprobe_func(struct kprobe *kp, struct pt_regs *regs)\n{\n"
-    source = (data_dir("kmods") / "templates" / "kprobe.c.j2").read_text()
-    assert handler in source
-    (top / "own.c.j2").write_text('#include "work.h"\n' + source.replace(handler, f"{handler}\twork();\n"))
-    (top / "own.yaml").write_text(EXPERIMENT)
-    for subject, body in HISTORY.items():
-        (top / "work.h").write_text(f"static inline void work(void)\n{{\n{body}}}\n")
-        git(top, "add", ".")
-        git(top, "commit", "--quiet", "--message", subject)
-    return top
+    return make_repository(tmp_path / "probes")
 
 
 def test_the_commit_that_made_a_probe_dearer(tree: Path, tmp_path: Path) -> None:

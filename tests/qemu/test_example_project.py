@@ -6,10 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import site
 import subprocess
-import sys
-import venv
 from pathlib import Path
 
 import pytest
@@ -21,37 +18,11 @@ from orchestrator.catalog.kernels import kernels
 from orchestrator.paths import cache_dir
 
 PROJECT = Path(__file__).parents[1] / "example_project"
-CHECKOUT = Path(__file__).parents[2]
 LIMIT = 1800.0
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the package from its wheel, and the other packages of ours."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False)
-    interpreter = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    built = subprocess.run(
-        [*pip, "wheel", "-q", "--no-deps", "-w", str(folder), str(CHECKOUT)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    if "Could not find a version that satisfies the requirement hatchling" in built.stderr:
-        pytest.skip("no package index to build the wheel with hatchling from")
-    assert built.returncode == 0, built.stderr
-    (wheel,) = folder.glob("*.whl")
-    install = [*pip, "--python", str(interpreter), "install", "-q", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(install, check=True, timeout=LIMIT)
-    # A path in a .pth file has its own .pth files ignored: ours leads to the checkout.
-    purelib = next(folder.glob("lib/python*/site-packages"))
-    (purelib / "dependencies.pth").write_text("".join(f"{path}\n" for path in site.getsitepackages()))
-    return interpreter
-
-
 @pytest.mark.qemu
-def test_its_tests_pass_with_their_budgets(python: Path, workshop: BuildContext, tmp_path: Path) -> None:
+def test_its_tests_pass_with_their_budgets(installed_python: Path, workshop: BuildContext, tmp_path: Path) -> None:
     project = shutil.copytree(PROJECT, tmp_path / "project")
     file = project / "test_call_meter.budgets.yaml"
     # Debian's updates of the kernel have not changed these counts so far.
@@ -62,12 +33,12 @@ def test_its_tests_pass_with_their_budgets(python: Path, workshop: BuildContext,
     environment["ORCHESTRATOR_CACHE"] = str(cache_dir())
 
     def pytest_in_project(*arguments: str) -> subprocess.CompletedProcess[str]:
-        argv = [str(python), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+        argv = [str(installed_python), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         return subprocess.run(argv, cwd=project, env=environment, capture_output=True, text=True, timeout=LIMIT)
 
-    origin = [str(python), "-c", "import orchestrator; print(orchestrator.__file__)"]
+    origin = [str(installed_python), "-c", "import orchestrator; print(orchestrator.__file__)"]
     found = subprocess.run(origin, cwd=project, env=environment, capture_output=True, text=True, check=True)
-    assert Path(found.stdout).is_relative_to(python.parents[1])
+    assert Path(found.stdout).is_relative_to(installed_python.parents[1])
 
     tested = pytest_in_project("--qemu", "-q")
     assert "12 passed" in tested.stdout, tested.stdout + tested.stderr

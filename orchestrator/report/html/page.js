@@ -30,12 +30,13 @@ themeButton.addEventListener("click", () => {
 function filterCells(form) {
   const wanted = Object.fromEntries(new FormData(form));
   const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
+  const choices = all("select", form).map((select) => select.name);
   let shown = 0;
   const rows = all(form.dataset.table ? `#${form.dataset.table} tbody tr` : "tr[data-cell]");
   for (const row of rows) {
     const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
     const fits = words.every((word) => text.includes(word))
-      && ["status", "probe", "kernel"].every((name) => !wanted[name] || row.dataset[name] === wanted[name]);
+      && choices.every((name) => !wanted[name] || row.dataset[name] === wanted[name]);
     row.hidden = !fits;
     if (row.dataset.cell) document.getElementById(row.dataset.cell).hidden = !fits;
     shown += fits;

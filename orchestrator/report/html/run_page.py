@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 
 from markupsafe import Markup
 
@@ -15,7 +14,8 @@ from orchestrator.report.claims import assess
 from orchestrator.report.flame_graph import flame_graph
 from orchestrator.report.html.attachments import Attachment, Attachments, Beside, Page
 from orchestrator.report.html.cell_part import CellPart, Flames, repeat_command
-from orchestrator.report.html.claims_part import claims_part
+from orchestrator.report.html.chart_picture import NOT_DRAWN, can_draw
+from orchestrator.report.html.folded_claims import folded_claims
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.inline_picture import inline_picture
 from orchestrator.report.html.run_sentences import run_sentences
@@ -24,6 +24,7 @@ from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.panels import groups
 from orchestrator.report.profile_sheets import profile_sheet
 from orchestrator.report.sheet import Sheet
+from orchestrator.report.summary import summary
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.profile import CellProfile, load_profile
 from orchestrator.results.run_files import Boot, kept_file, module_folders, module_source, provenance
@@ -34,7 +35,9 @@ LARGEST_PAGE = 5 << 20
 MOST_CHARTS = 10
 """Charts of a page; one takes 0.1 s and 15 kB."""
 _LARGEST_FILE = 1 << 20
-_SYMBOLS = 20
+_SYMBOLS, _FEW_SYMBOLS = 20, 5
+"""Of a profile, those that executed most: of a run of many cells fewer, since a symbol of 1000 cells takes 60 kB."""
+_MANY_CELLS = 100
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def _content(run: Run, registry: ReportRegistry, surroundings: Surroundings) -> 
 
 
 def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) -> str:
-    claims = [claims_part(one) for one in assess(content.run.record, registry)]
+    claims = [folded_claims(one) for one in assess(content.run.record, registry)]
     there = {
         "Tables": content.tables,
         "Claims": claims,
@@ -144,6 +147,7 @@ def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) 
         content.run.record.experiment,
         [*content.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
         summary=content.summary,
+        findings=summary(content.run.record, registry),
         tables=content.tables,
         remarks=content.remarks,
         claims=claims,
@@ -156,7 +160,7 @@ def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) 
 
 def _tables(run: Run, registry: ReportRegistry, remarks: list[str], surroundings: Surroundings) -> Iterator[TablePart]:
     drawn = 0
-    drawable = find_spec("matplotlib") is not None
+    drawable = can_draw()
     left_out = 0
     for number, (kind, group) in enumerate(groups(run.record, registry), 1):
         pictures = []
@@ -171,7 +175,7 @@ def _tables(run: Run, registry: ReportRegistry, remarks: list[str], surroundings
     if left_out and drawable:
         remarks.append(f"{left_out} more charts: orchestrator report {run.record.run} --charts")
     elif left_out:
-        remarks.append("Charts are drawn with matplotlib, which is not installed: pip install 'probe-lab[plots]'")
+        remarks.append(NOT_DRAWN)
 
 
 def _files_of(run: Run, boot: Boot, record: CellRecord, attachments: Attachments) -> Iterator[Link]:
@@ -197,7 +201,8 @@ def _with_profile(part: CellPart, run: Run, flames: dict[str, str]) -> CellPart:
         return part
     if profile.stacks:
         flames[part.record.id] = flame_graph(profile)
-    return replace(part, profile=profile_sheet(profile, {}, _SYMBOLS))
+    listed = _SYMBOLS if len(run.record.cells) <= _MANY_CELLS else _FEW_SYMBOLS
+    return replace(part, profile=profile_sheet(profile, {}, listed))
 
 
 def _profile(run: Run, record: CellRecord) -> CellProfile | None:

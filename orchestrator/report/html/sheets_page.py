@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.report.claims import Assessment
-from orchestrator.report.html.claims_part import claims_part
+from orchestrator.report.html.folded_claims import folded_claims
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.sheet import Sheet
 
@@ -16,5 +16,5 @@ def sheets_page(
 ) -> str:
     """Return the page of these tables and of the outcome of claims, below the sentences of ``summary``."""
     links = [Link("#tables", "Tables"), *([Link("#claims", "Claims")] if assessments else [])]
-    claims = [claims_part(one) for one in assessments]
-    return render("sheets.html.j2", title, links, summary=summary, sheets=sheets, claims=claims)
+    claims = [folded_claims(one) for one in assessments]
+    return render("sheets.html.j2", title, links, findings=summary, sheets=sheets, claims=claims)

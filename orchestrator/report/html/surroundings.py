@@ -9,15 +9,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from orchestrator.report.chart import Chart
+from orchestrator.report.html.chart_picture import chart_picture
 from orchestrator.report.html.frame import Link
-from orchestrator.report.html.inline_picture import inline_picture
-
-
-def drawn(chart: Chart, name: str) -> Markup:
-    """Draw a chart as an element whose ids begin with ``name``, by matplotlib."""
-    from orchestrator.report.drawing import svg_text
-
-    return inline_picture(svg_text(chart), name, chart.title, chart.subtitle)
 
 
 def _nowhere(cell: str) -> str | None:
@@ -32,7 +25,7 @@ class Surroundings:
     links: Sequence[Link] = ()
     remarks: Sequence[str] = ()
     history: Callable[[str], str | None] = _nowhere
-    picture: Callable[[Chart, str], Markup] = drawn
+    picture: Callable[[Chart, str], Markup] = chart_picture
 
 
 ALONE = Surroundings()

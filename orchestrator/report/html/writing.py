@@ -11,6 +11,8 @@ from orchestrator.whole_file import write_whole
 
 PAGE = "report.html"
 """The page in a run's own directory."""
+COMPARISON_PAGE = "comparison.html"
+"""The page of the last comparison of a run with one before it, there too."""
 
 
 def beside(file: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from orchestrator.report.chart import Chart
-from orchestrator.report.html.surroundings import drawn
+from orchestrator.report.html.chart_picture import chart_picture
 from orchestrator.results.faults import storage_faults
 from orchestrator.whole_file import write_whole
 
@@ -33,7 +33,7 @@ class DrawnCharts:
         key = hashlib.sha256(repr((self._program, name, chart)).encode()).hexdigest()
         known = self._charts.pop(key, None)
         if known is None:
-            known = str(drawn(chart, name))
+            known = str(chart_picture(chart, name))
             self._is_saved = False
         self._charts[key] = known  # the last one used is the last one kept
         if len(self._charts) > _MOST:

@@ -8,17 +8,22 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from html_checks import check_page
 from record_builders import cell, failed
 from stored_profiles import profile, record, store_run
 from typer.testing import CliRunner, Result
 
+from orchestrator.cli.compared_runs import compared_runs
 from orchestrator.cli.main import app
 from orchestrator.report.comparison_json import ComparisonJson
+from orchestrator.results.compared_runs import next_run
 from orchestrator.results.contract import CellRecord
+from orchestrator.results.runs import find_run
 from orchestrator.results.statistics import median
 from orchestrator.results.store import Store
 
@@ -144,6 +149,23 @@ after: `{after}`
     assert orchestrator("compare", before, before, "--format", "markdown").stdout.startswith("✅ **2 cells compared")
 
 
+def test_a_page(runs: Runs, tmp_path: Path) -> None:
+    before, after = runs.add(exact("kprobe", 1036)), runs.add(exact("kprobe", 1039))
+    shown = orchestrator("compare", before, after, "--format", "html")
+    assert shown.exit_code == 1
+    root = check_page(shown.stdout)
+    assert root.all("h1")[0].whole_text == "x: comparison"
+    file = tmp_path / "page.html"
+    written = orchestrator("compare", before, after, "--format", "html", "--out", str(file))
+    assert (written.exit_code, written.stdout) == (1, "")
+    assert str(file) in written.stderr
+    assert file.read_text() == shown.stdout
+    assert "markdown goes to stdout" in refusal(before, after, "--format", "markdown", "--out", str(file))
+    # Before anything is measured for it.
+    nowhere = ("--format", "html", "--out", str(tmp_path / "none" / "page.html"))
+    assert "there is no such folder" in refusal("--config", "none.yaml", "a", "b", *nowhere)
+
+
 def test_symbols_explain_a_change(runs: Runs, tmp_path: Path) -> None:
     identity = f"{MACHINE}/kprobe/noop"
     executed = {"entry": 40, "handler [lab_kprobe]": 2, **{f"f{n}": 10 for n in range(8)}}
@@ -221,6 +243,10 @@ def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path) -> 
     shown = " ".join(orchestrator("compare").stdout.split())
     assert "[1] no verdict: 5 and 5 samples; an interval of 95 % needs 6 of each" in shown
     assert "To decide: orchestrator run" in shown
+    # What was measured at two commits is measured at both again.
+    both = [find_run(run, tmp_path / "lab") for run in (found.before.run, found.after.run)]
+    commits = replace(compared_runs(*both), again=("orchestrator", "compare", "--config", "x.yaml", "./a@v1", "./a@v2"))
+    assert shlex.split(next_run(commits) or "") == [*commits.again, *words[3:]]
     runs.add(timed([2000.0 + n for n in range(5)], table="list5"))
     assert "--set tables.list5.benchmark.repeats=" in str(answer(status=0).next)
 
@@ -267,7 +293,11 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
         (("a", "b", "c"), "3 runs are named"),
         (("a", "b", "--kernels", "c", "d"), "2 runs are named"),
         (("--config", "x.yaml", "a"), "--config needs two kernels"),
-        (("latest", "--set", "benchmark.repeats=3"), "--set is for what --config measures"),
+        (("latest", "--set", "benchmark.repeats=3"), "--set, --kconfig and --make are for what --config measures"),
+        (("latest", "--make", "CC=gcc-12"), "--set, --kconfig and --make are for what --config measures"),
+        (("--config", "x.yaml", "a", "b", "--kconfig", "c"), "are for two commits of a kernel's tree"),
+        (("--config", "x.yaml", "a", "./b@v1"), "one is a kernel, the other a commit"),
+        (("./a@v1", "./a@v2"), "commits are compared by measuring them"),
         (("latest", "--only", "cup=x"), "unknown key 'cup'"),
         (("latest", "latest", "--only", "nothing"), "no cell matches"),
         (("nowhere", "latest"), "unknown run 'nowhere'"),

@@ -140,7 +140,7 @@ def test_times(lab: Path) -> None:
 
 
 def test_times_without_the_library(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store_days(lab, [timed(1000.0 + day % 3) for day in range(30)])
+    store_days(lab, [timed(1000.0 + day % 3 + 60 * (day >= 15)) for day in range(30)])
     monkeypatch.setitem(sys.modules, "ruptures", None)
     refused = orchestrator("quickstart:kprobe")
     assert (refused.exit_code, "probe-lab[statistics]" in refused.stderr) == (3, True)

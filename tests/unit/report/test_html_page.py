@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from golden_page import check_golden_page
 from html_checks import attachment, check_page, parsed
 from record_builders import COUNTS, cell, failed, many_probes, marker_loops, recorded_build, reference, run, wall_list
 from report_examples import RUNS
@@ -20,6 +21,7 @@ from orchestrator.report.html.run_page import run_page
 from orchestrator.report.html.sheets_page import sheets_page
 from orchestrator.report.html.writing import beside, write_page
 from orchestrator.report.sheets import sheets
+from orchestrator.report.summary import summary
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.runs import Run
 
@@ -69,6 +71,18 @@ def test_every_kind_of_run_is_a_valid_page_without_its_directory(name: str, tmp_
     assert len(cells) == len(ALL_RUNS[name].cells)
     titles = [one.whole_text for one in root.all("h3")]
     assert all(sheet.title in titles for sheet in sheets(ALL_RUNS[name], reports()))
+
+
+def test_a_run_is_as_in_the_golden_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    made = stacked("pentium4/debian-686/kprobe/noop", {"callbench": 5, "callbench;entry": 7})
+    cells = [
+        cell("none", reference=reference("none")),
+        record(made, "kprobe", tmp_path / "run"),
+        failed("djprobe", "the guest hangs\n<console>", reference=reference("djprobe")),
+    ]
+    kept_run(tmp_path / "run", *cells)
+    check_golden_page("run", page_of(*cells, directory=tmp_path / "run"), tmp_path)
 
 
 def test_tables_have_the_figures_of_the_run_and_of_the_document(tmp_path: Path) -> None:
@@ -169,6 +183,16 @@ def test_many_cells_stay_small(tmp_path: Path) -> None:
     )
     assert (many - few) / 100 < 5000
     assert few < 100_000
+
+
+def test_the_head_has_the_sentences_that_the_run_ended_with(tmp_path: Path) -> None:
+    record = RUNS["with_reference"]
+    root = check_page(run_page(Run(record, tmp_path), reports()).text)
+    head = root.all("main")[0].children
+    (findings,) = [one for one in head if one.attributes.get("class") == "findings"]
+    assert [one.whole_text for one in findings.all("li")] == summary(record, reports())
+    empty = check_page(run_page(Run(run(), tmp_path), reports()).text)
+    assert empty.all("ul") == []
 
 
 def test_equal_runs_are_equal_pages(tmp_path: Path) -> None:

@@ -18,12 +18,16 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
+from stored_profiles import profile, record, stacked, store_run
 from test_html_page import HOSTILE, kept_run
 
 from orchestrator.benchmarks.registry import reports
+from orchestrator.cli.compared_runs import compared
 from orchestrator.paths import cache_dir
+from orchestrator.report.html.comparison_page import comparison_page
 from orchestrator.report.html.run_page import run_page
 from orchestrator.results.runs import Run
+from orchestrator.results.statistics import median
 
 CHROMIUM, DRIVER, NPM = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver"), Path("/usr/bin/npm")
 # Tests run with the programs of the package lists on their PATH; these are of no list.
@@ -63,6 +67,35 @@ def page(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def profiles(tmp_path: Path) -> Path:
+    """A page with profiles and flame graphs."""
+    stacks = {"callbench": 5, "callbench;entry": 7}
+    cells = [record(stacked(f"x/{name}", stacks), name, tmp_path / "run") for name in ("none", "kprobe")]
+    file = tmp_path / "page.html"
+    file.write_text(run_page(Run(run(*cells), tmp_path / "run"), reports()).text)
+    return file
+
+
+@pytest.fixture
+def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page of a comparison with every sort of change, and symbols."""
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    identity = "pentium4/debian-686/kprobe/noop"
+    sides = []
+    for name, more in (("one", 0), ("two", 3)):
+        profiled = record(profile(identity, {"entry": 40, "handler [lab_kprobe]": 2 + more}), "kprobe", tmp_path / name)
+        samples = {"t0": [409.0 + more], "t1": [409.0 - more], "t2": [400.0 + n + 50 * more for n in range(19)]}
+        wall = {"clock": "wall", "unit": "ns"}
+        timed = [cell("none", id=id_, samples=one, value=median(one), **wall) for id_, one in samples.items()]
+        jprobe = failed("jprobe", HOSTILE) if more else cell("jprobe")
+        store_run(tmp_path / "lab", tmp_path / name, cell("none"), profiled, jprobe, *timed)
+        sides.append(str(tmp_path / name))
+    file = tmp_path / "comparison.html"
+    file.write_text(comparison_page(compared(sides, [])))
+    return file
+
+
+@pytest.fixture
 def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     """A chromium of this test's own."""
     options = webdriver.ChromeOptions()
@@ -83,13 +116,33 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
 def test_axe_finds_no_violation(
     theme: str, width: int, media: str, page: Path, browser: webdriver.Chrome, axe: str
 ) -> None:
+    look_at(page, browser, theme, width, media)
+    WebDriverWait(browser, 60).until(lambda one: expanded(one, "file-1"))
+    check_with(axe, browser, width)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("media", "width"), [("screen", 390), ("screen", 1200), ("print", 720)])
+@pytest.mark.parametrize("name", ["comparison", "profiles"])
+def test_axe_finds_no_violation_in_other_pages(
+    name: str, theme: str, width: int, media: str, browser: webdriver.Chrome, axe: str, request: pytest.FixtureRequest
+) -> None:
+    look_at(request.getfixturevalue(name), browser, theme, width, media)
+    check_with(axe, browser, width)
+
+
+def look_at(page: Path, browser: webdriver.Chrome, theme: str, width: int, media: str) -> None:
+    """Open a page with all that is folded in it."""
     features = [{"name": "prefers-color-scheme", "value": theme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get(page.as_uri())
     browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
-    WebDriverWait(browser, 60).until(lambda one: expanded(one, "file-1"))
+
+
+def check_with(axe: str, browser: webdriver.Chrome, width: int) -> None:
+    """Fail for what axe finds, for a page wider than the window, and for anything on the console."""
     browser.execute_script(axe)
     violations = browser.execute_async_script("axe.run().then((found) => arguments[0](found.violations))")
     assert [(one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"]) for one in violations] == []
@@ -116,6 +169,19 @@ def test_keys_filter_and_sort_and_the_theme_is_kept(page: Path, browser: webdriv
     browser.find_element(By.ID, "theme").send_keys(Keys.ENTER)
     browser.refresh()
     assert browser.find_element(By.ID, "theme").text == "Theme: dark"
+
+
+def test_changes_are_filtered_and_sorted_with_their_signs(comparison: Path, browser: webdriver.Chrome) -> None:
+    browser.get(comparison.as_uri())
+    browser.find_element(By.NAME, "change").send_keys("dearer")
+    assert {one.get_attribute("data-change") for one in shown_rows(browser)} == {"dearer"}
+    browser.find_element(By.NAME, "change").send_keys("all")
+    browser.find_elements(By.CSS_SELECTOR, "#cell-list th button")[4].send_keys(Keys.ENTER)
+    differences = [one.find_elements(By.TAG_NAME, "td")[3].text for one in shown_rows(browser)]
+    figures = [float(one) for one in differences if one]
+    assert len(figures) > 1
+    assert figures == sorted(figures)
+    assert differences[len(figures) :] == [""] * (len(differences) - len(figures))
 
 
 def test_a_link_opens_what_is_folded_and_expands_it(page: Path, browser: webdriver.Chrome) -> None:

@@ -17,7 +17,7 @@ from stored_sites import checked, files, one_more_day, site_of, six_days, writte
 
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.report.chart import Chart
-from orchestrator.report.html import surroundings
+from orchestrator.report.html.chart_picture import chart_picture
 from orchestrator.report.site import building, drawn_charts, folder
 from orchestrator.report.site.addresses import metric_file, run_file
 from orchestrator.results.contract import RunRecord
@@ -266,9 +266,9 @@ def test_equal_charts_are_drawn_once(lab: Path, site: Path, monkeypatch: pytest.
 
     def noted(chart: Chart, name: str) -> Markup:
         drawn.append(name)
-        return surroundings.drawn(chart, name)
+        return chart_picture(chart, name)
 
-    monkeypatch.setattr(drawn_charts, "drawn", noted)
+    monkeypatch.setattr(drawn_charts, "chart_picture", noted)
     site_of(lab, site)
     assert len(drawn) == 1
     assert all("<svg" in text for path, text in files(site).items() if path.startswith("runs/"))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from orchestrator.errors import HostError
+from orchestrator.results import step_fit
 from orchestrator.results.step_fit import FEWEST_POINTS, noise_of, steps_of_times
 
 LEVEL, SCATTER = 1000.0, 5.0
@@ -138,6 +139,28 @@ def test_the_noise_is_that_around_the_steps() -> None:
     chance = random.Random(24)
     values = [LEVEL + normal(chance) + (200 if at % 50 == 0 else 0) + (100 if at >= 500 else 0) for at in range(1000)]
     assert noise_of(values) == pytest.approx(SCATTER, rel=0.15)
+
+
+def test_the_library_is_asked_wherever_it_may_find_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its import takes half a second: a series without an abrupt place does not pay it, and loses no step by that."""
+    asked = 0
+    chance = random.Random(25)
+    for _ in range(400):
+        count = chance.choice([FEWEST_POINTS, 15, 16, 17, 25, 40, 100])
+        noise = chance.choice([normal, heavy_tailed, with_outliers, skewed, coarse])
+        place, size = chance.randrange(count), chance.choice([0, 2, 3, 5]) * SCATTER
+        values = [value + size * (at >= place) for at, value in enumerate(independent(noise, chance, count))]
+        with monkeypatch.context() as patched:
+            patched.setattr(step_fit, "_has_abrupt_place", lambda _: True)
+            known = steps_of_times(values)
+        assert steps_of_times(values) == known
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, "ruptures", None)
+            try:
+                steps_of_times(values)
+            except HostError:
+                asked += 1
+    assert asked < 300
 
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,8 @@ def is_comparable(panel: Panel) -> bool:
 
 def differs_in_kernel_only(panel: Panel, group: Group) -> bool:
     """Whether the panel has the group's cells on a kernel that the group does not have."""
+    if panel.first.parameters.get("at") != group[0].first.parameters.get("at"):
+        return False
     return _apart(panel) == _apart(group[0]) and all(panel.kernel != other.kernel for other in group)
 
 

@@ -11,7 +11,7 @@ from orchestrator.report.claims_layout import Statement, statements
 
 
 @dataclass(frozen=True)
-class ClaimsPart:
+class FoldedClaims:
     """A document's claims, each with its figures."""
 
     title: str
@@ -19,10 +19,10 @@ class ClaimsPart:
     undecided: Sequence[Statement]
 
 
-def claims_part(assessment: Assessment) -> ClaimsPart:
+def folded_claims(assessment: Assessment) -> FoldedClaims:
     """Return the claims of one document."""
     found = statements(assessment)
-    return ClaimsPart(
+    return FoldedClaims(
         assessment.title,
         [one for one in found if one.verdict is not Verdict.UNKNOWN],
         [one for one in found if one.verdict is Verdict.UNKNOWN],

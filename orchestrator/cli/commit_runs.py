@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs of an experiment at any commit of a tree, which is built and measured where that was not done before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator import __version__
+from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.tree_build import TreeBuild, is_kernel_source
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.cli.measured import Measuring
+from orchestrator.errors import LabError, UsageError
+from orchestrator.experiment.experiment import Experiment
+from orchestrator.experiment.file.loading import load_experiment
+from orchestrator.experiment.on_kernels import on_kernels
+from orchestrator.experiment.plan import Plan, plan
+from orchestrator.experiment.profiled import with_symbols
+from orchestrator.guest.emulator import qemu_cpu_names, qemu_version
+from orchestrator.paths import lab_dir
+from orchestrator.results.bisected import Commit
+from orchestrator.results.contract import all_ok
+from orchestrator.results.runs import Run, find_run
+from orchestrator.whole_file import write_whole
+
+_KNOWN = Path(".git") / "lab-measured.json"
+
+
+@dataclass(frozen=True)
+class CommitRuns:
+    """The experiment ``config`` with ``overrides`` at the commits of ``tree``.
+
+    What it names by a path in the tree is that of the commit. Where it names nothing there, and the tree is a kernel's,
+    all cells are measured on that kernel. ``suffix`` ends the name of the runs' experiment: a history of the experiment
+    itself has nothing of other commits in it.
+    """
+
+    tree: GitTree
+    config: Path
+    overrides: tuple[str, ...]
+    build: TreeBuild
+    measuring: Measuring
+    suffix: str
+
+    def planned(self, commit: Commit) -> tuple[Experiment, Plan]:
+        """The experiment at a commit whose files are checked out, with symbols where it can have them, and its cells.
+
+        A kernel's tree is built. Raises UsageError for a wrong experiment, LabError where the kernel does not build.
+        """
+        if is_kernel_source(self.tree.folder):
+            self.build.check()
+            self.build.build(self.tree.folder, lambda text: print(text, file=sys.stderr, flush=True))
+        experiment = with_symbols(self._experiment())
+        heading = {"name": f"{experiment.name}{self.suffix}", "description": f"{commit.short} {commit.subject}"}
+        found = self.measuring.found(replace(experiment, heading=experiment.heading.model_copy(update=heading)))
+        return found, plan(found)
+
+    def run(self, commit: Commit, experiment: Experiment, planned: Plan) -> Run:
+        """The run of these cells of ``experiment`` at a commit: a stored one, or a new one."""
+        key = self._key(experiment, planned)
+        known = self._known().get(key, {}).get(commit.hash)
+        if known is not None:
+            try:
+                return find_run(known, lab_dir())
+            except LabError:  # it was removed
+                pass
+        entry, record = self.measuring.done(lambda runner: runner.run(experiment, planned, None))
+        if all_ok(record):
+            self._remember(key, commit, entry.id)
+        return Run(record, entry.directory)
+
+    def _experiment(self) -> Experiment:
+        moved: list[str] = []
+
+        def place(path: str) -> str:
+            found = self.tree.moved(path)
+            if found != path:
+                moved.append(found)
+            return found
+
+        experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names, place)
+        if moved:
+            return experiment
+        if is_kernel_source(self.tree.folder):
+            return on_kernels(experiment, [str(self.tree.folder)])
+        what = f"it names nothing in {self.tree.top}: all commits would cost the same"
+        hint = "name a kernel, a module or a workload by its path in the tree"
+        raise UsageError(what, where=str(self.config), hint=hint)
+
+    def _key(self, experiment: Experiment, planned: Plan) -> str:
+        """What numbers depend on beside the commit."""
+        plain = replace(experiment, heading=experiment.heading.model_copy(update={"description": None}))
+        config = self.build.config.read_bytes() if self.build.config.is_file() else b""
+        cells = [cell.id for cell in planned.cells]
+        parts = [plain.digest(), *cells, config.hex(), *self.build.variables, __version__, qemu_version()]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _known(self) -> dict[str, dict[str, str]]:
+        """The runs that were made earlier, by what numbers depend on and by commit."""
+        try:
+            known = json.loads((self.tree.folder / _KNOWN).read_text())
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+    def _remember(self, key: str, commit: Commit, run: str) -> None:
+        known = self._known()
+        known.setdefault(key, {})[commit.hash] = run
+        write_whole(self.tree.folder / _KNOWN, json.dumps(known))
