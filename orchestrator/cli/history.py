@@ -121,10 +121,10 @@ def _traced(history: History) -> Traced:
 def _explained(store: Store, traced: Traced, limit: int | None) -> Sequence[ExplainedStep]:
     """The newest steps with their causes, oldest first."""
     from orchestrator.report.history_sheets import ExplainedStep
-    from orchestrator.results.step_causes import causes
+    from orchestrator.results.step_causes import Origins, causes
 
-    found, metric = traced.steps.found, traced.history.metric
-    return [ExplainedStep(step, causes(store, step, metric)) for step in (found[-limit:] if limit else found)]
+    found, metric, origins = traced.steps.found, traced.history.metric, Origins(store)
+    return [ExplainedStep(step, causes(origins, step, metric)) for step in (found[-limit:] if limit else found)]
 
 
 def _print_one(store: Store, traced: Traced, limit: int | None) -> None:

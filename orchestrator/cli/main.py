@@ -25,6 +25,7 @@ from orchestrator.cli import (
     report,
     run,
     shell,
+    site,
 )
 from orchestrator.cli.failures import stop_on_signals
 
@@ -40,6 +41,7 @@ app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
 app.command("history")(history.history)
+app.command("site")(site.site)
 app.command("bisect")(bisect.bisect)
 app.command("compare")(compare.compare)
 app.command("nightly")(nightly.nightly)

@@ -122,12 +122,13 @@ def _seen_to(work: Mapping[str, Callable[[], str]]) -> tuple[list[str], list[str
 def _site(directory: Path) -> str:
     from orchestrator.benchmarks.registry import reports
     from orchestrator.paths import lab_dir
-    from orchestrator.report.site import build_site
+    from orchestrator.report.site.building import build_site
     from orchestrator.results.store import Store
 
     with Store.open(lab_dir()) as store:
         built = build_site(store, directory, reports())
-    return f"{directory / 'index.html'} ({built})"
+    lacking = f"; {built.lacking}" if built.lacking else ""
+    return f"{built.index} ({built.pages} pages, {built.written} of them written{lacking})"
 
 
 def _pruned(keep_days: int) -> str:

@@ -95,4 +95,5 @@ class HistoryChart:
     levels: Sequence[Level]
 
 
-Chart = BarChart | CurveChart | HistoryChart
+Chart = BarChart | CurveChart
+"""What a run is drawn as; ``report.html.history_picture`` draws histories."""

@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from orchestrator.report.chart import Bar, BarChart, Chart, CurveChart, HistoryChart, Series
-from orchestrator.report.history_drawing import draw_history
+from orchestrator.report.chart import Bar, BarChart, Chart, CurveChart, Series
 from orchestrator.report.palette import INK, LINE, MEASURED, PUBLISHED, QUIET_INK, STROKES
 
 _DPI = 100
@@ -60,10 +59,6 @@ def _own_style() -> Iterator[None]:
 
 
 def _drawn(chart: Chart) -> Figure:
-    if isinstance(chart, HistoryChart):
-        figure = _titled(chart, _WIDTH)
-        draw_history(chart, figure.subplots())
-        return figure
     return _bars(chart) if isinstance(chart, BarChart) else _curves(chart)
 
 

@@ -38,6 +38,12 @@ def figure(value: float | None, unit: str) -> str:
     return "0.0" if tenths == "-0.0" else tenths
 
 
+def signed_figure(change: float, unit: str) -> str:
+    """Return a change in ``unit``, with its sign."""
+    text = figure(change, unit)
+    return f"+{text}" if change > 0 else text
+
+
 def published_figure(value: float | None) -> str:
     """Return a figure as it was published."""
     return NOTHING if value is None else number(value)

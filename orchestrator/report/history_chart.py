@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from orchestrator.report.chart import HistoryChart, HistoryPoint, Level
-from orchestrator.report.figures import figure
+from orchestrator.report.figures import signed_figure
 from orchestrator.results.history import History, Point
 from orchestrator.results.statistics import median
 from orchestrator.results.steps import Steps
@@ -34,7 +34,7 @@ def _levels(history: History, steps: Steps) -> Sequence[Level]:
     numbers = history.numbers
     places = {point.run: at for at, (point, _) in enumerate(numbers)}
     ends = [0, *(places[step.after.run] for step in steps.found), len(numbers)]
-    texts = ["", *(_change(step.change, history.unit) for step in steps.found)]
+    texts = ["", *(signed_figure(step.change, history.unit) for step in steps.found)]
     found = []
     for (start, end), text in zip(pairwise(ends), texts, strict=True):
         part = numbers[start:end]
@@ -52,11 +52,6 @@ def _bounds(history: History, point: Point) -> tuple[float, float] | None:
         return None
     moved = value - point.overhead
     return point.interval[0] + moved, point.interval[1] + moved
-
-
-def _change(change: float, unit: str) -> str:
-    text = figure(change, unit)
-    return f"+{text}" if change > 0 else text
 
 
 def _when(point: Point) -> datetime:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from orchestrator.report.figures import NOTHING, figure, unit_name
+from orchestrator.report.figures import NOTHING, figure, signed_figure, unit_name
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid, Row
 from orchestrator.report.sheet import Sheet
@@ -77,7 +77,7 @@ def _overview_row(traced: Traced, characters: str) -> Row:
         newest,
         str(len(traced.steps.found)),
         NOTHING if last is None else _day(last.after),
-        NOTHING if last is None else _signed(last.change, history),
+        NOTHING if last is None else signed_figure(last.change, history.unit),
     ]
     return Row(str(history.metric), cells)
 
@@ -99,7 +99,12 @@ def _left_out(history: History) -> Iterator[str]:
 
 def _step_row(step: Step, history: History, mark: int) -> Row:
     share = f"{100 * step.change / step.old:+.1f}" if step.old > 0 else NOTHING
-    figures = [figure(step.old, history.unit), figure(step.new, history.unit), _signed(step.change, history), share]
+    figures = [
+        figure(step.old, history.unit),
+        figure(step.new, history.unit),
+        signed_figure(step.change, history.unit),
+        share,
+    ]
     return Row(_day(step.after), [*figures, f"[{mark}]"])
 
 
@@ -139,11 +144,6 @@ def _run_row(group: Sequence[Point], history: History) -> Row:
     cells = [began, value, figure(newest.overhead, history.unit), interval]
     label = newest.run if len(group) == 1 else f"... {len(group)} runs to {newest.run}"
     return Row(label, cells, "red" if newest.status == "failed" else "")
-
-
-def _signed(change: float, history: History) -> str:
-    text = figure(change, history.unit)
-    return f"+{text}" if change > 0 else text
 
 
 def _day(point: Point) -> str:

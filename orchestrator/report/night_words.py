@@ -11,7 +11,7 @@ from orchestrator.report.comparison_figures import CellNames, difference_figures
 from orchestrator.report.comparison_figures import summary as comparison_summary
 from orchestrator.report.figures import COUNTED, figure, unit_name
 from orchestrator.results.comparison import CellChange
-from orchestrator.results.contract import CellRecord, Status
+from orchestrator.results.contract import PER_CALL, PER_LOOP, CellRecord, Status
 from orchestrator.results.night import Night, good_night
 from orchestrator.results.verdicts import is_exact, resolvable
 
@@ -80,7 +80,8 @@ def change_sentence(night: Night, change: CellChange) -> str:
 def equal_runs(night: Night) -> Iterator[str]:
     """What the measurement of one thing, done again, differs by (A/A), for each kind of figure that the night has."""
     cells = [cell for cell in night.run.record.cells if cell.status == "ok"]
-    exact = [cell for cell in cells if is_exact(cell)]
+    # Samples of other exact cells are of different things: of one probe after the other.
+    exact = [cell for cell in cells if is_exact(cell) and cell.metric in (PER_CALL, PER_LOOP)]
     if exact:
         spread = max(max(cell.samples) - min(cell.samples) for cell in exact)
         samples = sum(len(cell.samples) for cell in exact)

@@ -84,12 +84,12 @@ def exact_change(number: int) -> int:
     return sum(change for run, change in STEPS.items() if number >= run)
 
 
-def generate(lab: Path, runs: int = RUNS) -> None:
-    """Write the store into the folder ``lab``, and of each run ``run.json`` and ``provenance.json``."""
+def generate(lab: Path, runs: int = RUNS, first: int = 0) -> None:
+    """Write runs from number ``first`` on into the store in ``lab``; of each ``run.json`` and ``provenance.json``."""
     templates = _templates()
-    chance = random.Random(1)
+    chance = random.Random(1 + first)
     with patch("orchestrator.results.store.datetime") as clock, Store.open(lab) as store:
-        for number in range(runs):
+        for number in range(first, first + runs):
             night = Night(number)
             clock.now.return_value = night.began
             cells = list(_cells(templates, number, chance))

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from orchestrator import __version__
 
+_FOLDERS = ("html", "site")
 _MARK = re.compile(r"(?<= )\[(\d{1,4})\]")
 """As ``report.footnotes`` sets it behind a figure."""
 
@@ -33,7 +34,10 @@ class Link:
 
 
 def render(template: str, title: str, links: Sequence[Link], **content: object) -> str:
-    """Return the page that ``template`` of this folder, which extends ``frame.html.j2``, makes of ``content``."""
+    """Return the page that ``template`` makes of ``content``.
+
+    The template is of this folder or of ``report/site``, and extends ``frame.html.j2``.
+    """
     style, script = _resource("page.css"), _resource("page.js")
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; "
@@ -52,10 +56,15 @@ def render(template: str, title: str, links: Sequence[Link], **content: object) 
     )
 
 
+def part(template: str, **content: object) -> Markup:
+    """Return what ``template`` of this folder makes of ``content``, as a part of a page."""
+    return Markup(_environment().get_template(template).render(**content))  # noqa: S704 (it escapes)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("orchestrator.report.html", ""),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(f"orchestrator.report.{name}", "") for name in _FOLDERS]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

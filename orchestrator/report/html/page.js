@@ -26,21 +26,21 @@ themeButton.addEventListener("click", () => {
   setTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
 });
 
-// --- Filter: a row of the list of cells, and the details that it leads to, are shown or hidden together.
+// --- Filter: a row of the form's table, and the details that it leads to, are shown or hidden together.
 function filterCells(form) {
   const wanted = Object.fromEntries(new FormData(form));
   const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
-  const rows = all("tr[data-cell]");
+  const rows = all(form.dataset.table ? `#${form.dataset.table} tbody tr` : "tr[data-cell]");
   for (const row of rows) {
     const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
     const fits = words.every((word) => text.includes(word))
       && ["status", "probe", "kernel"].every((name) => !wanted[name] || row.dataset[name] === wanted[name]);
     row.hidden = !fits;
-    document.getElementById(row.dataset.cell).hidden = !fits;
+    if (row.dataset.cell) document.getElementById(row.dataset.cell).hidden = !fits;
     shown += fits;
   }
-  form.querySelector("output").textContent = `${shown} of ${rows.length} cells`;
+  form.querySelector("output").textContent = `${shown} of ${rows.length} ${form.dataset.what ?? "cells"}`;
 }
 
 for (const form of all("form#filter")) {
@@ -51,7 +51,7 @@ for (const form of all("form#filter")) {
 }
 
 // --- Sorting: figures by value, all else by text; what has no figure comes last in both directions.
-const FIGURE = /^-?\d+(\.\d+)?( |$)/;
+const FIGURE = /^[+-]?\d+(\.\d+)?( |$)/;
 
 function compared(one, other, direction) {
   const figures = [one, other].map((text) => (FIGURE.test(text) ? Number.parseFloat(text) : Number.NaN));

@@ -19,6 +19,7 @@ from orchestrator.report.html.claims_part import claims_part
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.inline_picture import inline_picture
 from orchestrator.report.html.run_sentences import run_sentences
+from orchestrator.report.html.surroundings import ALONE, Surroundings
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.panels import groups
 from orchestrator.report.profile_sheets import profile_sheet
@@ -74,6 +75,7 @@ class _Content:
     """All that a page is made of; ``flames`` are flame graphs as SVG, by cell."""
 
     run: Run
+    links: Sequence[Link]
     summary: Sequence[str]
     tables: Sequence[TablePart]
     remarks: Sequence[str]
@@ -83,13 +85,13 @@ class _Content:
     flames: Mapping[str, str]
 
 
-def run_page(run: Run, registry: ReportRegistry, folder: str | None = None) -> Page:
+def run_page(run: Run, registry: ReportRegistry, folder: str | None = None, surroundings: Surroundings = ALONE) -> Page:
     """Return the page of a run. Parts of the run that are not there are left out.
 
     Above ``LARGEST_PAGE`` bytes, consoles, C and flame graphs go into ``folder`` beside the page; without one they
     stay in the page, however large it is. Raises LabError for a damaged profile.
     """
-    content = _content(run, registry)
+    content = _content(run, registry, surroundings)
     text = _render(content, registry, None)
     if folder is None or len(text.encode()) <= LARGEST_PAGE:
         return Page(text)
@@ -98,16 +100,17 @@ def run_page(run: Run, registry: ReportRegistry, folder: str | None = None) -> P
     return Page(text, folder, beside.files)
 
 
-def _content(run: Run, registry: ReportRegistry) -> _Content:
+def _content(run: Run, registry: ReportRegistry, surroundings: Surroundings) -> _Content:
     made_with = provenance(run.directory)
     attachments = Attachments()
     anchors = {boot.name: f"guest-{number}" for number, boot in enumerate(made_with.boots, 1)}
     flames: dict[str, str] = {}
     remarks: list[str] = []
-    tables = list(_tables(run, registry, remarks))
+    tables = list(_tables(run, registry, remarks, surroundings))
     cells = []
     for number, record in enumerate(run.record.cells, 1):
-        links: list[Link] = []
+        history = surroundings.history(record.id)
+        links = [Link(history, "Its history")] if history is not None else []
         for boot in made_with.boots:
             if boot.has(record):
                 links.append(Link(f"#{anchors[boot.name]}", f"Guest {boot.name}"))
@@ -116,7 +119,8 @@ def _content(run: Run, registry: ReportRegistry) -> _Content:
         cells.append(_with_profile(part, run, flames))
     return _Content(
         run=run,
-        summary=list(run_sentences(run.record, made_with, run.unfinished)),
+        links=surroundings.links,
+        summary=[*run_sentences(run.record, made_with, run.unfinished), *surroundings.remarks],
         tables=tables,
         remarks=remarks,
         cells=cells,
@@ -138,7 +142,7 @@ def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) 
     return render(
         "run.html.j2",
         content.run.record.experiment,
-        [Link(f"#{name.lower()}", name) for name, parts in there.items() if parts],
+        [*content.links, *(Link(f"#{name.lower()}", name) for name, parts in there.items() if parts)],
         summary=content.summary,
         tables=content.tables,
         remarks=content.remarks,
@@ -150,7 +154,7 @@ def _render(content: _Content, registry: ReportRegistry, beside: Beside | None) 
     )
 
 
-def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[TablePart]:
+def _tables(run: Run, registry: ReportRegistry, remarks: list[str], surroundings: Surroundings) -> Iterator[TablePart]:
     drawn = 0
     drawable = find_spec("matplotlib") is not None
     left_out = 0
@@ -159,10 +163,8 @@ def _tables(run: Run, registry: ReportRegistry, remarks: list[str]) -> Iterator[
         sheet = kind.sheet(group)
         for chart in kind.charts(group).values():
             if drawable and drawn < MOST_CHARTS:
-                from orchestrator.report.drawing import svg_text
-
                 drawn += 1
-                pictures.append(inline_picture(svg_text(chart), f"chart-{drawn}", chart.title, chart.subtitle))
+                pictures.append(surroundings.picture(chart, f"chart-{drawn}"))
             else:
                 left_out += 1
         yield TablePart(sheet, f"table-{number}", pictures)

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
-from stored_histories import EXPERIMENT, KPROBE, broken, counted, store_days, timed
+from html_checks import Element, parsed
+from hypothesis import given
+from hypothesis import strategies as st
+from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_days, timed
 
-from orchestrator.report.chart import HistoryChart
-from orchestrator.report.drawing import save, svg_text
+from orchestrator.report.chart import HistoryChart, HistoryPoint
 from orchestrator.report.history_chart import history_chart
+from orchestrator.report.html.history_picture import history_picture
 from orchestrator.report.sparkline import ASCII, BLOCKS, sparkline
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import Metric, Quantity, history
@@ -44,26 +48,54 @@ def test_an_interval_is_around_what_is_drawn(tmp_path: Path, quantity: Quantity,
 
 
 def test_a_history_without_a_number_is_drawn(tmp_path: Path) -> None:
-    assert "without a number" in svg_text(chart(tmp_path, [broken(), broken()]))
+    assert "a run without a number" in picture(chart(tmp_path, [broken(), broken()])).whole_text
 
 
 def test_a_picture_says_each_step_and_stays_small(tmp_path: Path) -> None:
-    days = [counted(1036 + (14 if day >= 60 else 0)) for day in range(120)]
-    drawn = chart(tmp_path, days)
-    text = svg_text(drawn)
-    ElementTree.fromstring(text)
-    assert "+14" in text
-    assert KPROBE in text
-    # 120 equal runs are two lines: a point for each would be four times as much.
-    assert len(text) < 32_000
-    assert [path.suffix for path in save(drawn, tmp_path, "history")] == [".png", ".svg"]
+    drawn = chart(tmp_path, [counted(1036 + (14 if day >= 60 else 0)) for day in range(120)])
+    root = picture(drawn)
+    assert "+14" in [one.whole_text for one in root.all("text")]
+    assert root.all("title")[0].whole_text == KPROBE
+    assert "120 runs from 2026-03-01 to 2026-06-28; 1 step, the newest: +14 on 2026-04-30" in root.whole_text
+    # 120 equal runs are two lines: a point for each would be five times as much.
+    assert len(history_picture(drawn, "x")) < 5000
 
 
 def test_a_picture_of_times_with_failures(tmp_path: Path) -> None:
     chance = random.Random(3)
     days = [timed(round(chance.gauss(1000 + 60 * (day >= 15), 8), 1)) if day % 7 else broken() for day in range(30)]
-    text = svg_text(chart(tmp_path, days))
-    assert "without a number" in text
+    root = picture(chart(tmp_path, days))
+    paths = [one.attributes for one in root.all("path")]
+    bands = [one for one in paths if "fill-opacity" in one]
+    # The first of a week has no number, and none is drawn across it.
+    assert len(bands) == 5
+    assert "a run without a number" in root.whole_text
+
+
+def test_of_steps_that_are_close_the_newest_are_labelled(tmp_path: Path) -> None:
+    drawn = chart(tmp_path, [counted(1036 + day) for day in range(400)])
+    root = picture(drawn)
+    lines = [one for one in root.all("path") if "stroke-dasharray" in one.attributes]
+    labels = [float(one.attributes["x"]) for one in root.all("text") if one.whole_text == "+1"]
+    assert len(lines) == 399
+    assert labels[0] == float(lines[0].attributes["d"].partition(" ")[0].removeprefix("M"))
+    assert 20 < len(labels) < 60
+    assert all(newer - older > 14 for newer, older in pairwise(labels))
+
+
+@given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+def test_any_figures_are_drawn_inside_the_axes(values: list[float | None]) -> None:
+    points = [HistoryPoint(BEGUN + timedelta(hours=7 * at), value) for at, value in enumerate(values)]
+    root = picture(HistoryChart("t", "s", "instructions", points, []))
+    (runs,) = [one.attributes["d"] for one in root.all("path") if "stroke-linecap" in one.attributes] or [""]
+    places = [tuple(map(float, one.split("h")[0].split())) for one in runs.split("M")[1:]]
+    assert all(0 < x < 960 and 0 < y < 320 for x, y in places)
+    assert bool(places) == any(value is not None for value in values)
+
+
+def picture(drawn: HistoryChart) -> Element:
+    """The parsed SVG, whose ids are there once."""
+    return parsed(history_picture(drawn, "chart"))
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_what_is_not_there_is_named_with_the_nearest(store: Store, lab: Path) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["latest", "", "2026", "20261122-212312-quickstart-77d1", "Night", "a/b", "a.b", "-a", "a" * 65, "a\n"]
+    "name", ["latest", "", "2026", "20261122-212312-quickstart-77d1", "Night", "a/b", "a.b", "-a", "a" * 81, "a\n"]
 )
 def test_what_is_no_name(store: Store, name: str) -> None:
     run = made(store)

@@ -11,7 +11,7 @@ from stored_histories import EXPERIMENT, KPROBE, counted, store_days
 
 from orchestrator.results.history import Metric, history
 from orchestrator.results.origin import FILE_NAME
-from orchestrator.results.step_causes import causes
+from orchestrator.results.step_causes import Origins, causes
 from orchestrator.results.steps import steps_of
 from orchestrator.results.store import Store
 
@@ -42,7 +42,7 @@ def sentences(lab: Path, *boots: list[dict[str, Any]]) -> list[str]:
         found = history(store, metric)
         assert found is not None
         (step,) = steps_of(found).found
-        return [cause.sentence for cause in causes(store, step, metric)]
+        return [cause.sentence for cause in causes(Origins(store), step, metric)]
 
 
 def test_another_cells_module_and_another_kernel_are_no_cause(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.history import History, Metric, Quantity, history, metrics, recent_histories
 from orchestrator.results.named_metrics import metrics_named
-from orchestrator.results.step_causes import causes
+from orchestrator.results.step_causes import Origins, causes
 from orchestrator.results.steps import Steps, steps_of
 from orchestrator.results.store import FILE_NAME, Store
 
@@ -90,11 +90,11 @@ def test_what_changed_between_two_runs(tmp_path: Path) -> None:
         found = history(store, METRIC)
         assert found is not None
         (step,) = steps_of(found).found
-        assert [cause.sentence for cause in causes(store, step, METRIC)] == [
+        assert [cause.sentence for cause in causes(Origins(store), step, METRIC)] == [
             "kernel debian-686: 6.1 (6.1.176-1) -> 6.1 (6.1.178-1)"
         ]
         (tmp_path / "runs" / runs[2] / "provenance.json").write_text("{")
-        (cause,) = causes(store, step, METRIC)
+        (cause,) = causes(Origins(store), step, METRIC)
         assert "damaged" in cause.sentence
 
 

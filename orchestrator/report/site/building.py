@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A site of all runs, experiments and metrics of a store, of which only what has changed is made again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.report.history_sheets import ExplainedStep, Traced
+from orchestrator.report.html.attachments import Page
+from orchestrator.report.html.frame import Link, render
+from orchestrator.report.html.run_page import run_page
+from orchestrator.report.html.surroundings import Surroundings
+from orchestrator.report.html.writing import beside
+from orchestrator.report.kind import ReportRegistry
+from orchestrator.report.site.addresses import INDEX, RUNS, Addresses, experiment_file, metric_file, run_file
+from orchestrator.report.site.drawn_charts import DrawnCharts
+from orchestrator.report.site.folder import SiteFolder, opened_site
+from orchestrator.report.site.metric_page import MOST_STEPS, metric_page
+from orchestrator.report.site.metric_summary import MetricSummary, summary_of
+from orchestrator.report.site.overviews import Overview, experiment_page, index_page, runs_page
+from orchestrator.report.site.program import program_digest
+from orchestrator.results.history import Metric, history
+from orchestrator.results.outcomes import outcomes
+from orchestrator.results.runs import Run
+from orchestrator.results.step_causes import Origins, causes
+from orchestrator.results.steps import Steps, steps_of
+from orchestrator.results.store import RunEntry, Store
+
+
+@dataclass(frozen=True)
+class SiteBuilt:
+    """A site: how many pages it has, how many of them were written now, and how many others were removed.
+
+    ``lacking`` is what the pages say is not installed; empty where nothing is.
+    """
+
+    directory: Path
+    pages: int
+    written: int
+    removed: int
+    lacking: str = ""
+
+    @property
+    def index(self) -> Path:
+        """The first page."""
+        return self.directory / INDEX
+
+
+def _ignore(done: int, pages: int) -> None:
+    del done, pages
+
+
+def build_site(
+    store: Store,
+    directory: Path,
+    registry: ReportRegistry,
+    most_runs: int | None = None,
+    progress: Callable[[int, int], None] = _ignore,
+) -> SiteBuilt:
+    """Bring the site in ``directory`` up to date with the store; the newest ``most_runs`` runs have a page, or all.
+
+    ``progress`` is told how many pages are done, and of how many. Raises UsageError for a folder that has other files
+    and for a store without a run, HostError when the disk is full or not writable.
+    """
+    if not store.runs():
+        raise UsageError("there is no run yet", where=str(store.path), hint="Make one: orchestrator run CONFIG")
+    with opened_site(directory, store.directory) as folder:
+        return _Build(store, folder, registry, most_runs).done(progress)
+
+
+class _Build:
+    """One build: what the store has at its beginning, and what was written so far."""
+
+    def __init__(self, store: Store, folder: SiteFolder, registry: ReportRegistry, most_runs: int | None) -> None:
+        self._store, self._folder, self._registry = store, folder, registry
+        self._runs, self._counts = store.runs(), store.cell_counts()
+        self._shown = self._runs[:most_runs]
+        self._outcomes = outcomes(store, self._shown[-1].id)
+        self._origins = Origins(store)
+        self._program = program_digest()
+        self._addresses = Addresses({run.id for run in self._shown}, self._outcomes.keys())
+        self._charts = DrawnCharts(folder.own / "charts.json", self._program)
+        self._earlier = _earlier(self._runs)
+        self._written = 0
+
+    def done(self, progress: Callable[[int, int], None]) -> SiteBuilt:
+        """Make all pages, and remove those that are of nothing any more."""
+        runs = {run_file(run.id): run for run in self._shown}
+        metrics = {metric_file(metric): metric for metric in self._outcomes}
+        experiments = {experiment_file(run.experiment): run.experiment for run in self._runs}
+        pages = {*runs, *metrics, *experiments, INDEX, RUNS}
+        self._folder.claim(pages)
+        try:
+            for number, (path, run) in enumerate(runs.items()):
+                progress(number, len(pages))
+                self._make_run(path, run)
+            for number, (path, metric) in enumerate(metrics.items(), len(runs)):
+                progress(number, len(pages))
+                self._make_metric(path, metric)
+        finally:
+            self._charts.save()
+        lines = [line for path in metrics if (line := self._folder.summary(path)) is not None]
+        overview = Overview(self._runs, self._counts, lines, self._baselines())
+        for path, name in experiments.items():
+            self._make_overview(path, experiment_page(overview, name, self._addresses.seen_from(path)))
+        self._make_overview(RUNS, runs_page(overview, self._addresses.seen_from(RUNS)))
+        self._make_overview(INDEX, index_page(overview, self._addresses))
+        removed = self._folder.keep_only(pages)
+        progress(len(pages), len(pages))
+        lacking = "" if all(line.fitted for line in lines) else "steps of times need ruptures"
+        return SiteBuilt(self._folder.directory, len(pages), self._written, removed, lacking)
+
+    def _make_run(self, path: str, run: RunEntry) -> None:
+        cells, earlier = self._counts.get(run.id, Counter()), self._earlier.get(run.id)
+        facts = (run.status, run.finished, str(run.directory), run.digest, sorted(cells.items()))
+        made_from = self._digest(*facts, self._addresses.run(earlier) if earlier else None)
+        if self._folder.is_current(path, made_from):
+            return
+        try:
+            record = self._store.load_run(run.id)
+            found = Run(record, run.directory, cells["planned"])
+            page = run_page(found, self._registry, beside(Path(path)), self._surroundings(path, run, earlier))
+        except LabError as error:
+            page = _unreadable(run.id, error, self._addresses.seen_from(path))
+        self._put(path, page, made_from)
+
+    def _surroundings(self, path: str, run: RunEntry, earlier: str | None) -> Surroundings:
+        at = self._addresses.seen_from(path)
+        links = [Link(at.index, "Site"), Link(at.all_runs, "All runs")]
+        links.append(Link(at.experiment(run.experiment), f"Experiment {run.experiment}"))
+        before = at.run(earlier) if earlier is not None else None
+        if before is not None:
+            links.append(Link(before, "Earlier run"))
+        remarks = {"running": ["It was still running when this page was made."], "interrupted": ["It was interrupted."]}
+        return Surroundings(
+            links=links,
+            remarks=remarks.get(run.status, []),
+            history=lambda cell: at.metric(Metric(run.experiment, cell)),
+            picture=self._charts.picture,
+        )
+
+    def _make_metric(self, path: str, metric: Metric) -> None:
+        made_from = self._digest(self._outcomes[metric])
+        if self._folder.is_current(path, made_from):
+            return
+        at = self._addresses.seen_from(path)
+        summary = None
+        try:
+            page, summary = self._metric_page(metric, at)
+        except LabError as error:
+            page = _unreadable(str(metric), error, at)
+        self._put(path, page, made_from, summary)
+
+    def _metric_page(self, metric: Metric, at: Addresses) -> tuple[Page, MetricSummary]:
+        found = history(self._store, metric)
+        assert found is not None, "a metric is listed for its outcomes"
+        lacking = ""
+        try:
+            traced = Traced(found, steps_of(found))
+        except HostError as error:
+            traced, lacking = Traced(found, Steps([], "")), f"{error.what}: {error.hint}"
+        newest = traced.steps.found[: -MOST_STEPS - 1 : -1]
+        explained = [ExplainedStep(step, causes(self._origins, step, metric)) for step in newest]
+        return metric_page(traced, explained, lacking, at), summary_of(traced, explained, fitted=not lacking)
+
+    def _make_overview(self, path: str, text: str) -> None:
+        made_from = hashlib.sha256(text.encode()).hexdigest()
+        if not self._folder.is_current(path, made_from):
+            self._put(path, Page(text), made_from)
+
+    def _put(self, path: str, page: Page, made_from: str, summary: MetricSummary | None = None) -> None:
+        self._folder.put(path, page, made_from, summary)
+        self._written += 1
+
+    def _baselines(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for baseline in self._store.baselines().values():
+            found.setdefault(baseline.run, []).append(baseline.name)
+        return found
+
+    def _digest(self, *facts: object) -> str:
+        return hashlib.sha256(repr((self._program, *facts)).encode()).hexdigest()
+
+
+def _earlier(runs: Sequence[RunEntry]) -> Mapping[str, str]:
+    """The run before each, of the same experiment; ``runs`` are the newest first."""
+    later: dict[str, str] = {}
+    found = {}
+    for run in runs:
+        if run.experiment in later:
+            found[later[run.experiment]] = run.id
+        later[run.experiment] = run.id
+    return found
+
+
+def _unreadable(title: str, error: LabError, at: Addresses) -> Page:
+    """The page of what cannot be shown, with the reason: the others are made all the same."""
+    return Page(render("unreadable.html.j2", title, [Link(at.index, "Site")], reason=str(error)))
