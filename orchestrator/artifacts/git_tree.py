@@ -101,6 +101,7 @@ class GitTree:
             tree = cls(top, folder)
             if not (folder / ".git" / "HEAD").is_file():
                 tree._clone()
+            tree._unlock()
             yield tree
 
     def git(self, *arguments: str) -> Finished:
@@ -130,10 +131,18 @@ class GitTree:
 
     def moved(self, path: str) -> str:
         """The path of something in the user's tree, in the clone; any other path as it is."""
-        try:
-            return str(self.folder / user_path(path).relative_to(self.top))
-        except ValueError:
-            return path
+        place = user_path(path)
+        # git names the tree without symbolic links; a user may come to it by one.
+        for one in (place, place.resolve()):
+            if one.is_relative_to(self.top):
+                return str(self.folder / one.relative_to(self.top))
+        return path
+
+    def _unlock(self) -> None:
+        """Remove what a git that was killed left: Ctrl-C kills it, and its lock files would refuse any other one."""
+        repository = self.folder / ".git"
+        for lock in [*repository.glob("*.lock"), *(repository / "refs").rglob("*.lock")]:
+            lock.unlink(missing_ok=True)
 
     def _clone(self) -> None:
         unfinished = self.folder.with_name(self.folder.name + UNFINISHED)

@@ -14,7 +14,7 @@ from orchestrator.experiment.plan import Plan, plan
 from orchestrator.results.night_note import NightNote
 from orchestrator.results.runs import Run
 from orchestrator.results.store import RunEntry
-from orchestrator.run.runner import Runner, check_resumable, check_same_cells
+from orchestrator.run.runner import Runner, check_resumable
 
 
 def night_run(experiment: Experiment, measuring: Measuring, note: NightNote) -> Run:
@@ -24,14 +24,10 @@ def night_run(experiment: Experiment, measuring: Measuring, note: NightNote) -> 
     check_budgets(found, planned)
 
     def work(runner: Runner) -> RunEntry:
-        begun = note.run(runner.store, experiment.name)
-        if begun is not None and begun.status == "complete":
-            print(f"run {begun.id} was measured, and not told yet", file=sys.stderr)
-            return begun
-        if begun is not None:
-            resumed = _resumed(runner, begun, found, planned)
-            if resumed is not None:
-                return resumed
+        for begun in note.runs(runner.store, experiment.name, [cell.id for cell in planned.cells]):
+            ended = _ended(runner, begun, found, planned)
+            if ended is not None:
+                return ended
         note.begin()
         return runner.run(found, planned, None)
 
@@ -39,13 +35,15 @@ def night_run(experiment: Experiment, measuring: Measuring, note: NightNote) -> 
     return Run(record, entry.directory)
 
 
-def _resumed(runner: Runner, begun: RunEntry, experiment: Experiment, planned: Plan) -> RunEntry | None:
-    """The run, gone on with; None where it was begun with something else than what is there now."""
+def _ended(runner: Runner, begun: RunEntry, experiment: Experiment, planned: Plan) -> RunEntry | None:
+    """The run with all its outcomes; None where it was begun with something else than what is there now."""
     try:
         check_resumable(begun, experiment, kinds())
-        check_same_cells(begun, runner.store.unfinished_cells(begun.id), planned)
+        if begun.status == "complete":
+            print(f"run {begun.id} was measured, and not told yet", file=sys.stderr)
+            return begun
         print(f"going on with run {begun.id}, which was interrupted", file=sys.stderr)
         return runner.resume(begun, planned)
     except UsageError as error:
-        print(f"run {begun.id} was interrupted, and cannot be gone on with: {error}", file=sys.stderr)
+        print(f"run {begun.id} is not gone on with: {error}", file=sys.stderr)
         return None

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from orchestrator.cli import options
 from orchestrator.cli.failures import expected_failures
 
 if TYPE_CHECKING:
+    from orchestrator.cli.night_report import NightReport
     from orchestrator.results.night import Night
     from orchestrator.results.runs import Run
 
@@ -62,30 +64,45 @@ def nightly(
     from orchestrator.cli.measured import Measuring
     from orchestrator.cli.night_report import NightReport
     from orchestrator.cli.night_run import night_run
-    from orchestrator.errors import LabError
     from orchestrator.experiment.file.loading import load_experiment
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import data_dir, lab_dir
     from orchestrator.results.night_note import only_night
 
     report = NightReport.checked(mail, junit, webhook)
-    experiment = load_experiment(config or data_dir("configs") / _EXPERIMENT, kinds(), overrides or [], qemu_cpu_names)
+    file = config or data_dir("configs") / _EXPERIMENT
+    with _told_unmeasured(report, file.stem):
+        experiment = load_experiment(file, kinds(), overrides or [], qemu_cpu_names)
     with only_night(lab_dir(), experiment.name) as note:
-        try:
+        with _told_unmeasured(report, experiment.name):
             run = night_run(experiment, Measuring(jobs, offline=offline, verbose=verbose), note)
-        except LabError as error:
-            report.unmeasured(experiment.name, error)
+        try:
+            night = _compared(run)
+            done, problems = _seen_to(
+                {"site": partial(_site, site or lab_dir() / "site"), "cache": partial(_pruned, keep_days)}
+            )
+            night = replace(night, problems=problems)
+            report.told(night, done)
+            if night.is_good:
+                _keep_as_good(night)
+        except Exception:
+            # It would fail again every night, and nothing would be measured any more.
+            note.end()
             raise
-        night = _compared(run)
-        done, problems = _seen_to(
-            {"site": partial(_site, site or lab_dir() / "site"), "cache": partial(_pruned, keep_days)}
-        )
-        night = replace(night, problems=problems)
-        report.told(night, done)
-        if night.is_good:
-            _keep_as_good(night)
         note.end()
     raise typer.Exit(1 if not night.is_good else 3 if problems else 0)
+
+
+@contextmanager
+def _told_unmeasured(report: NightReport, experiment: str) -> Iterator[None]:
+    """Everybody is told where the body fails to measure, or to find out what there is to measure."""
+    from orchestrator.errors import LabError
+
+    try:
+        yield
+    except LabError as error:
+        report.unmeasured(experiment, error)
+        raise
 
 
 def _compared(run: Run) -> Night:

@@ -42,6 +42,10 @@ class Webhook:
             known = False
         if not known or any(c.isspace() or not c.isprintable() for c in self.url):
             raise UsageError("expected a URL that begins with https:// or http://", where="--webhook")
+        if "@" in parts.netloc:
+            # http.client takes it for a part of the host's name, and prints it in its error.
+            what = "a URL with a user's name or password before its host is not known here"
+            raise UsageError(what, where="--webhook", hint="a webhook's secret is in its path or query")
 
     @property
     def host(self) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from orchestrator.results.run_files import kept_file
 from orchestrator.steps import LOG_NAME
 
 LAST_LINES = 40
@@ -20,8 +21,8 @@ _LINE = re.compile(
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]")
 
 
-def consoles(directory: Path) -> Mapping[str, Path]:
-    """Console logs in a run's directory by cells' ids; of cells that the log names, in guests that a channel reached.
+def consoles(directory: Path) -> Mapping[str, str]:
+    """Console logs by cells' ids, as paths in a run's directory; of cells in its log, in guests a channel reached.
 
     A cell of an interrupted run has its last guest. Empty where there is no log.
     """
@@ -31,7 +32,7 @@ def consoles(directory: Path) -> Mapping[str, Path]:
     except OSError:
         return {}
     guests: dict[str, str] = {}
-    found: dict[str, Path] = {}
+    found: dict[str, str] = {}
     for line in text.splitlines():
         step = _LINE.match(line)
         if step is None:
@@ -39,7 +40,7 @@ def consoles(directory: Path) -> Mapping[str, Path]:
         if step["guest"]:
             guests[step["boot"]] = step["guest"]
         elif step["boot"] in guests:
-            found[step["cell"]] = directory / step["boot"] / f"{guests[step['boot']]}.console"
+            found[step["cell"]] = f"{step['boot']}/{guests[step['boot']]}.console"
     return found
 
 
@@ -47,17 +48,13 @@ def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
     """The last lines of the console of each of these cells, printable characters only, where it is still there."""
     wanted = list(cells)
     known = consoles(directory) if wanted else {}
-    tails = {cell: _tail(known[cell]) for cell in wanted if cell in known}
+    tails = {cell: _tail(directory, known[cell]) for cell in wanted if cell in known}
     return {cell: tail for cell, tail in tails.items() if tail}
 
 
-def _tail(file: Path) -> str:
-    try:
-        with file.open("rb") as console:
-            console.seek(max(0, console.seek(0, 2) - _TAIL_BYTES))
-            text = console.read(_TAIL_BYTES).decode("utf-8", errors="replace")
-    except OSError:
-        return ""
+def _tail(directory: Path, console: str) -> str:
+    kept = kept_file(directory, console, _TAIL_BYTES)
+    text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
     lines = (_CONTROL.sub("", line).expandtabs().rstrip() for line in text.split("\n"))
     plain = ["".join(c if c.isprintable() else "?" for c in line) for line in lines if line]
     return "\n".join(plain[-LAST_LINES:])

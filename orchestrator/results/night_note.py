@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,21 +34,34 @@ class NightNote:
         with storage_faults(self._file):
             self._file.unlink(missing_ok=True)
 
-    def run(self, store: Store, experiment: str) -> RunEntry | None:
-        """The run of the night that has not ended: the newest of the experiment that began in it; None without one."""
-        begun = self._begun()
-        newest = store.latest(experiment)
-        if begun is None or newest is None or datetime.fromisoformat(newest.started) < begun:
-            return None
-        return newest
+    def runs(self, store: Store, experiment: str, cells: Iterable[str]) -> Sequence[RunEntry]:
+        """The runs that may be those of the night that has not ended: of the experiment, begun in it, newest first.
+
+        One that was not planned with exactly these cells, by their ids, is somebody's own, or of an experiment that has
+        changed since.
+        """
+        begun, wanted = self._begun(), set(cells)
+        if begun is None:
+            return []
+        since = (
+            entry
+            for entry in store.runs()
+            if entry.experiment == experiment and datetime.fromisoformat(entry.started) >= begun
+        )
+        return [entry for entry in since if _cells(store, entry) == wanted]
 
     def _begun(self) -> datetime | None:
         with storage_faults(self._file):
             text = self._file.read_text(errors="replace") if self._file.exists() else ""
         try:
-            return datetime.fromisoformat(text.strip())
+            begun = datetime.fromisoformat(text.strip())
+            return begun if begun.tzinfo else None
         except ValueError:  # damaged: a new night begins
             return None
+
+
+def _cells(store: Store, entry: RunEntry) -> set[str]:
+    return {row["id"] for row in store.select("SELECT id FROM cells WHERE run = ?", entry.id)}
 
 
 @contextmanager

@@ -107,6 +107,26 @@ def test_a_clone_that_was_interrupted_is_made_anew(tree: Path, tmp_path: Path) -
         clone.check_out(git(tree, "rev-parse", "HEAD"))
 
 
+@pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "refs/bisect/bad.lock"])
+def test_what_a_killed_git_had_locked_can_be_used_again(tree: Path, tmp_path: Path, lock: str) -> None:
+    with GitTree.open(Cache(tmp_path / "cache"), tree) as clone:
+        clone.check_out(git(tree, "rev-parse", "HEAD~1"))
+        file = clone.folder / ".git" / lock
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    with GitTree.open(Cache(tmp_path / "cache"), tree) as clone:
+        clone.check_out(git(tree, "rev-parse", "HEAD"))
+        clone.succeed("update-ref", "refs/bisect/bad", "HEAD")
+
+
+def test_a_tree_that_is_named_by_a_symbolic_link_is_the_same_tree(tree: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tree)
+    revision = find_revision(f"{link}/@HEAD")
+    with GitTree.open(Cache(tmp_path / "cache"), revision.top) as clone:
+        assert clone.moved(f"{link}/sub/file") == clone.moved(f"{tree}/sub/file") == str(clone.folder / "sub" / "file")
+
+
 def test_a_hook_of_the_user_s_is_not_run(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hooks, witness = tmp_path / "hooks", tmp_path / "hooked"
     hooks.mkdir()

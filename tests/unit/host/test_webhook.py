@@ -141,3 +141,10 @@ def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="expected a URL"):
         Webhook(url).check()
     Webhook("https://example.org/hook?token=1").check()
+
+
+@pytest.mark.parametrize("url", ["https://user:secret@example.org/hook", "https://secret@example.org/"])
+def test_a_password_before_the_host_is_refused_and_not_printed(url: str) -> None:
+    with pytest.raises(UsageError, match="before its host") as caught:
+        Webhook(url).check()
+    assert "secret@" not in str(caught.value)

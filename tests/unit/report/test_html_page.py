@@ -16,7 +16,9 @@ from report_examples import RUNS
 from stored_profiles import record, stacked
 
 from orchestrator.benchmarks.registry import reports
+from orchestrator.errors import LabError
 from orchestrator.report.html import run_page as module
+from orchestrator.report.html.attachments import Page
 from orchestrator.report.html.run_page import run_page
 from orchestrator.report.html.sheets_page import sheets_page
 from orchestrator.report.html.writing import beside, write_page
@@ -173,6 +175,24 @@ def test_above_the_limit_attachments_are_files_beside_the_page(tmp_path: Path, m
     assert len(targets) == len(page.files) == 3
     assert all((tmp_path / target).is_file() for target in targets)
     assert (tmp_path / "page.html.files" / f"{BOOT.replace('/', '_')}.console.txt").read_text() == HOSTILE
+
+
+def test_a_page_is_not_written_through_links(tmp_path: Path) -> None:
+    """A run's directory from elsewhere must not choose which of the reader's files its page replaces."""
+    run, mine = tmp_path / "run", tmp_path / "mine"
+    page = Page("a page", "report.html.files", {"console.txt": b"a console"})
+    (run / page.folder).mkdir(parents=True)
+    mine.write_text("mine")
+    for link in (run / page.folder / "console.txt", run / ".report.html.new", run / "report.html"):
+        link.symlink_to(mine)
+    write_page(page, run / "report.html")
+    assert mine.read_text() == "mine"
+    assert not (run / "report.html").is_symlink()
+    assert (run / page.folder / "console.txt").read_bytes() == b"a console"
+    (run / page.folder).rename(tmp_path / "elsewhere")
+    (run / page.folder).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LabError, match="in the place of a page's folder"):
+        write_page(page, run / "report.html")
 
 
 def test_many_cells_stay_small(tmp_path: Path) -> None:

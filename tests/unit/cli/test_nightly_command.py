@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What does a night do that cannot be measured, or not told? ``tests/qemu/test_nightly.py`` has real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from junitparser import TestSuite
+from record_builders import cell
+from stored_profiles import store_run
+from typer.testing import CliRunner
+
+from orchestrator.cli import night_run, nightly
+from orchestrator.cli.main import app
+from orchestrator.errors import HostError
+from orchestrator.results.night_note import only_night
+from orchestrator.results.runs import find_run
+
+EXPERIMENT = """\
+name: own
+kernels: [lab-i386-up]
+machines: [{cpu: pentium4}]
+probes: [none, kprobe]
+benchmark: {name: gtodbench}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    return tmp_path / "lab"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "own.yaml").write_text(EXPERIMENT)
+    return tmp_path / "own.yaml"
+
+
+def test_a_wrong_experiment_is_told(lab: Path, config: Path, tmp_path: Path) -> None:
+    """An earlier JUnit file would be taken for a good night."""
+    config.write_text(EXPERIMENT + "budget: {}\n")
+    junit, mail = tmp_path / "junit.xml", tmp_path / "mail"
+    ended = CliRunner().invoke(app, ["nightly", str(config), "--junit", str(junit), "--mail", str(mail)])
+    assert ended.exit_code == 2
+    assert TestSuite.fromstring(junit.read_text()).errors == 1
+    assert "Subject: [own] not measured\n" in mail.read_text()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault of this program"), HostError("no room")])
+def test_a_night_that_cannot_be_told_is_over(
+    lab: Path, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The next night measures: with the note, it would try to tell this one for ever."""
+    run = store_run(lab, tmp_path / "run", cell("none"))
+
+    def measured(_experiment: object, _measuring: object, note: object) -> object:
+        return find_run(run, lab)
+
+    def broken(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr(night_run, "night_run", measured)
+    monkeypatch.setattr(nightly, "_site", lambda *_: "")
+    monkeypatch.setattr(nightly, "_pruned", lambda *_: "")
+    monkeypatch.setattr(nightly, "_keep_as_good", broken)
+    with only_night(lab, "own") as note:
+        note.begin()
+    ended = CliRunner().invoke(app, ["nightly", str(config)])
+    assert ended.exit_code == (3 if isinstance(error, HostError) else 1)
+    assert not (lab / "nights" / "own").exists()
