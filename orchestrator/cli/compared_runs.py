@@ -19,6 +19,7 @@ from orchestrator.results.runs import Run, find_run
 from orchestrator.results.store import FILE_NAME, Store
 
 _SHOWN = 10
+_NAME_CELLS = "name one cell of each: orchestrator compare RUN:CELL RUN:CELL"
 _SET_A_BASELINE = "name both: orchestrator compare A B; or once: orchestrator baseline set default RUN"
 
 
@@ -50,22 +51,26 @@ def compared_runs(before: Run, after: Run) -> ComparedRuns:
 
 
 def run_before(run: Run) -> Run:
-    """What a run is compared with where nothing else is named: the baseline ``default``, else the run before it.
+    """What a run is compared with where nothing else is named.
 
-    That is the newest complete one of the same experiment which began earlier. Raises UsageError where there is none.
+    That is the baseline ``default`` if its run is of the same experiment, or else the newest complete run of that
+    experiment which began earlier, or else ``default`` all the same. Raises UsageError where there is none.
     """
     lab = lab_dir()
+    wanted: list[str] = []
     if (lab / FILE_NAME).exists():
         with Store.open(lab) as store:
             default = store.baselines().get(DEFAULT)
             known = any(entry.id == run.record.run for entry in store.runs())
             previous = store.previous(run.record.run) if known else None
-        if default is not None and default.run != run.record.run:
-            return find_run(default.run, lab)
-        if previous is not None:
-            return find_run(previous.id, lab)
-    what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
-    raise UsageError(what, hint=_SET_A_BASELINE)
+            wanted = [] if previous is None else [previous.id]
+            if default is not None and default.run != run.record.run:
+                is_same = store.entry(default.run).experiment == run.record.experiment
+                wanted.insert(0 if is_same else len(wanted), default.run)
+    if not wanted:
+        what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
+        raise UsageError(what, hint=_SET_A_BASELINE)
+    return find_run(wanted[0], lab)
 
 
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
@@ -90,7 +95,7 @@ def _compared(before: Run, after: Run, pairs: Sequence[CellPair], only: Sequence
     if comparison.is_empty:
         refused = [f"{one.pair.title}: {one.reason}" for one in comparison.not_compared]
         refused += [f"{one.pair.title}: {one.reason}" for one in comparison.cells if one.has_no_number]
-        raise _nothing(before, after, refused)
+        raise _nothing(before, after, selected, refused)
     same = before.record.run == after.record.run
     origin = [] if same else differing_origin(_origin(before), _origin(after), comparison)
     return ComparedRuns(before, after, comparison, origin)
@@ -127,14 +132,22 @@ def _listed(pairs: Sequence[CellPair]) -> Sequence[str]:
     return ["cells:", *(pair.title for pair in pairs[:_SHOWN]), *more]
 
 
-def _nothing(before: Run, after: Run, refused: Sequence[str]) -> UsageError:
-    sides = [run.record for run in (before, after)]
+def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequence[str]) -> UsageError:
+    """Why no two cells are compared: each refused for a reason, or none of those that were named has a counterpart."""
+    for run in (before, after):
+        if not run.record.cells:
+            what = f"no cell of run {run.record.run} has an outcome yet"
+            return UsageError(what, hint="go on with it: orchestrator run CONFIG --resume")
+    sides = list(dict.fromkeys(run.record.run for run in (before, after)))
+    what = f"{' and '.join(sides)} {'has' if len(sides) == 1 else 'have'} nothing that can be compared"
     if refused:
-        detail = list(refused[:_SHOWN])
-    else:
-        detail = [f"{record.run}:{cell.id}" for record in sides for cell in record.cells[: _SHOWN // 2]]
-    what = f"{sides[0].run} and {sides[1].run} have nothing that can be compared"
-    return UsageError(what, detail=detail, hint="name a cell of each: orchestrator compare RUN:CELL RUN:CELL")
+        return UsageError(what, detail=refused[:_SHOWN], hint=_NAME_CELLS)
+    detail = []
+    for run, cells in ((before, [pair.before for pair in pairs]), (after, [pair.after for pair in pairs])):
+        ids = [cell.id for cell in cells if cell is not None]
+        detail += [f"{run.record.run}:{one}" for one in ids[: _SHOWN // 2]]
+        detail += [f"... and {len(ids) - _SHOWN // 2} more"] if len(ids) > _SHOWN // 2 else []
+    return UsageError(f"{what}: no two cells have one id", detail=detail, hint=_NAME_CELLS)
 
 
 def _origin(run: Run) -> Origin:

@@ -11,7 +11,7 @@ from orchestrator.errors import UsageError
 from orchestrator.paths import lab_dir
 from orchestrator.results.chosen_cell import cells_named
 from orchestrator.results.contract import CellRecord
-from orchestrator.results.runs import Run, find_run
+from orchestrator.results.runs import Run, UnknownRun, find_run
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def named(name: str) -> NamedCells:
     if not colon or Path(name).is_dir():
         try:
             return NamedCells(find_run(name, lab_dir()), None)
-        except UsageError as error:
+        except UnknownRun as error:
             hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
             raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
     if not run:

@@ -31,6 +31,10 @@ _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
 _RECENT = 5
 
 
+class UnknownRun(UsageError):
+    """The name is of no run that is there; the lab has others."""
+
+
 class RunIdentity(BaseModel):
     """The content of ``run.json``: the run that the directory belongs to."""
 
@@ -139,7 +143,7 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
         )
     guess = nearest(name, [*(entry.id for entry in entries), *baselines])
     question = f"; did you mean '{guess}'?" if guess else ""
-    raise UsageError(
+    raise UnknownRun(
         f"unknown run '{name}'{question}",
         detail=["recent runs:", *_listed(entries)],
         hint=f"{_RUN_IS}.",

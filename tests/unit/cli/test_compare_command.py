@@ -221,6 +221,24 @@ def test_cells_of_two_probes_and_parts_of_runs(runs: Runs) -> None:
     assert len(answer(f"{before}:noop", f"{after}:noop", status=1).cells) == 2
 
 
+def test_a_default_of_another_experiment_comes_last(runs: Runs, lab: Path) -> None:
+    other = runs.add(exact("kprobe", 7), experiment="y")
+    with Store.open(lab) as store:
+        store.set_baseline("default", other)
+    runs.add(exact("kprobe", 9))
+    assert answer(status=1).before.run == other  # its only run
+    before = runs.add(exact("kprobe", 9))
+    runs.add(exact("kprobe", 9))
+    assert answer(status=0).before.run == before
+
+
+def test_only_an_unknown_name_may_be_a_cell(runs: Runs) -> None:
+    assert "there is no run yet" in (message := refusal())
+    assert "RUN:CELL" not in message
+    runs.add(exact("kprobe", 9))
+    assert "A cell is named RUN:CELL: latest:kprobe" in refusal("kprobe", "latest")
+
+
 def test_two_kernels_of_one_run(runs: Runs) -> None:
     both = [
         exact("kprobe", value, kernel=kernel, id=f"pentium4/{kernel}/kprobe/noop")
@@ -289,7 +307,16 @@ def test_what_cannot_be_compared_is_said(runs: Runs) -> None:
     assert "have nothing that can be compared" in message
     assert "different clocks: instructions and wall" in message
     other = runs.add(exact("kprobe", 1036, id="elsewhere"))
-    assert f"{exact_run}:{MACHINE}/kprobe/noop" in refusal(exact_run, other)
+    message = refusal(exact_run, other)
+    assert "no two cells have one id" in message
+    assert f"{exact_run}:{MACHINE}/kprobe/noop" in message
+    assert f"{other}:elsewhere" in message
+    two = runs.add(exact("none", 1), exact("kprobe", 2), exact("jprobe", 3), exact("kprobe", 4, id="a/b/kprobe/x"))
+    named = refusal(f"{two}:none", f"{two}:kprobe")
+    assert named.count(two) == 4  # the sentence, and the three cells that were named
+    assert "jprobe" not in named
+    empty = runs.add()
+    assert f"no cell of run {empty} has an outcome yet" in refusal(exact_run, empty)
     mixed = runs.add(exact("kprobe", 1036), timed([1.0, 2.0], id="t"))
     again = runs.add(exact("kprobe", 1036), exact("kprobe", 9, id="t"))
     shown = orchestrator("compare", mixed, again)
