@@ -47,7 +47,7 @@ COMMANDS = [
     "cache verify",
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
-COMMANDS += ["model", "model fit", "model show", "bisect", "history"]
+COMMANDS += ["model", "model fit", "model show", "bisect", "history", "site"]
 COMMANDS += ["compare", "baseline", "baseline set", "baseline list", "baseline remove"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
