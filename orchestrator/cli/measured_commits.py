@@ -14,12 +14,13 @@ from typing import Any
 
 from orchestrator import __version__
 from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.artifacts.tree_build import TreeBuild, is_kernel_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli.compared_cells import Side
 from orchestrator.cli.measured import Measuring
 from orchestrator.cli.named_cells import cells_of_run
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment
@@ -72,10 +73,10 @@ class MeasuredCommits:
             experiment, planned, cell = self._planned(commit)
         except UsageError as error:
             if self.sides:  # the experiment is right: what it names is not there at this commit
-                raise NotMeasured(error.what, where=error.where, detail=error.detail) from None
+                raise _skipping(error) from None
             raise
         except LabError as error:
-            raise NotMeasured(error.what, where=error.where, detail=error.detail) from None
+            raise _skipping(error) from None
         key = self._key(experiment, cell)
         run = self._known().get(key, {}).get(commit.hash)
         if run is not None:
@@ -86,7 +87,7 @@ class MeasuredCommits:
         try:
             entry, _ = self.measuring.done(lambda runner: runner.run(experiment, planned, None))
         except LabError as error:
-            raise NotMeasured(error.what, where=error.where, detail=error.detail) from None
+            raise _skipping(error) from None
         side = self._stored(entry.id, cell)
         if side.cell.value is not None:
             self._remember(key, commit, entry.id)
@@ -155,3 +156,13 @@ class MeasuredCommits:
         known = self._known()
         known.setdefault(key, {})[commit.hash] = run
         write_whole(self.tree.folder / _KNOWN, json.dumps(known))
+
+
+def _skipping(error: LabError) -> LabError:
+    """What to raise so that a commit that fails is skipped.
+
+    Not where the host lacks something, such as room: all commits that follow would be skipped as well.
+    """
+    if isinstance(error, HostError) and not isinstance(error, UnusableTreeError):
+        return error
+    return NotMeasured(error.what, where=error.where, detail=error.detail)
