@@ -105,6 +105,18 @@ def runs_sentence(compared: ComparedRuns) -> Iterator[str]:
         yield f"runs {before} -> {after}"
 
 
+def experiments(compared: ComparedRuns) -> str:
+    """The experiment of both runs, or the two of them."""
+    return " -> ".join(dict.fromkeys(run.record.experiment for run in (compared.before, compared.after)))
+
+
+def common_parts(compared: ComparedRuns) -> Iterator[str]:
+    """What all cells' names leave out, such as the machine, and the two kernels of one run."""
+    common = CellNames(compared.comparison).common
+    if common:
+        yield f"all cells: {', '.join(common)}"
+
+
 def origin_sentences(compared: ComparedRuns) -> Iterator[str]:
     """What else differs between the runs."""
     for one in compared.origin:

@@ -5,7 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.report.comparison_figures import command, origin_sentences, remarks, summary
+from orchestrator.report.comparison_figures import (
+    command,
+    common_parts,
+    experiments,
+    origin_sentences,
+    remarks,
+    summary,
+)
 from orchestrator.report.comparison_sheet import comparison_sheet
 from orchestrator.report.markdown import escaped, grid_table, paragraph, quoted
 from orchestrator.results.compared_runs import ComparedRuns
@@ -29,8 +36,10 @@ def render_comparison(compared: ComparedRuns, limit: int | None = None) -> str:
 
 
 def _rest(compared: ComparedRuns) -> Iterator[str]:
-    runs = [f"{name} `{run.record.run}`" for name, run in (("before:", compared.before), ("after:", compared.after))]
-    yield "  \n".join([f"experiment {escaped(compared.after.record.experiment)}", *runs])
+    sides = [compared.before.record.run, compared.after.record.run]
+    runs = [f"run: `{sides[0]}`"] if sides[0] == sides[1] else [f"before: `{sides[0]}`", f"after: `{sides[1]}`"]
+    cells = [escaped(sentence) for sentence in common_parts(compared)]
+    yield "  \n".join([f"experiment {escaped(experiments(compared))}", *runs, *cells])
     origin = list(origin_sentences(compared))
     if origin:
         yield paragraph(*origin)

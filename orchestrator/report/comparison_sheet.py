@@ -11,7 +11,9 @@ from orchestrator.report.comparison_figures import (
     CellNames,
     budget_figure,
     command,
+    common_parts,
     difference_figures,
+    experiments,
     origin_sentences,
     reasons,
     remarks,
@@ -48,11 +50,10 @@ def comparison_sheet(compared: ComparedRuns, limit: int | None = None) -> Sheet:
     rows = [row for one in listed for row in _rows(one, names.of(one), symbols.get(one.pair.title), said)]
     if len(listed) < len(changed):
         rows.append(Row(others(len(changed) - len(listed)), [""] * len(_HEADINGS)))
-    common = [f"all cells: {', '.join(names.common)}"] if names.common else []
     next_command = command(compared)
     return Sheet(
-        title=compared.after.record.experiment,
-        facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common],
+        title=experiments(compared),
+        facts=[summary(compared), *runs_sentence(compared), *origin_sentences(compared), *common_parts(compared)],
         grid=_grid(rows) if rows else _nothing_changed(compared),
         sentences=[*remarks(compared), *([f"To decide: {next_command}"] if next_command else [])],
         footnotes=[Footnote(number, text) for number, text in enumerate(said, start=1)],

@@ -65,11 +65,11 @@ def record(made: CellProfile, probe: str, directory: Path, **changes: Any) -> Ce
     )
 
 
-def store_run(lab: Path, directory: Path, *cells: CellRecord) -> str:
+def store_run(lab: Path, directory: Path, *cells: CellRecord, experiment: str = "x") -> str:
     """A run of these cells in the lab's store; its id."""
     with Store.open(lab) as store:
-        entry = store.begin_run("x", [one.id for one in cells], digest="d", provenance={}, directory=directory)
-        prepare_directory(directory, RunIdentity(run=entry.id, experiment="x"))
+        entry = store.begin_run(experiment, [one.id for one in cells], digest="d", provenance={}, directory=directory)
+        prepare_directory(directory, RunIdentity(run=entry.id, experiment=experiment))
         for one in cells:
             store.record(entry.id, one)
         store.finish_run(entry.id, "complete")

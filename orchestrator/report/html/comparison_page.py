@@ -11,6 +11,8 @@ from orchestrator.report.comparison_chart import comparison_chart
 from orchestrator.report.comparison_figures import (
     CellNames,
     command,
+    common_parts,
+    experiments,
     origin_sentences,
     remarks,
     runs_sentence,
@@ -38,11 +40,11 @@ def comparison_page(compared: ComparedRuns) -> str:
     there = {"Changes": changes, "Unchanged": unchanged, "Runs": True}
     return render(
         "comparison.html.j2",
-        f"{compared.after.record.experiment}: comparison",
+        f"{experiments(compared)}: comparison",
         [Link(f"#{name.lower()}", name) for name, part in there.items() if part],
         verdict="fails" if comparison.beyond else "unknown" if "undecided" in comparison.counts else "holds",
         summary=summary(compared),
-        facts=[*runs_sentence(compared), *([f"all cells: {', '.join(names.common)}"] if names.common else [])],
+        facts=[*runs_sentence(compared), *common_parts(compared)],
         pictures=pictures,
         changes=changes,
         any_scatters=any(one.figures[2] for one in changes),

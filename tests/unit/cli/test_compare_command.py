@@ -46,11 +46,13 @@ class Runs:
         self.folder = folder
         self.count = 0
 
-    def add(self, *cells: CellRecord, budgets: str = "", provenance: dict[str, Any] = PROVENANCE) -> str:
+    def add(
+        self, *cells: CellRecord, budgets: str = "", provenance: dict[str, Any] = PROVENANCE, experiment: str = "x"
+    ) -> str:
         self.count += 1
         directory = self.folder / f"run{self.count}"
-        run = store_run(self.folder / "lab", directory, *cells)
-        (directory / "experiment.yaml").write_text(f"name: x\n{budgets}")
+        run = store_run(self.folder / "lab", directory, *cells, experiment=experiment)
+        (directory / "experiment.yaml").write_text(f"name: {experiment}\n{budgets}")
         (directory / "provenance.json").write_text(json.dumps(provenance))
         return run
 
@@ -140,6 +142,7 @@ def test_a_review_comment(runs: Runs) -> None:
 experiment x
 before: `{before}`
 after: `{after}`
+all cells: pentium4, debian-686, noop
 
 1 unchanged: {MACHINE}/none/noop
 
@@ -229,6 +232,15 @@ def test_two_kernels_of_one_run(runs: Runs) -> None:
     assert found == answer("--kernels", "a", "b", status=1)
     assert answer("--kernels", "b", "a", status=0).cells[0].change == "cheaper"
     assert "has no cell of kernel 'c'" in refusal(run, "--kernels", "a", "c")
+    comment = orchestrator("compare", "--kernels", "a", "b", "--format", "markdown").stdout
+    assert f"run: `{run}`" in comment
+    assert "| a -&gt; b | 1000 | 1002 |" in comment
+
+
+def test_runs_of_two_experiments_name_both(runs: Runs) -> None:
+    before, after = runs.add(exact("kprobe", 1000)), runs.add(exact("kprobe", 1001), experiment="y")
+    assert orchestrator("compare", before, after).stdout.startswith("x -> y\n")
+    assert "experiment x -&gt; y" in orchestrator("compare", before, after, "--format", "markdown").stdout
 
 
 def test_times_without_a_verdict_say_what_to_run(runs: Runs, tmp_path: Path) -> None:
