@@ -46,11 +46,14 @@ class MeasuredCommits:
         try:
             experiment, whole = self.runs.planned(commit)
             wanted = self._cell(whole.cells).id
-            run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
         except UsageError as error:
             if self.sides:  # the experiment is right: what it names is not there at this commit
                 raise _skipping(error) from None
             raise
+        except LabError as error:
+            raise _skipping(error) from None
+        try:
+            run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
         except LabError as error:
             raise _skipping(error) from None
         return Side(run, next(cell for cell in run.record.cells if cell.id == wanted))
