@@ -33,6 +33,10 @@ _IMAGE_KEY_DIGITS = 24
 _FLAT = "flat-bzImage"
 
 
+class UnusableTreeError(HostError):
+    """The kernel in a user's build tree cannot be used as it is now; at another revision it may be."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel to boot. ``image`` is what QEMU loads, ``modules`` the folder of its drivers.
@@ -115,10 +119,10 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         with spec.image.open("rb") as file:
             image = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise HostError(f"the kernel in {spec.tree} cannot be read: {error.strerror}") from None
+        raise UnusableTreeError(f"the kernel in {spec.tree} cannot be read: {error.strerror}") from None
     lacking = [option for option in _DRIVERS if config.get(option) != "y"]
     if lacking:
-        raise HostError(
+        raise UnusableTreeError(
             f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m",
             hint="scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again",
         )

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.artifacts.kernels import UnusableTreeError
 from orchestrator.cli.commit_runs import CommitRuns
 from orchestrator.cli.compared_cells import Side
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.selection import select
 from orchestrator.results.bisected import Commit, Measured
@@ -45,13 +46,16 @@ class MeasuredCommits:
         try:
             experiment, whole = self.runs.planned(commit)
             wanted = self._cell(whole.cells).id
-            run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
         except UsageError as error:
             if self.sides:  # the experiment is right: what it names is not there at this commit
-                raise NotMeasured(error.what, where=error.where, detail=error.detail) from None
+                raise _skipping(error) from None
             raise
         except LabError as error:
-            raise NotMeasured(error.what, where=error.where, detail=error.detail) from None
+            raise _skipping(error) from None
+        try:
+            run = self.runs.run(commit, experiment, select(whole, [f"id={wanted}"]))
+        except LabError as error:
+            raise _skipping(error) from None
         return Side(run, next(cell for cell in run.record.cells if cell.id == wanted))
 
     def _cell(self, cells: Sequence[Cell[Any]]) -> Cell[Any]:
@@ -69,3 +73,13 @@ class MeasuredCommits:
         what = f"--cell: {len(found) or 'no'} cells are named" + ("" if self.name is None else f" '{self.name}'")
         hint = f"name one of them: --cell {shown[0]}" if shown else "the experiment has no cell"
         raise UsageError(what, where=str(self.runs.config), detail=shown, hint=hint)
+
+
+def _skipping(error: LabError) -> LabError:
+    """What to raise so that a commit that fails is skipped.
+
+    Not where the host lacks something, such as room: all commits that follow would be skipped as well.
+    """
+    if isinstance(error, HostError) and not isinstance(error, UnusableTreeError):
+        return error
+    return NotMeasured(error.what, where=error.where, detail=error.detail)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import TypeAdapter
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.profile_forms import check_writable
@@ -22,12 +23,16 @@ from orchestrator.report.night_json import night_json, unmeasured_json
 from orchestrator.report.night_mail import night_mail, unmeasured_mail
 from orchestrator.report.night_summary import night_lines
 from orchestrator.results.cell_consoles import last_lines
+from orchestrator.results.contract import Reason
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.night import Night
 from orchestrator.results.origin import Origin, origin_of
 from orchestrator.whole_file import write_whole
 
 MAIL = "night.eml"
+
+_REASON = TypeAdapter(Reason)
+"""An error quotes what others printed, such as a compiler: control characters are not allowed in XML."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class NightReport:
 
     def unmeasured(self, experiment: str, error: LabError) -> None:
         """Tell everybody but the terminal that nothing was measured."""
-        reason = str(error)
+        reason = _REASON.validate_python(str(error))
         self._write(self.mail, unmeasured_mail(experiment, reason, _now()))
         self._write(self.junit, unmeasured_junit(experiment, reason))
         self._post(unmeasured_json(experiment, reason))

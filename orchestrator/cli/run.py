@@ -166,7 +166,7 @@ def _show(record: RunRecord, entry: RunEntry) -> None:
 
     print_table(record, Console(), reports())
     sys.stdout.flush()
-    forms = "markdown, csv, json, junit or kcidb"
+    forms = "markdown, csv, json, junit, kcidb or html"
     print(f"\nother forms: orchestrator report {entry.id} --format {forms}", file=sys.stderr)
     print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
 

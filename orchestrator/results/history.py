@@ -133,7 +133,8 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
 
     Raises LabError for a store that another program has changed.
     """
-    rows = store.select(
+    rows = _rows(
+        store,
         f"SELECT runs.id AS run, runs.started AS started, runs.digest AS digest, {_RECORD} AS fields"  # noqa: S608 (constants)
         " FROM runs CROSS JOIN cells ON cells.run = runs.id AND cells.id = ?2"
         " WHERE runs.experiment = ?1 AND runs.started >= ?3 AND record NOT NULL ORDER BY runs.number",
@@ -146,7 +147,8 @@ def history(store: Store, metric: Metric, quantity: Quantity = "value", *, since
 
 def recent_histories(store: Store, runs: int, quantity: Quantity = "value", *, since: str = "") -> Sequence[History]:
     """The histories of all metrics in the newest ``runs`` runs of the store, by metric; ``since`` as above."""
-    rows = store.select(
+    rows = _rows(
+        store,
         f"SELECT cells.id AS cell, {_RECORD} AS fields, newest.experiment AS experiment,"  # noqa: S608 (constants)
         " newest.id AS run, newest.started AS started, newest.digest AS digest"
         " FROM (SELECT * FROM run_entries ORDER BY number DESC LIMIT ?) AS newest"
@@ -178,6 +180,14 @@ def _with_boots(store: Store, history: History) -> History:
     return replace(history, points=points)
 
 
+def _rows(store: Store, query: str, *values: object) -> Sequence[sqlite3.Row]:
+    try:
+        return store.select(query, *values)
+    except sqlite3.OperationalError as error:
+        # The store translates what it knows. What is left is of json_extract(): malformed JSON.
+        raise _contradiction(store.path, "a run", str(error)) from error
+
+
 def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
     """The points of these rows; one call of the parser and of the validator takes half as long as one for each."""
     try:
@@ -190,9 +200,13 @@ def _points(rows: Sequence[sqlite3.Row], store: Path) -> Sequence[Point]:
         )
     except ValidationError as error:
         run = rows[int(error.errors()[0]["loc"][0])]["run"]
-        raise LabError(
-            f"what is stored of run {run} contradicts itself",
-            where=str(store),
-            hint="Another program has changed the store.",
-            detail=str(error).splitlines()[:20],
-        ) from error
+        raise _contradiction(store, f"run {run}", str(error)) from error
+
+
+def _contradiction(store: Path, what: str, why: str) -> LabError:
+    return LabError(
+        f"what is stored of {what} contradicts itself",
+        where=str(store),
+        hint="Another program has changed the store.",
+        detail=why.splitlines()[:20],
+    )

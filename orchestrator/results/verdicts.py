@@ -83,10 +83,8 @@ def work_difference(before: CellRecord, after: CellRecord, noise: Sequence[float
         return Difference(one, other, None, "no verdict: without an A/A boot the smallest real difference is unknown")
     difference, smallest = other - one, max(known)
     found = _shown(Difference(one, other, (difference - smallest, difference + smallest)), before.unit)
-    if min(len(before.samples), len(after.samples)) < FEWEST_RUNS:
-        why = f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
-        return replace(found, undecided=why, repeats=FEWEST_RUNS)
-    return found
+    doubt = _few_samples(before, after)
+    return replace(found, undecided=doubt, repeats=FEWEST_RUNS) if doubt else found
 
 
 def resolvable(cell: CellRecord, run: Mapping[str, CellRecord]) -> float | None:
@@ -131,7 +129,9 @@ def overhead_difference(before: CellRecord, after: CellRecord) -> Difference | N
     if one is None or other is None:
         return Difference(before.overhead, after.overhead, None, "no verdict: an overhead's scatter is unknown")
     interval = (other[0] - one[1], other[1] - one[0])
-    return Difference(before.overhead, after.overhead, interval, own_doubt(before, after))
+    # Of two overheads that are equal, one of two samples lies above the other in one case of six.
+    doubt = _few_samples(before, after) or own_doubt(before, after)
+    return Difference(before.overhead, after.overhead, interval, doubt)
 
 
 def own_doubt(before: CellRecord, after: CellRecord) -> str:
@@ -159,11 +159,7 @@ def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int)
     """The difference with the reason why it decides nothing, if there is one."""
     from orchestrator.results.two_samples import SIGNIFICANCE
 
-    before, after = (len(cell.samples) for cell in pair)
-    doubt = own_doubt(*pair)
-    if min(before, after) < FEWEST_SAMPLES:
-        why = f"no verdict: {before} and {after} samples; an interval of 95 % needs {FEWEST_SAMPLES} of each"
-        return replace(found, undecided=why)
+    doubt = _few_samples(*pair) or own_doubt(*pair)
     if doubt:
         return replace(found, undecided=doubt)
     interval = found.interval
@@ -173,7 +169,19 @@ def _judged(found: Difference, pair: tuple[CellRecord, CellRecord], tested: int)
         why = f"no verdict: among {tested} compared cells chance alone makes such a difference (p = {p} after Holm)"
         return replace(found, undecided=why, repeats=max(found.repeats or 0, _fewest_for(tested)))
     shown = _shown(replace(found, repeats=None), pair[0].unit)
-    return replace(shown, repeats=_repeats_to_show(shown, min(before, after))) if shown.undecided else shown
+    fewest = min(len(cell.samples) for cell in pair)
+    return replace(shown, repeats=_repeats_to_show(shown, fewest)) if shown.undecided else shown
+
+
+def _few_samples(before: CellRecord, after: CellRecord) -> str:
+    """Why there are too few samples for a verdict; empty where there are enough."""
+    counts = [len(cell.samples) for cell in (before, after)]
+    if before.work is not None and after.work is not None:
+        few = f"no verdict: with fewer than {FEWEST_RUNS} runs their scatter is unknown"
+        return few if min(counts) < FEWEST_RUNS else ""
+    if min(counts) >= FEWEST_SAMPLES:
+        return ""
+    return f"no verdict: {counts[0]} and {counts[1]} samples; an interval of 95 % needs {FEWEST_SAMPLES} of each"
 
 
 def _shown(found: Difference, unit: str) -> Difference:

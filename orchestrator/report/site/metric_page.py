@@ -15,7 +15,7 @@ from orchestrator.report.html.attachments import Page
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.html.history_picture import history_picture
 from orchestrator.report.site.addresses import Addresses
-from orchestrator.report.site.moments import day, minute
+from orchestrator.report.site.moments import day, days, minute
 from orchestrator.results.history import History, Point
 
 MOST_STEPS = 50
@@ -104,8 +104,8 @@ def _sentences(history: History) -> Iterator[str]:
     newest, first, last = history.newest, history.points[0], history.points[-1]
     count = len(history.points)
     yield (
-        f"{newest.metric[:1].upper()}{newest.metric[1:]} in {newest.unit}: {_counted(count, 'run')} from "
-        f"{day(first.started)} to {day(last.started)}."
+        f"{newest.metric[:1].upper()}{newest.metric[1:]} in {newest.unit}: {_counted(count, 'run')} "
+        f"{days(first.started, last.started)}."
     )
     without = count - len(history.numbers)
     if without:

@@ -14,3 +14,9 @@ def minute(started: str) -> str:
 def day(started: str) -> str:
     """``2026-03-01`` for a moment as the store has it."""
     return minute(started)[:10]
+
+
+def days(first: str, last: str) -> str:
+    """``from 2026-03-01 to 2026-03-06``, or ``on 2026-03-01`` where both are of one day."""
+    begun, ended = day(first), day(last)
+    return f"on {begun}" if begun == ended else f"from {begun} to {ended}"

@@ -14,7 +14,7 @@ from orchestrator.report.html.frame import Link, render
 from orchestrator.report.site.addresses import Addresses
 from orchestrator.report.site.course import Course, course_of
 from orchestrator.report.site.metric_summary import MetricSummary
-from orchestrator.report.site.moments import day, minute
+from orchestrator.report.site.moments import day, days, minute
 from orchestrator.results.history import Metric
 from orchestrator.results.store import RunEntry
 
@@ -150,7 +150,7 @@ def experiment_page(overview: Overview, name: str, addresses: Addresses) -> str:
     metrics = [one for one in overview.metrics if one.experiment == name]
     sections = [("#metrics", "Metrics")] if metrics else []
     links = [(addresses.index, "Overview"), (addresses.all_runs, "All runs"), *sections, ("#runs", "Runs")]
-    count = f"{_counted(len(runs), 'run')} from {day(runs[-1].started)} to {day(runs[0].started)}"
+    count = f"{_counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
     return render(
         "experiment.html.j2",
         f"Experiment {name}",

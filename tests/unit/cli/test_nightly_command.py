@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import night_run, nightly
 from orchestrator.cli.main import app
-from orchestrator.errors import HostError
+from orchestrator.errors import BuildError, HostError
 from orchestrator.results.night_note import only_night
 from orchestrator.results.runs import find_run
 
@@ -46,6 +46,21 @@ def test_a_wrong_experiment_is_told(lab: Path, config: Path, tmp_path: Path) -> 
     assert ended.exit_code == 2
     assert TestSuite.fromstring(junit.read_text()).errors == 1
     assert "Subject: [own] not measured\n" in mail.read_text()
+
+
+def test_what_a_compiler_printed_does_not_damage_the_xml(
+    lab: Path, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> object:
+        raise BuildError("it does not build", detail=["\x1b[31merror:\x1b[0m \udcff", "x" * 100_000])
+
+    monkeypatch.setattr(night_run, "night_run", fails)
+    junit = tmp_path / "junit.xml"
+    ended = CliRunner().invoke(app, ["nightly", str(config), "--junit", str(junit)])
+    assert ended.exit_code == BuildError.exit_status
+    assert "?[31merror:?[0m ?" in junit.read_text()
+    assert TestSuite.fromstring(junit.read_text()).errors == 1
+    assert len(junit.read_text()) < 10_000
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a fault of this program"), HostError("no room")])

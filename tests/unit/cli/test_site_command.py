@@ -45,7 +45,7 @@ def test_what_is_wrong_is_said(lab: Path, tmp_path: Path) -> None:
 
 def test_a_missing_library_is_a_warning(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(3)
-    store_days(lab, [timed(round(chance.gauss(1000, 8), 1)) for _ in range(30)])
+    store_days(lab, [timed(round(chance.gauss(centre, 8), 1)) for centre in [1000] * 15 + [1200] * 15])
     monkeypatch.setitem(sys.modules, "ruptures", None)
     made = orchestrator(tmp_path / "site")
     assert made.exit_code == 0

@@ -183,10 +183,11 @@ def test_a_name_that_is_none_stays_in_the_site_and_is_text(name: str, lab: Path,
     assert sorted(path.name for path in site.parent.iterdir()) == ["lab", "site"]
 
 
-def test_a_history_that_contradicts_itself_is_said_on_its_page(lab: Path, site: Path) -> None:
+@pytest.mark.parametrize("record", ["json_set(record, '$.value', 'seven')", "'no JSON'", "'7'"])
+def test_a_history_that_contradicts_itself_is_said_on_its_page(record: str, lab: Path, site: Path) -> None:
     six_days(lab)
     with sqlite3.connect(lab / FILE_NAME) as connection:
-        connection.execute("UPDATE cells SET record = json_set(record, '$.value', 'seven') WHERE id = ?", (KPROBE,))
+        connection.execute(f"UPDATE cells SET record = {record} WHERE id = ?", (KPROBE,))
     site_of(lab, site)
     pages = checked(site)
     assert "contradicts itself" in pages[KPROBE_PAGE].whole_text

@@ -239,6 +239,14 @@ def test_an_overhead_of_times_is_as_wide_as_both() -> None:
     assert only(before, after, {"kprobe": {"overhead": 9}}).beyond == ()
 
 
+@pytest.mark.parametrize(("count", "beyond"), [(1, ()), (5, ()), (6, ("overhead +11 ns, allowed +0",))])
+def test_an_overhead_of_few_samples_is_not_beyond_its_budget(count: int, beyond: tuple[str, ...]) -> None:
+    """Equal overheads of two samples each are apart in one case of six, of one sample always."""
+    samples = [100.0 + number % 2 for number in range(count)]
+    before, after = timed("kprobe", samples), timed("kprobe", samples, overhead=20.0, interval=[19.0, 21.0])
+    assert only(before, after, {"kprobe": {"overhead": 0}}).beyond == beyond
+
+
 def test_the_largest_relative_difference_comes_first() -> None:
     values = {"a": (100.0, 101.0), "b": (10.0, 9.0), "c": (1000.0, 1001.0), "d": (5.0, 5.0), "e": (0.0, 1.0)}
     before = [exact("none", one, one, id=name) for name, (one, _) in values.items()]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a commit skipped for what it cannot do, and not for what the host lacks?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.artifacts.git_tree import GitTree
+from orchestrator.artifacts.kernels import UnusableTreeError
+from orchestrator.artifacts.tree_build import TreeBuild
+from orchestrator.cli.commit_runs import CommitRuns
+from orchestrator.cli.measured import Measuring
+from orchestrator.cli.measured_commits import MeasuredCommits
+from orchestrator.errors import BuildError, HostError, LabError, UsageError
+from orchestrator.results.bisected import Commit
+from orchestrator.run.bisection import NotMeasured
+
+COMMIT = Commit("0" * 40, "change nothing", "A Person", "2026-11-22")
+EXPERIMENT = """\
+name: own
+kernels: [lab-i386-up]
+machines: [{cpu: pentium4}]
+probes: [none, ./own.c.j2]
+benchmark: {name: gtodbench}
+"""
+
+
+class Failing:
+    """Stands for what measures: it fails before it has begun a run."""
+
+    def __init__(self, error: LabError) -> None:
+        self.error = error
+
+    def found(self, experiment: Any) -> Any:
+        return experiment
+
+    def done(self, _work: object) -> Any:
+        raise self.error
+
+
+def raised(folder: Path, error: LabError) -> LabError:
+    """What becomes of an error while a commit is measured."""
+    (folder / "own.yaml").write_text(EXPERIMENT)
+    (folder / "own.c.j2").write_text("")
+    measuring = cast(Measuring, Failing(error))
+    tree = GitTree(folder, folder.parent / "clone")
+    tree.folder.mkdir()
+    (tree.folder / "own.c.j2").write_text("")
+    runs = CommitRuns(tree, folder / "own.yaml", (), TreeBuild(folder / ".config"), measuring, "-bisect")
+    commits = MeasuredCommits(runs, None)
+    with pytest.raises(LabError) as caught:
+        commits.measure(COMMIT)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error", [BuildError("it does not build"), UsageError("no such point"), UnusableTreeError("no virtio")]
+)
+def test_a_commit_that_cannot_be_measured_is_skipped(tmp_path: Path, error: LabError) -> None:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    found = raised(folder, error)
+    assert isinstance(found, NotMeasured)
+    assert found.what == error.what
+
+
+def test_what_the_host_lacks_ends_the_bisection(tmp_path: Path) -> None:
+    """Of a full disk all commits that follow would be candidates."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    error = HostError("the disk of the cache folder is full")
+    assert raised(folder, error) is error
