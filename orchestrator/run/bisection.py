@@ -34,7 +34,12 @@ class Bisection:
     say: Callable[[str], None]
 
     def between(self, good: Revision, bad: Revision) -> Found:
-        """The first bad commit. Raises UsageError where the ends do not differ, LabError where an end has no number."""
+        """The first bad commit.
+
+        Raises UsageError where ``bad`` is not behind ``good``, before anything is measured, and where the ends do not
+        differ; LabError where an end has no number.
+        """
+        self._check_order(good, bad)
         tried: list[Tried] = []
         ends = [self._end(revision, which, tried) for revision, which in ((good, "good"), (bad, "bad"))]
         least, most = (one.value for one in ends)
@@ -52,6 +57,16 @@ class Bisection:
                 tried.append(one)
                 self._judge("skip" if one.measured is None else _verdict(one.measured.value, least, most))
         return Found(candidates, tried)
+
+    def _check_order(self, good: Revision, bad: Revision) -> None:
+        if good.commit == bad.commit:
+            raise UsageError(f"{good.name} and {bad.name} are one commit, {good.commit[:12]}", hint="name two commits")
+        # Of two branches git asks for their merge base first.
+        if self.tree.git("merge-base", "--is-ancestor", bad.commit, good.commit).status == 0:
+            raise UsageError(
+                f"the bad commit, {bad.name}, is an ancestor of the good one, {good.name}",
+                hint="exchange --good and --bad: --good may be the dearer one",
+            )
 
     def _end(self, revision: Revision, which: str, tried: list[Tried]) -> Measured:
         commit = self.tree.commit(revision.commit)

@@ -104,10 +104,37 @@ def test_an_end_without_a_number_ends_it(history: tuple[GitTree, list[str]], end
         bisected(history, lambda n: None if n == end else Measured(float(n)))
 
 
-def test_ends_in_the_wrong_order_are_said(history: tuple[GitTree, list[str]]) -> None:
-    with pytest.raises(LabError) as caught:
-        bisected(history, lambda n: Measured(float(n > 3)), (COMMITS - 1, 0))
-    assert "git cannot bisect" in str(caught.value)
+def measured_too_early(number: int) -> Measured:
+    raise AssertionError(f"number {number} was measured")
+
+
+def test_ends_in_the_wrong_order_are_refused_before_they_are_built(history: tuple[GitTree, list[str]]) -> None:
+    with pytest.raises(UsageError, match="end0, is an ancestor of the good one, end8") as caught:
+        bisected(history, measured_too_early, (COMMITS - 1, 0))
+    assert caught.value.hint.startswith("exchange --good and --bad")
+    with pytest.raises(UsageError, match="end3 and end3 are one commit"):
+        bisected(history, measured_too_early, (3, 3))
+
+
+@pytest.mark.parametrize(("first", "subject"), [(4, "number 4"), (2, "")])
+def test_ends_on_two_branches_begin_at_their_merge_base(
+    history: tuple[GitTree, list[str]], first: int, subject: str
+) -> None:
+    """A merge base that is bad leaves nothing to find between it and the bad end."""
+    tree, commits = history
+    other = git(tree.top, "commit-tree", "-m", "elsewhere", "-p", commits[3], f"{commits[0]}^{{tree}}")
+    ends = Revision(tree.top, other, "elsewhere"), Revision(tree.top, commits[6], "end6")
+
+    def measure(commit: Commit) -> Measured:
+        return Measured(float(int((tree.folder / FILE).read_text()) >= first))
+
+    bisection = Bisection(tree, measure, lambda text: None)
+    if subject:
+        assert [one.subject for one in bisection.between(*ends).candidates] == [subject]
+    else:
+        with pytest.raises(LabError, match="git cannot bisect") as caught:
+            bisection.between(*ends)
+        assert "merge base" in str(caught.value)
 
 
 def test_after_one_that_was_interrupted_it_begins_anew(history: tuple[GitTree, list[str]]) -> None:
