@@ -152,7 +152,7 @@ def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) ->
 
         console, characters = _console()
         example = in_one_line(f"orchestrator history {histories[0].history.metric}")
-        sentences = [f"Its steps, what changed at each, and its runs: {example}"]
+        sentences = [f"The first one with its steps, what changed at each, and its runs: {example}"]
         _print_sheets([overview_sheet(title, histories, sentences, characters)], console)
 
 

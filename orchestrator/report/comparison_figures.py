@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.report.figures import NOTHING, figure
+from orchestrator.report.shared_parts import shared_parts
 from orchestrator.results.compared_runs import MOST_REPEATS, ComparedRuns, next_run, unresolvable
 from orchestrator.results.comparison import CellChange, Comparison, first_line
 from orchestrator.results.contract import CellRecord
@@ -22,13 +23,11 @@ class CellNames:
 
     def __init__(self, comparison: Comparison) -> None:
         parts = [_parts(one) for one in comparison.cells]
-        same_length = len({len(one) for one in parts}) == 1
-        columns = list(zip(*parts, strict=True)) if same_length else []
-        alike = [len(set(column)) == 1 for column in columns]
+        alike = shared_parts(parts)
         if all(alike) and alike:  # a single cell keeps its name, or what is compared
-            alike = [" -> " not in column[0] for column in columns] if " -> " in "".join(parts[0]) else []
+            alike = [" -> " not in part for part in parts[0]] if " -> " in "".join(parts[0]) else []
         self._left_out = alike
-        self.common = tuple(column[0] for column, out in zip(columns, alike, strict=False) if out)
+        self.common = tuple(part for part, out in zip(parts[0], alike, strict=True) if out) if alike else ()
 
     def of(self, change: CellChange) -> str:
         """The name of a pair of cells."""

@@ -11,6 +11,7 @@ from itertools import groupby
 from orchestrator.report.figures import NOTHING, figure, signed_figure, unit_name
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid, Row
+from orchestrator.report.shared_parts import shared_parts
 from orchestrator.report.sheet import Sheet
 from orchestrator.report.sparkline import BLOCKS, sparkline
 from orchestrator.results.history import History, Point
@@ -62,24 +63,31 @@ def overview_sheet(
     title: str, histories: Sequence[Traced], sentences: Sequence[str], characters: str = BLOCKS
 ) -> Sheet:
     """A line for each of several histories, of which there is one at least: its course and its last step."""
-    rows = [_overview_row(one, characters) for one in histories]
-    grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=5)
-    return Sheet(title, [], grid, sentences, [], [])
+    names = [(one.history.metric.experiment, *one.history.metric.cell.split("/")) for one in histories]
+    alike = shared_parts(names) if len(histories) > 1 else []
+    labels = [_without(name, alike) for name in names] if alike else [str(one.history.metric) for one in histories]
+    common = ", ".join(part for part, out in zip(names[0], alike, strict=True) if out) if alike else ""
+    rows = [Row(label, _overview_cells(one, characters)) for label, one in zip(labels, histories, strict=True)]
+    grid = Grid(["course", "newest", "steps", "last step", "change"], [rows], together=3)
+    return Sheet(title, [f"all cells: {common}"] if common else [], grid, sentences, [], [])
 
 
-def _overview_row(traced: Traced, characters: str) -> Row:
+def _without(name: Sequence[str], alike: Sequence[bool]) -> str:
+    return "/".join(part for part, out in zip(name, alike, strict=True) if not out)
+
+
+def _overview_cells(traced: Traced, characters: str) -> Sequence[str]:
     history = traced.history
     values = [history.of(point) for point in history.points]
     last = traced.steps.found[-1] if traced.steps.found else None
     newest = "failed" if values[-1] is None else f"{figure(values[-1], history.unit)} {unit_name(history.unit)}"
-    cells = [
+    return [
         sparkline(values, _SHORT_LINE, characters),
         newest,
         str(len(traced.steps.found)),
         NOTHING if last is None else _day(last.after),
         NOTHING if last is None else signed_figure(last.change, history.unit),
     ]
-    return Row(str(history.metric), cells)
 
 
 def _facts(history: History) -> str:
@@ -125,8 +133,8 @@ def _runs_grid(history: History, limit: int | None) -> Grid:
     rows = [_run_row(group, history) for group in shown]
     rest = [point for group in groups[len(shown) :] for point in group]
     if rest:
-        rows.append(Row(f"... {len(rest)} earlier {_plural(len(rest), 'run')}", [""] * 4))
-    return Grid(["began", "value", "overhead", "95 %"], [rows], together=4)
+        rows.append(Row(f"... {len(rest)} earlier {_plural(len(rest), 'run')}", [""] * 5))
+    return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
 
 
 def _outcome(point: Point) -> tuple[object, ...]:
@@ -135,15 +143,13 @@ def _outcome(point: Point) -> tuple[object, ...]:
 
 def _run_row(group: Sequence[Point], history: History) -> Row:
     newest, oldest = group[0], group[-1]
-    began = _day(newest) if len(group) == 1 else f"{_day(oldest)} .. {_day(newest)}"
     low, high = newest.interval or (None, None)
     interval = NOTHING if low == high else f"{figure(low, history.unit)} .. {figure(high, history.unit)}"
     if newest.verdict is not None:
         interval += ", undecided"
     value = newest.status if newest.value is None else figure(newest.value, history.unit)
-    cells = [began, value, figure(newest.overhead, history.unit), interval]
-    label = newest.run if len(group) == 1 else f"... {len(group)} runs to {newest.run}"
-    return Row(label, cells, "red" if newest.status == "failed" else "")
+    cells = [str(len(group)), _day(oldest), value, figure(newest.overhead, history.unit), interval]
+    return Row(newest.run, cells, "red" if newest.status == "failed" else "")
 
 
 def _day(point: Point) -> str:

@@ -69,8 +69,8 @@ def test_steps_come_first_with_what_changed(runs: list[str]) -> None:
     nothing = printed.index("[1] What both runs were made with is the same, as far as it was recorded.")
     assert printed[nothing + 1] == f"orchestrator compare {runs[4]} {runs[5]}"
     table = printed[printed.index("Runs, the newest first") :]
-    assert f"{runs[3]} 2026-03-04 failed - -" in table
-    assert f"... 2 runs to {runs[1]} 2026-03-01 .. 2026-03-02 1036 627 -" in table
+    assert f"{runs[3]} 1 2026-03-04 failed - -" in table
+    assert f"{runs[1]} 2 2026-03-01 1036 627 -" in table
     assert "1 run without a number." in printed
 
 
@@ -84,9 +84,19 @@ def test_a_limit_on_steps_and_runs(runs: list[str]) -> None:
 
 def test_several_metrics_have_a_line_each(runs: list[str]) -> None:
     printed = lines("quickstart")
-    assert f"{METRIC} ▁▁█!█▇ 1049 instructions 2 2026-03-06 -1" in printed
-    none = METRIC.replace("kprobe", "none")
-    assert f"{none} ▅▅▅▅▅▅ 409 instructions 0 - -" in printed
+    assert printed[1] == "all cells: quickstart, pentium4, debian-686, noop"
+    assert "kprobe ▁▁█!█▇ 1049 instructions 2 2026-03-06 -1" in printed
+    assert "none ▅▅▅▅▅▅ 409 instructions 0 - -" in printed
+    assert f"orchestrator history {METRIC}" in printed
+
+
+@pytest.mark.parametrize("asked", ["quickstart", "quickstart:kprobe"])
+def test_the_tables_fit_an_ordinary_terminal(asked: str, lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    store_days(lab, [timed(1000.5 + day // 2) for day in range(30)])
+    printed = orchestrator(asked).stdout.splitlines()
+    tables = [line for line in printed if not line.startswith("orchestrator")]
+    assert max(len(line) for line in tables) <= 80
 
 
 def test_what_changed_lately(runs: list[str], lab: Path) -> None:
