@@ -31,12 +31,22 @@ def _no_such(store: Store, name: str, experiment: str) -> UsageError:
     if not experiments:
         return UsageError("there is no run yet", where=str(store.path), hint="Make one: orchestrator run CONFIG")
     guess = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
-    # A cell alone, such as kprobe, names one of the last experiment as a rule.
-    example = f"{guess or experiments[0]}:{name.partition(':')[2] or name}" if ":" in name or not guess else guess
+    example = _meant(store, name, guess, experiments[0])
+    question = f"; did you mean '{example}'?" if example else ""
     more = ["..."] if len(experiments) > _SHOWN else []
     return UsageError(
         f"no run of this lab is of the experiment '{experiment}'",
         where=str(store.path),
         detail=["experiments:", *experiments[:_SHOWN], *more],
-        hint=f"METRIC is EXPERIMENT:CELL; did you mean '{example}'?",
+        hint=f"METRIC is EXPERIMENT:CELL{question}",
     )
+
+
+def _meant(store: Store, name: str, guess: str | None, newest: str) -> str | None:
+    """A metric that is there; a cell alone, such as ``kprobe``, is looked for in the newest experiment."""
+    if guess is not None and ":" not in name:
+        return guess
+    experiment, cell = guess or newest, name.rpartition(":")[2]
+    parts = set(cell.split("/"))
+    known = [metric.cell for metric in metrics(store, experiment)]
+    return f"{experiment}:{cell}" if any(parts <= set(one.split("/")) for one in known) else guess

@@ -163,6 +163,9 @@ def test_what_is_not_there_is_said(lab: Path) -> None:
     store_days(lab, [counted(1036)])
     assert "did you mean 'kprobe'?" in refusal("quickstart:kprob")
     assert "did you mean 'quickstart:kprobe'?" in refusal("quick:kprobe")
+    assert "did you mean 'quickstart:kprobe'?" in refusal("kprobe")
+    assert "did you mean" not in refusal("latest")
+    assert "did you mean" not in refusal("elsewhere:jprobe")
     assert "no run since 2027-01-01 has" in refusal("quickstart:kprobe", "--since", "2027-01-01")
     assert "--since" in refusal("quickstart:kprobe", "--since", "yesterday")
 
