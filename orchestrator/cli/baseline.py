@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,7 +39,7 @@ def set_(
     check_baseline_name(name)
     found = find_run(run, lab_dir())
     if found.unfinished:
-        print(f"{found.unfinished} cells of run {found.record.run} have no outcome yet", file=sys.stderr)
+        print(found.unfinished_sentence, file=sys.stderr)
     with Store.open(lab_dir()) as store:
         before = store.baselines().get(name)
         store.set_baseline(name, found.record.run)
@@ -77,4 +78,5 @@ def remove(name: _Name) -> None:
 
 def _row(store: Store, baseline: Baseline) -> tuple[str, ...]:
     entry = store.entry(baseline.run)
-    return baseline.name, entry.id, entry.experiment, entry.status, baseline.since[:19]
+    since = f"{datetime.fromisoformat(baseline.since).astimezone():%Y-%m-%d %H:%M}"
+    return baseline.name, entry.id, entry.experiment, entry.status, since

@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from orchestrator.counted import counted
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.life import State
@@ -35,7 +36,11 @@ class _Lines:
 
     def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
         self._total, self._done, self._left = len(plan.cells), done, left
-        self.say(f"run {run}: {self._total} cells" + (f", {done} of them done" if done else "") + self._time_left())
+        self.say(
+            f"run {run}: {counted(self._total, 'cell')}"
+            + (f", {done} of them done" if done else "")
+            + self._time_left()
+        )
 
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)

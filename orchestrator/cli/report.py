@@ -118,7 +118,7 @@ def report(
         for path in draw_charts(found.record, found.directory, reports()):
             print(path, file=sys.stderr)
     if found.unfinished:
-        print(f"{found.unfinished} cells of run {found.record.run} have no outcome yet", file=sys.stderr)
+        print(found.unfinished_sentence, file=sys.stderr)
     raise typer.Exit(0 if all_ok(found.record) and not found.unfinished else 1)
 
 

@@ -180,6 +180,7 @@ def _add(wanted: Mapping[Callable[[RunRecord, RunEntry], None], bool], record: R
 
 def _draw(record: RunRecord, entry: RunEntry) -> None:
     from orchestrator.benchmarks.registry import reports
+    from orchestrator.counted import counted
     from orchestrator.errors import HostError
     from orchestrator.report.charts import draw_charts
 
@@ -188,7 +189,8 @@ def _draw(record: RunRecord, entry: RunEntry) -> None:
     except HostError as error:  # the numbers are there all the same
         print(f"no charts: {error}", file=sys.stderr)
     else:
-        print(f"charts: {entry.directory / 'charts'} ({len(drawn)} files)", file=sys.stderr)
+        where = f"charts: {entry.directory / 'charts'} ({counted(len(drawn), 'file')})"
+        print(where if drawn else "no charts: these cells have none", file=sys.stderr)
 
 
 def _write_page(record: RunRecord, entry: RunEntry) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from orchestrator.counted import counted
 from orchestrator.report.figures import NOTHING, figure
 from orchestrator.report.shared_parts import shared_parts
 from orchestrator.results.compared_runs import MOST_REPEATS, ComparedRuns, next_run, unresolvable
@@ -94,7 +95,7 @@ def summary(compared: ComparedRuns) -> str:
     verdict = (
         f"{beyond} beyond budget" if beyond else "within budget" if decided else "none is known to be beyond budget"
     )
-    return f"{_cells(len(comparison.cells))} compared: {counts or 'none'}; {verdict}."
+    return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}; {verdict}."
 
 
 def runs_sentence(compared: ComparedRuns) -> Iterator[str]:
@@ -134,13 +135,11 @@ def remarks(compared: ComparedRuns) -> Iterator[str]:
         yield f"Failed in both: {cell.pair.title}: {first_line(cell.pair.first)}"
     if len(failed) > _SHOWN:
         yield f"Failed in both: {len(failed) - _SHOWN} more."
-    for run in dict.fromkeys([compared.before.record.run, compared.after.record.run]):
-        missing = next(one.unfinished for one in (compared.before, compared.after) if one.record.run == run)
-        if missing:
-            yield f"{_cells(missing)} of run {run} {'has' if missing == 1 else 'have'} no outcome yet."
+    unfinished = dict.fromkeys(one.unfinished_sentence for one in (compared.before, compared.after) if one.unfinished)
+    yield from (f"{sentence}." for sentence in unfinished)
     hopeless = len(unresolvable(compared.comparison.cells))
     if hopeless:
-        yield f"{_cells(hopeless)} would need more than {MOST_REPEATS} samples: their scatter is too large."
+        yield f"{counted(hopeless, 'cell')} would need more than {MOST_REPEATS} samples: their scatter is too large."
 
 
 def command(compared: ComparedRuns) -> str | None:
@@ -151,7 +150,3 @@ def command(compared: ComparedRuns) -> str | None:
 def reasons(changes: Sequence[CellChange]) -> Sequence[str]:
     """The sentences on changes, each once; a mark is its number."""
     return list(dict.fromkeys(one.reason for one in changes if one.reason))
-
-
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count} cells"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
+from orchestrator.counted import counted
 from orchestrator.report.figures import NOTHING, figure, signed_figure, unit_name
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid, Row
@@ -53,7 +54,7 @@ def history_sheets(
     notes = [Footnote(mark, "\n".join(_explanation(one))) for mark, one in enumerate(newest, 1)]
     earlier = len(traced.steps.found) - len(newest)
     if earlier > 0:
-        how.append(f"{earlier} earlier {_plural(earlier, 'step')}: --limit 0 lists all.")
+        how.append(f"{counted(earlier, 'earlier step')}: --limit 0 lists all.")
     grid = Grid(["before", "after", "change", "%", ""], [rows], together=5)
     steps = Sheet(str(history.metric), head, grid, how, notes, [])
     return [steps, Sheet("Runs, the newest first", [], runs, [], [], [])]
@@ -94,15 +95,15 @@ def _facts(history: History) -> str:
     first, last = history.points[0], history.points[-1]
     newest, count = history.newest, len(history.points)
     what = newest.metric if history.quantity == "value" else f"overhead, {newest.metric},"
-    return f"{what} in {newest.unit}, {count} {_plural(count, 'run')} from {_day(first)} to {_day(last)}"
+    return f"{what} in {newest.unit}, {counted(count, 'run')} from {_day(first)} to {_day(last)}"
 
 
 def _left_out(history: History) -> Iterator[str]:
     if history.other_units:
-        yield f"{history.other_units} {_plural(history.other_units, 'run')} measured something else and are left out."
+        yield f"{counted(history.other_units, 'run')} measured something else and are left out."
     without = len(history.points) - len(history.numbers)
     if without:
-        yield f"{without} {_plural(without, 'run')} without a number."
+        yield f"{counted(without, 'run')} without a number."
 
 
 def _step_row(step: Step, history: History, mark: int) -> Row:
@@ -122,7 +123,7 @@ def _explanation(one: ExplainedStep) -> Iterator[str]:
     if len(one.causes) > _SHOWN_CAUSES:
         yield f"... and {len(one.causes) - _SHOWN_CAUSES} more"
     if one.step.missing:
-        yield f"{one.step.missing} {_plural(one.step.missing, 'run')} without a number between the two"
+        yield f"{counted(one.step.missing, 'run')} without a number between the two"
     yield in_one_line(f"orchestrator compare {one.step.before.run} {one.step.after.run}")
 
 
@@ -133,7 +134,7 @@ def _runs_grid(history: History, limit: int | None) -> Grid:
     rows = [_run_row(group, history) for group in shown]
     rest = [point for group in groups[len(shown) :] for point in group]
     if rest:
-        rows.append(Row(f"... {len(rest)} earlier {_plural(len(rest), 'run')}", [""] * 5))
+        rows.append(Row(f"... {counted(len(rest), 'earlier run')}", [""] * 5))
     return Grid(["runs", "since", "value", "overhead", "95 %"], [rows], together=4)
 
 
@@ -144,7 +145,7 @@ def _outcome(point: Point) -> tuple[object, ...]:
 def _run_row(group: Sequence[Point], history: History) -> Row:
     newest, oldest = group[0], group[-1]
     low, high = newest.interval or (None, None)
-    interval = NOTHING if low == high else f"{figure(low, history.unit)} .. {figure(high, history.unit)}"
+    interval = NOTHING if low == high else f"{figure(low, history.unit)} to {figure(high, history.unit)}"
     if newest.verdict is not None:
         interval += ", undecided"
     value = newest.status if newest.value is None else figure(newest.value, history.unit)
@@ -159,7 +160,3 @@ def _day(point: Point) -> str:
 def in_one_line(command: str) -> str:
     """A command that is not folded where it is too long for the terminal, so that it can be copied."""
     return command.replace(" ", "\N{NO-BREAK SPACE}")
-
-
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"

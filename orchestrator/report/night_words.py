@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from orchestrator.counted import counted
 from orchestrator.report.comparison_figures import CellNames, difference_figures
 from orchestrator.report.comparison_figures import summary as comparison_summary
 from orchestrator.report.figures import COUNTED, figure, unit_name
@@ -58,7 +59,7 @@ def subject(night: Night) -> str:
 
 def _in_short(night: Night) -> str:
     count = len(night.run.record.cells)
-    cells = "1 cell" if count == 1 else f"{count} cells"
+    cells = counted(count, "cell")
     if night.compared is not None:
         counts = ", ".join(f"{count} {change}" for change, count in night.compared.comparison.counts.items())
         return f"{counts}; {change_sentence(night, night.beyond[0])}" if night.beyond else counts

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from orchestrator.counted import counted
 from orchestrator.report.claims import Assessment, Verdict, assess
 from orchestrator.report.findings import Finding, Rank, listed
 from orchestrator.report.kind import ReportRegistry
@@ -67,18 +68,16 @@ def _without_number(run: RunRecord) -> Iterator[Finding]:
     failed = [cell for cell in run.cells if cell.status == "failed"]
     if failed:
         which = failed[0].id if len(failed) == 1 else f"the first {failed[0].id}"
-        counted = f"Failed: {len(failed)} of {_cells(len(run.cells))}"
-        yield Finding(Rank.FAILED, f"{counted}, {which}: {_first_line(failed[0].reason)}")
+        how_many = f"Failed: {len(failed)} of {counted(len(run.cells), 'cell')}"
+        yield Finding(Rank.FAILED, f"{how_many}, {which}: {_first_line(failed[0].reason)}")
     others = Counter(cell.status for cell in run.cells if cell.status in ("skipped", "unsupported"))
     if others:
         names = listed([cell.id for cell in run.cells if cell.status in others])
         rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
         states = ", ".join(f"{count} {status}" for status, count in others.items())
-        yield Finding(rank, f"Without a number: {others.total()} of {_cells(len(run.cells))} ({states}): {names}.")
-
-
-def _cells(number: int) -> str:
-    return "1 cell" if number == 1 else f"{number} cells"
+        yield Finding(
+            rank, f"Without a number: {others.total()} of {counted(len(run.cells), 'cell')} ({states}): {names}."
+        )
 
 
 def _first_line(reason: str | None) -> str:

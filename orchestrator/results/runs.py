@@ -17,6 +17,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.catalog.spelling import nearest
+from orchestrator.counted import counted
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.baselines import LATEST
 from orchestrator.results.contract import Name, RunRecord, json_text
@@ -57,6 +58,13 @@ class Run:
     record: RunRecord
     directory: Path
     unfinished: int = 0
+
+    @property
+    def unfinished_sentence(self) -> str:
+        """How many cells have no outcome yet; empty where all have one."""
+        has = "has" if self.unfinished == 1 else "have"
+        cells = counted(self.unfinished, "cell")
+        return f"{cells} of run {self.record.run} {has} no outcome yet" if self.unfinished else ""
 
 
 def find_run(name: str, lab: Path) -> Run:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from orchestrator.counted import counted
 from orchestrator.results.history import History, Point
 from orchestrator.results.statistics import median
 from orchestrator.results.step_fit import FEWEST_POINTS, SHORTEST_SEGMENT, steps_of_times
@@ -55,14 +56,11 @@ def steps_of(history: History) -> Steps:
         how = "A change is a step where it exceeds what A/A boots of the same work resolve."
         return Steps(_steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:
-        how = f"{_runs(len(numbers))} with a number: of fewer than {FEWEST_POINTS}, no step can be told from noise."
+        runs = counted(len(numbers), "run")
+        how = f"{runs} with a number: of fewer than {FEWEST_POINTS}, no step can be told from noise."
         return Steps([], how)
     how = f"Steps are fitted, each with {SHORTEST_SEGMENT} runs or more on either side: a newer one does not show yet."
     return Steps(_steps(history, steps_of_times([value for _, value in numbers])), how)
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"
 
 
 def _steps(history: History, places: Sequence[int]) -> Sequence[Step]:

@@ -15,6 +15,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
+from orchestrator.counted import counted
 from orchestrator.report.chart import HistoryChart, HistoryPoint
 from orchestrator.report.html.frame import part
 from orchestrator.report.palette import MEASURED, STEP
@@ -108,8 +109,8 @@ def _description(chart: HistoryChart) -> str:
     first, last = chart.points[0], chart.points[-1]
     count, steps = len(chart.points), len(chart.levels) - 1
     newest = [f"{one.change} on {one.first.astimezone(UTC):%Y-%m-%d}" for one in chart.levels[1:]][-3:]
-    text = f"{count} run{'' if count == 1 else 's'} from {_day(first.when)} to {_day(last.when)}"
-    return f"{text}; {steps} step{'' if steps == 1 else 's'}, the newest: {', '.join(newest)}" if newest else text
+    text = f"{counted(count, 'run')} from {_day(first.when)} to {_day(last.when)}"
+    return f"{text}; {counted(steps, 'step')}, the newest: {', '.join(newest)}" if newest else text
 
 
 def _range(chart: HistoryChart) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from orchestrator.counted import counted
 from orchestrator.results.contract import RunRecord
 from orchestrator.results.run_files import Provenance
 
@@ -23,7 +24,8 @@ def run_sentences(run: RunRecord, made_with: Provenance, unfinished: int) -> Ite
         return
     what = " and ".join(_CLOCKS[clock] for clock in dict.fromkeys(cell.clock for cell in cells))
     yield (
-        f"Experiment {run.experiment} measured {_count(len(cells))} of {_named(cell.benchmark for cell in cells)} on "
+        f"Experiment {run.experiment} measured {counted(len(cells), 'cell')} of "
+        f"{_named(cell.benchmark for cell in cells)} on "
         f"{_named(cell.cpu for cell in cells)} with {_named(cell.kernel for cell in cells)} and the probes "
         f"{_named(cell.probe for cell in cells)}, {what}."
     )
@@ -39,10 +41,6 @@ def run_sentences(run: RunRecord, made_with: Provenance, unfinished: int) -> Ite
 def _tools(made_with: Provenance) -> str:
     qemus = [str(session["qemu"]) for session in made_with.sessions if session.get("qemu")]
     return f" by {_named(qemus)}" if qemus else ""
-
-
-def _count(number: int) -> str:
-    return "1 cell" if number == 1 else f"{number} cells"
 
 
 def _named(names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from orchestrator.counted import counted
 from orchestrator.report.figures import NOTHING, figure, signed_figure
 from orchestrator.report.history_chart import history_chart
 from orchestrator.report.history_forms import histories_csv
@@ -104,14 +105,14 @@ def _sentences(history: History) -> Iterator[str]:
     newest, first, last = history.newest, history.points[0], history.points[-1]
     count = len(history.points)
     yield (
-        f"{newest.metric[:1].upper()}{newest.metric[1:]} in {newest.unit}: {_counted(count, 'run')} "
+        f"{newest.metric[:1].upper()}{newest.metric[1:]} in {newest.unit}: {counted(count, 'run')} "
         f"{days(first.started, last.started)}."
     )
     without = count - len(history.numbers)
     if without:
-        yield f"{_counted(without, 'run')} without a number."
+        yield f"{counted(without, 'run')} without a number."
     if history.other_units:
-        yield f"{_counted(history.other_units, 'run')} measured something else and are left out."
+        yield f"{counted(history.other_units, 'run')} measured something else and are left out."
 
 
 def _step(number: int, one: ExplainedStep, unit: str, addresses: Addresses) -> _StepPart:
@@ -148,7 +149,3 @@ def _row(point: Point, history: History, step: _StepPart | None, addresses: Addr
         step=step,
         remark="undecided" if point.verdict is not None else reason[:_LONGEST_REMARK],
     )
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"

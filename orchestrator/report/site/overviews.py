@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from orchestrator.counted import counted
 from orchestrator.report.figures import NOTHING
 from orchestrator.report.html.frame import Link, render
 from orchestrator.report.site.addresses import Addresses
@@ -118,7 +119,7 @@ def index_page(overview: Overview, addresses: Addresses) -> str:
     runs = overview.runs
     changes = [_change(*one, addresses) for one in list(overview.changed.items())[:_MOST_CHANGES]]
     experiments = [_experiment_row(overview, name, addresses) for name in overview.experiments]
-    count = f"{_counted(len(runs), 'run')} of {_counted(len(experiments), 'experiment')}"
+    count = f"{counted(len(runs), 'run')} of {counted(len(experiments), 'experiment')}"
     return render(
         "index.html.j2",
         "Probe lab",
@@ -150,12 +151,12 @@ def experiment_page(overview: Overview, name: str, addresses: Addresses) -> str:
     metrics = [one for one in overview.metrics if one.experiment == name]
     sections = [("#metrics", "Metrics")] if metrics else []
     links = [(addresses.index, "Overview"), (addresses.all_runs, "All runs"), *sections, ("#runs", "Runs")]
-    count = f"{_counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
+    count = f"{counted(len(runs), 'run')} {days(runs[-1].started, runs[0].started)}"
     return render(
         "experiment.html.j2",
         f"Experiment {name}",
         [Link(target, text) for target, text in links],
-        summary=[f"{count}, {_counted(len(metrics), 'metric')}."],
+        summary=[f"{count}, {counted(len(metrics), 'metric')}."],
         metrics=[_metric_row(one, one.cell, addresses) for one in metrics],
         runs=[_run_row(overview, run, addresses) for run in runs[:_MOST_RUNS]],
         more_runs=len(runs[_MOST_RUNS:]),
@@ -188,7 +189,7 @@ def _change(run: str, metrics: Sequence[MetricSummary], addresses: Addresses) ->
     shown = ordered[:_MOST_CHANGED]
     return Change(
         id=f"change-{hashlib.sha256(run.encode()).hexdigest()[:8]}",
-        title=f"{day(lasts[0].started)}: {_counted(len(metrics), 'metric')} of {metrics[0].experiment}",
+        title=f"{day(lasts[0].started)}: {counted(len(metrics), 'metric')} of {metrics[0].experiment}",
         run=run,
         address=addresses.run(run),
         causes=causes[:_MOST_CAUSES],
@@ -226,7 +227,3 @@ def _experiment_row(overview: Overview, name: str, addresses: Addresses) -> Expe
 
 def _metric(summary: MetricSummary) -> Metric:
     return Metric(summary.experiment, summary.cell)
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"

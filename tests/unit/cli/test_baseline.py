@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from record_builders import cell
@@ -12,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from orchestrator.cli import completion
 from orchestrator.cli.main import app
+from orchestrator.results.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +42,28 @@ def test_a_name_from_beginning_to_end(lab: Path, tmp_path: Path) -> None:
     assert orchestrator("baseline", "remove", "before").exit_code == 0
     assert orchestrator("baseline", "list").stdout.splitlines() == [" ".join(header.split()).replace(" ", "  ")]
     assert completion.baselines("") == []
+
+
+def test_times_are_local_as_in_the_list_of_runs(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_run(lab, tmp_path / "run", cell("none"))
+    with patch("orchestrator.results.store.datetime") as clock:
+        clock.now.return_value = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+        orchestrator("baseline", "set", "before")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert orchestrator("baseline", "list").stdout.rstrip().endswith("complete  2026-03-02 08:30")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_one_cell_without_an_outcome_is_one(lab: Path) -> None:
+    with Store.open(lab) as store:
+        run = store.begin_run("x", [cell("none").id], digest="d", provenance={}).id
+    told = f"1 cell of run {run} has no outcome yet\n"
+    assert orchestrator("baseline", "set", "before").stderr == told
+    assert told in orchestrator("report").stderr
 
 
 @pytest.mark.parametrize(
