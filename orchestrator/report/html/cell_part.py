@@ -15,7 +15,7 @@ from markupsafe import Markup
 from orchestrator.report.figures import NOTHING, figure, published_figure, unit_name
 from orchestrator.report.html.frame import Link
 from orchestrator.report.sheet import Sheet
-from orchestrator.results.contract import CellRecord
+from orchestrator.results.contract import CellRecord, TextEvidence
 
 _MOST_SAMPLES = 100
 _MOST_ITEMS = 20
@@ -82,7 +82,7 @@ class CellPart:
             "Parameters": record.parameters,
             "Evidence": _fields(record.evidence),
             "Evidence of work": _fields(record.work),
-            "Kernel text": _fields(record.text),
+            "Kernel text": _kernel_text(record.text),
             "Profile": _fields(record.profile),
             "Overhead by purpose": record.purposes,
         }
@@ -102,6 +102,17 @@ def repeat_command(directory: Path, record: CellRecord) -> str | None:
 
 def _fields(model: Any) -> Mapping[str, Any]:
     return {} if model is None else {key: one for key, one in model.model_dump().items() if one not in (None, "", ())}
+
+
+def _kernel_text(text: TextEvidence | None) -> Mapping[str, Any]:
+    """The evidence, with the places that were switched by their static keys; results.json has their bytes."""
+    if text is None or not text.switched:
+        return _fields(text)
+    places: dict[str, list[str]] = {}
+    for one in text.switched:
+        places.setdefault(one.key, []).append(one.place)
+    switched = "; ".join(f"by key {key}: {_text(found)}" for key, found in places.items())
+    return {**_fields(text), "switched": switched}
 
 
 def _text(value: Any) -> str:

@@ -225,3 +225,11 @@ def test_sheets_of_no_run_have_the_same_frame() -> None:
     root = check_page(sheets_page("A & B", sheets(record, reports()), summary=["<b>"]))
     assert root.all("h1")[0].whole_text == "A & B"
     assert "<b>" in root.all("main")[0].whole_text
+
+
+def test_switched_branches_are_listed_by_their_key(tmp_path: Path) -> None:
+    places = [("random_poll+0x25", "ready"), ("get_random_u8+0x1d", "ready"), ("__schedule+0x9", "0xc1edc110")]
+    switched = [{"place": place, "key": key, "before": "eb0e", "after": "89f6"} for place, key in places]
+    text = {"digest": "ab" * 32, "size": 9604224, "switched": switched}
+    page = page_of(cell("kprobe", text=text), directory=tmp_path)
+    assert "by key ready: random_poll+0x25, get_random_u8+0x1d; by key 0xc1edc110: __schedule+0x9" in page
