@@ -50,6 +50,9 @@ def is_revision(name: str) -> bool:
 def find_revision(text: str) -> Revision:
     """The commit that ``TREE@REV`` names. Raises UsageError where there is no such tree or commit."""
     tree, mark, name = text.rpartition("@")
+    if name.startswith("{"):  # HEAD@{1}, or @{upstream}
+        tree, _, ref = tree.rpartition("@") if "@" in tree else (tree, "", "")
+        name = f"{ref}@{name}"
     if not mark or "/" not in tree:
         raise UsageError(f"found {text!r}; expected TREE@REV", hint=_PATHLESS)
     folder = user_path(tree)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator import __version__
@@ -45,6 +46,8 @@ class CommitRuns:
     build: TreeBuild
     measuring: Measuring
     suffix: str
+    outside: set[str] = field(default_factory=set)
+    """Paths that the experiment names, and that are not in the tree."""
 
     def planned(self, commit: Commit) -> tuple[Experiment, Plan]:
         """The experiment at a commit whose files are checked out, with symbols where it can have them, and its cells.
@@ -80,6 +83,8 @@ class CommitRuns:
             found = self.tree.moved(path)
             if found != path:
                 moved.append(found)
+            else:
+                self.outside.add(path)
             return found
 
         experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names, place)
@@ -96,7 +101,8 @@ class CommitRuns:
         plain = replace(experiment, heading=experiment.heading.model_copy(update={"description": None}))
         config = self.build.config.read_bytes() if self.build.config.is_file() else b""
         cells = [cell.id for cell in planned.cells]
-        parts = [plain.digest(), *cells, config.hex(), *self.build.variables, __version__, qemu_version()]
+        files = [stamp for path in sorted(self.outside) for stamp in _stamps(Path(path))]
+        parts = [plain.digest(), *cells, config.hex(), *self.build.variables, *files, __version__, qemu_version()]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _known(self) -> dict[str, dict[str, str]]:
@@ -111,3 +117,12 @@ class CommitRuns:
         known = self._known()
         known.setdefault(key, {})[commit.hash] = run
         write_whole(self.tree.folder / _KNOWN, json.dumps(known))
+
+
+def _stamps(path: Path) -> Iterator[str]:
+    """What changes with a user's file or build tree: sizes and times, also of what a module may include."""
+    beside = path.iterdir() if path.is_dir() else path.parent.glob("*.[chS]*")
+    for file in sorted({path, *beside}):
+        if file.is_file():
+            status = file.stat()
+            yield f"{file} {status.st_size} {status.st_mtime_ns}"

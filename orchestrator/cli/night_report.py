@@ -22,6 +22,7 @@ from orchestrator.report.junit_report import render_junit, unmeasured_junit
 from orchestrator.report.night_json import night_json, unmeasured_json
 from orchestrator.report.night_mail import night_mail, unmeasured_mail
 from orchestrator.report.night_summary import night_lines
+from orchestrator.report.night_words import against
 from orchestrator.results.cell_consoles import last_lines
 from orchestrator.results.contract import Reason
 from orchestrator.results.faults import storage_faults
@@ -93,7 +94,10 @@ class NightReport:
 def _junit(night: Night, origin: Origin) -> str:
     record = night.run.record
     consoles = last_lines(night.run.directory, [cell.id for cell in night.failed])
-    return render_junit(record, origin, consoles, {one.pair.first.id: one.beyond for one in night.beyond})
+    wrong = {one.pair.first.id: one.beyond for one in night.beyond}
+    if night.doubt:
+        wrong["comparison"] = (against(night),)
+    return render_junit(record, origin, consoles, wrong)
 
 
 def _now() -> datetime:

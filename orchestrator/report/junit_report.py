@@ -24,7 +24,7 @@ def render_junit(
     """Return ``run``, made with ``origin``, as one suite. Raises UsageError for a run without cells.
 
     ``consoles`` has the last lines of failed cells' consoles, by the cells' ids; ``beyond``, in the same way, why cells
-    that were compared are beyond their budget: they fail, also those that the run no longer has.
+    that were compared are beyond their budget: they fail, also those that have no number any more, or no cell.
     """
     check_exportable(run)
     wrong = beyond or {}
@@ -40,10 +40,9 @@ def render_junit(
     for id_ in gone:
         suite.append(_dear(TestCase(id_, classname=run.experiment), wrong[id_]))
     # Not update_statistics(): it sets a time of 0, where the cells' times are not known.
-    states = Counter(cell.status for cell in run.cells)
-    dear = sum(cell.status == "ok" and cell.id in wrong for cell in run.cells)
+    states = Counter(cell.status for cell in run.cells if cell.id not in wrong)
     suite.tests, suite.errors = len(run.cells) + len(gone), 0
-    suite.failures = states["failed"] + dear + len(gone)
+    suite.failures = states["failed"] + len(wrong)
     suite.skipped = states["skipped"] + states["unsupported"]
     return f"{suite.tostring().decode()}\n"
 
@@ -78,12 +77,12 @@ def _case(run: RunRecord, cell: CellRecord, console: str | None, beyond: Sequenc
         failure = Failure(first_line(cell), "failed")
         failure.text = cell.reason or ""
         case.result = [failure]
+    elif beyond:
+        _dear(case, [*beyond, *([cell.reason] if cell.reason else [])])
     elif cell.status != "ok":
         skipped = Skipped(first_line(cell), cell.status)
         skipped.text = cell.reason or ""
         case.result = [skipped]
-    elif beyond:
-        _dear(case, beyond)
     case.system_out = "\n".join(f"[[PROPERTY|{name}={value}]]" for name, value in _figures(cell))
     if console is not None:
         case.system_err = console

@@ -47,6 +47,11 @@ def test_a_commit_is_named_from_any_folder_of_the_tree(tree: Path, monkeypatch: 
     assert find_revision("./@HEAD").top == tree
 
 
+@pytest.mark.parametrize("name", ["HEAD@{1}", "@{1}", "main@{1}"])
+def test_a_commit_of_the_reflog_is_named_as_git_does(tree: Path, name: str) -> None:
+    assert find_revision(f"{tree}/@{name}").commit == git(tree, "rev-parse", name)
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a commit skipped for what it cannot do, and not for what the host lacks?"""
+"""Is a commit skipped for what it cannot do, not for what the host lacks, and measured again where it must be?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from record_builders import cell
+from stored_profiles import store_run
 
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.kernels import UnusableTreeError
@@ -16,6 +18,7 @@ from orchestrator.cli.measured import Measuring
 from orchestrator.cli.measured_commits import MeasuredCommits
 from orchestrator.errors import BuildError, HostError, LabError, UsageError
 from orchestrator.results.bisected import Commit
+from orchestrator.results.store import Store
 from orchestrator.run.bisection import NotMeasured
 
 COMMIT = Commit("0" * 40, "change nothing", "A Person", "2026-11-22")
@@ -73,3 +76,40 @@ def test_what_the_host_lacks_ends_the_bisection(tmp_path: Path) -> None:
     folder.mkdir()
     error = HostError("the disk of the cache folder is full")
     assert raised(folder, error) is error
+
+
+class Counting(Failing):
+    """Stands for what measures: it stores a run with a number each time."""
+
+    def __init__(self, lab: Path) -> None:
+        self.lab, self.runs = lab, 0
+
+    def done(self, _work: object) -> Any:
+        self.runs += 1
+        id_ = store_run(self.lab, self.lab.parent / f"run{self.runs}", cell("none"))
+        with Store.open(self.lab) as store:
+            return store.entry(id_), store.load_run(id_)
+
+
+def test_what_is_not_in_the_tree_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel is bisected with a module that is elsewhere: its costs of before an edit are none of today's."""
+    monkeypatch.setenv("ORCHESTRATOR_LAB", str(tmp_path / "lab"))
+    for folder in ("tree", "clone/.git", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("tree/own.c.j2", "clone/own.c.j2", "elsewhere/other.c.j2", "elsewhere/work.h"):
+        (tmp_path / file).touch()
+    config = tmp_path / "own.yaml"
+    config.write_text(EXPERIMENT.replace("./own.c.j2", "./tree/own.c.j2, ./elsewhere/other.c.j2"))
+    measuring = Counting(tmp_path / "lab")
+    tree = GitTree(tmp_path / "tree", tmp_path / "clone")
+
+    def measured() -> int:
+        runs = CommitRuns(tree, config, (), TreeBuild(tmp_path / ".config"), cast(Measuring, measuring), "-bisect")
+        runs.run(COMMIT, *runs.planned(COMMIT))
+        return measuring.runs
+
+    assert [measured(), measured()] == [1, 1]
+    (tmp_path / "elsewhere" / "work.h").write_text("/* more */")
+    assert [measured(), measured()] == [2, 2]
+    (tmp_path / "elsewhere" / "notes").write_text("no module includes it")
+    assert measured() == 2

@@ -23,6 +23,7 @@ from stored_profiles import store_run
 
 from orchestrator.benchmarks.registry import reports
 from orchestrator.cli.compared_runs import compared
+from orchestrator.cli.night_report import NightReport
 from orchestrator.report.junit_report import render_junit, unmeasured_junit
 from orchestrator.report.night_json import night_json, unmeasured_json
 from orchestrator.report.night_mail import night_mail, unmeasured_mail
@@ -214,6 +215,26 @@ def test_junit_fails_what_is_beyond(bad: Night) -> None:
     assert (suite.tests, suite.failures, suite.errors) == (4, 3, 0)
     wrong = {case.name.split("/")[2]: case.result[0].type for case in suite if case.result}
     assert wrong == {"kprobe": "beyond budget", "jprobe": "failed", "djprobe": "beyond budget"}
+
+
+def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(nights: Nights) -> None:
+    """It has vanished, which is beyond any budget: the night is bad."""
+    without = failed("kprobe", "no kprobes", status="unsupported")
+    night = nights([cell("none"), cell("kprobe")], [cell("none"), without])
+    assert not night.is_good
+    suite = TestSuite.fromstring(
+        render_junit(night.run.record, ORIGIN, {}, {one.pair.first.id: one.beyond for one in night.beyond})
+    )
+    assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 0)
+    assert "no kprobes" in suite.tostring().decode()
+
+
+def test_junit_fails_a_night_that_was_not_compared(nights: Nights, tmp_path: Path) -> None:
+    night = replace(nights([cell("none")], [cell("none")]), compared=None, doubt="scipy is missing")
+    NightReport(None, tmp_path / "junit.xml", None).told(night, [])
+    suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
+    assert (suite.tests, suite.failures) == (2, 1)
+    assert "scipy is missing" in suite.tostring().decode()
 
 
 def test_a_night_that_measured_nothing_is_told() -> None:
