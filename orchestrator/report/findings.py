@@ -46,11 +46,14 @@ class Finding:
     weight: float = 0.0
 
 
-def overhead_findings(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Iterator[Finding]:
+def overhead_findings(
+    cells: Sequence[CellRecord], name: Callable[[CellRecord], str], place: str = ""
+) -> Iterator[Finding]:
     """The largest overhead, and the overheads that are not decided; the values where there is no overhead.
 
-    ``name`` gives a cell's name in the table.
+    ``name`` gives a cell's name in the table, ``place`` the table's name where there are several.
     """
+    of_place = f", {place}" if place else ""
     measured = [cell for cell in cells if cell.value is not None]
     compared = [cell for cell in measured if cell.overhead is not None and (cell.overhead or cell.probe != BASELINE)]
     decided = [cell for cell in compared if cell.verdict is None]
@@ -59,15 +62,16 @@ def overhead_findings(cells: Sequence[CellRecord], name: Callable[[CellRecord], 
         share = relative(largest)
         beside = "" if share is None else f" ({percent(share)})"
         most = "Largest overhead" if len(compared) > 1 else "Overhead"
-        yield Finding(Rank.LARGEST, f"{most}: {name(largest)}, {cost(largest)}{beside}.", share or 0.0)
+        yield Finding(Rank.LARGEST, f"{most}{of_place}: {name(largest)}, {cost(largest)}{beside}.", share or 0.0)
     hidden = [cell for cell in compared if cell.verdict is not None]
     if hidden:
         names = listed([name(cell) for cell in hidden])
-        sentence = f"Not decided: {names}; the difference is no larger than what equal runs differ by."
+        sentence = f"Not decided{of_place}: {names}; the difference is no larger than what equal runs differ by."
         yield Finding(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
     if measured and not compared:
         first = measured[0]
-        yield Finding(Rank.OTHER, f"{name(first)}: {figure(first.value, first.unit)} {_per(first)}.")
+        text = f"{name(first)}: {figure(first.value, first.unit)} {_per(first)}."
+        yield Finding(Rank.OTHER, f"{place}: {text}" if place else text)
 
 
 def relative(cell: CellRecord) -> float | None:

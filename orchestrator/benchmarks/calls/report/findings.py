@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 from orchestrator.benchmarks.calls.report.points_layout import shows_points
 from orchestrator.benchmarks.calls.report.wording import probe_title
@@ -23,14 +22,10 @@ def call_findings(group: Group) -> Iterator[Finding]:
     """The findings of each panel; of several panels in one table, with their names."""
     names = [panel.name if panel.references or len(group) == 1 else panel.kernel for panel in group]
     for name_of_panel, panel in zip(names, group, strict=True):
-        place = f"{name_of_panel}: " if len(group) > 1 or panel.first.table is not None else ""
+        place = name_of_panel if len(group) > 1 or panel.first.table is not None else ""
         name = _name_by_function if shows_points(panel) else probe_title
-        yield from overhead_findings(panel.cells, partial(_placed, place, name))
+        yield from overhead_findings(panel.cells, name, place)
         yield from _ratios(panel, place)
-
-
-def _placed(place: str, name: Callable[[CellRecord], str], cell: CellRecord) -> str:
-    return f"{place}{name(cell)}"
 
 
 def _name_by_function(cell: CellRecord) -> str:
@@ -51,5 +46,6 @@ def _ratios(panel: Panel, place: str) -> Iterator[Finding]:
     measured = ratio_figure(largest.overhead, base.overhead)
     documented = ratio_figure(published(largest, table.id).overhead, published(base, table.id).overhead)
     beside = "" if documented == NOTHING else f"; published: {documented}"
-    sentence = f"Ratio of {place}{probe_title(largest)} to {probe_title(base)}: {measured}{beside}."
+    of_place = f", in {place}" if place else ""
+    sentence = f"Ratio of {probe_title(largest)} to {probe_title(base)}{of_place}: {measured}{beside}."
     yield Finding(Rank.PUBLISHED, sentence, (largest.overhead or 0.0) / base.overhead)

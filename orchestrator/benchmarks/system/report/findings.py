@@ -21,7 +21,8 @@ _MILLION = 1e6
 
 def system_findings(panel: Panel) -> Iterator[Finding]:
     """The findings of one workload on one machine; A/A boots and the baseline add nothing."""
-    place = f"{panel.first.table}: " if panel.first.table else ""
+    table = panel.first.table
+    place, of_table = (f"{table}: ", f", {table}") if table else ("", "")
     unit = "million instructions" if panel.first.clock == "instructions" else "ms"
     measured = [cell for cell in panel.cells if cell.value is not None]
     compared = [
@@ -34,13 +35,13 @@ def system_findings(panel: Panel) -> Iterator[Finding]:
         largest = max(decided, key=lambda cell: cell.overhead or 0.0)
         share = percent(largest, largest.overhead) or 0.0
         more = f"{(largest.overhead or 0.0) / _MILLION:+.3f} {unit} a run of {largest.benchmark}, {share:+.3f} %"
-        most, name = "Largest overhead" if len(compared) > 1 else "Overhead", f"{place}{row_title(panel, largest)}"
-        yield Finding(Rank.LARGEST, f"{most}: {name}, {more}.", share / 100)
-        yield from _published(panel, largest, name, share)
+        most, name = "Largest overhead" if len(compared) > 1 else "Overhead", row_title(panel, largest)
+        yield Finding(Rank.LARGEST, f"{most}{of_table}: {name}, {more}.", share / 100)
+        yield from _published(panel, largest, f"{place}{name}", share)
     hidden = [cell for cell in compared if cell.verdict is not None]
     if hidden:
         names = listed([row_title(panel, cell) for cell in hidden])
-        sentence = f"Not decided: {place}{names}; the difference is no larger than between boots of equal systems."
+        sentence = f"Not decided{of_table}: {names}; the difference is no larger than between boots of equal systems."
         yield Finding(Rank.UNDECIDED, sentence, len(hidden) / len(compared))
     if measured and not compared:
         first = measured[0]

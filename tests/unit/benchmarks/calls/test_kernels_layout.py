@@ -45,7 +45,7 @@ def test_markdown_has_the_same_columns() -> None:
 def test_the_summary_begins_with_the_largest_difference() -> None:
     found = summary(run(*on("lab-i386-up"), *on("debian-686", SECOND)), reports())
     assert found[0] == "Largest difference from lab-i386-up to debian-686: kprobes, +15 instructions a call (+1.45 %)."
-    assert found[1] == "Largest overhead: lab-i386-up: jprobe, 1280 instructions a call (+313 %)."
+    assert found[1] == "Largest overhead, lab-i386-up: jprobe, 1280 instructions a call (+313 %)."
     same = summary(run(*on("lab-i386-up"), *on("debian-686")), reports())
     assert same[0] == "Calls cost the same on lab-i386-up, debian-686."
 
