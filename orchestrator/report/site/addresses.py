@@ -39,7 +39,7 @@ def file_name(name: str) -> str:
     """The name, without suffix, of the file of what is called so; different for different names."""
     if _PLAIN.fullmatch(name):
         return name
-    plain = re.sub("[^a-z0-9._-]+", "-", name.lower())[: _LONGEST - 20].strip("-.")
+    plain = re.sub("[^a-z0-9._-]+", "-", name.lower())[: _LONGEST - 20].strip("-._")
     return f"{plain}~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 

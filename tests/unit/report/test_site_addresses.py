@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,11 +21,27 @@ from orchestrator.report.site.addresses import (
 from orchestrator.results.history import Metric
 
 PATHS = TypeAdapter(SitePath)
-HOSTILE = ["", ".", "..", "../../etc/passwd", "/etc/passwd", "a/b", ".site", "-x", "~", "a\0b", "x" * 1000, "\ud800"]
+HOSTILE = [
+    "",
+    ".",
+    "..",
+    "_",
+    "._x",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "a/b",
+    ".site",
+    "-x",
+    "~",
+    "a\0b",
+    "x" * 1000,
+    "\ud800",
+]
 NAMES = st.one_of(st.text(max_size=300), st.sampled_from(HOSTILE), st.from_regex(r"[A-Za-z0-9._~/-]{1,20}"))
 
 
 @given(NAMES)
+@example("_")
 def test_any_name_is_a_file_of_the_site(name: str) -> None:
     files = [run_file(name), experiment_file(name), metric_file(Metric(name, name))]
     assert [PATHS.validate_python(file) for file in files] == files
