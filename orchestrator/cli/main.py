@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import typer
 
 from orchestrator import __version__
@@ -70,7 +74,18 @@ def _options(
     del version
 
 
+def _open_closed_streams() -> None:
+    """Give a stream that the caller closed (``>&-``) /dev/null: Python has None there.
+
+    The lowest free number is that stream's, which the first file to be opened, such as the store, would get otherwise.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the program ends
+
+
 def main() -> None:
     """Run the command line."""
+    _open_closed_streams()
     stop_on_signals()
     app()

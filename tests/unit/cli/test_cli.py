@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 from file_permissions import AS_MERE_OWNER
 from record_builders import RUN_ID, cell, failed, run
+from stored_profiles import store_run
 from typer.testing import CliRunner, Result
 
 from orchestrator import __version__
@@ -390,6 +391,14 @@ def test_an_error_is_a_sentence_on_stderr() -> None:
     ended = program("kmod", "render", "kprob")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("error: unknown module 'kprob'; allowed: ")
+
+
+def test_a_closed_stdout_is_no_traceback(tmp_path: Path) -> None:
+    """Nor the number of the store's file."""
+    stored = store_run(tmp_path / "lab", tmp_path / "run", cell("none"))
+    closing = ("sh", "-c", 'exec "$@" <&- >&-', "sh")
+    ended = program("report", stored, "--format", "html", prefix=closing, ORCHESTRATOR_LAB=str(tmp_path / "lab"))
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_cache_that_cannot_be_written_is_the_host_s(tmp_path: Path) -> None:
