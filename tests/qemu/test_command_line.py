@@ -75,7 +75,7 @@ def test_a_second_run_says_how_long_it_will_take(tmp_path: Path) -> None:
     arguments = ("run", QUICKSTART, *REDUCED, "--only", "probe=none")
     first, second = (command.run(*arguments).stderr for _ in range(2))
     assert " left" not in first
-    assert re.search(r"^run \S+: 1 cells, about \d+ s left$", second, re.MULTILINE)
+    assert re.search(r"^run \S+: 1 cell, about \d+ s left$", second, re.MULTILINE)
 
 
 def test_another_run_is_identical_cell_by_cell(undisturbed: FinishedRun, tmp_path: Path) -> None:
