@@ -28,6 +28,8 @@ _MANY = 100  # points from which on they are drawn small
 _TICKS = 6
 _ROUND = 1e6  # between labels: from there on they have an exponent
 _MARGIN = 0.1
+_LEAST = 1e-9
+"""Instructions or nanoseconds: a smaller spread is none."""
 _MOST = 1e300
 """Of the axis upwards: the difference of its ends is a number."""
 
@@ -118,7 +120,8 @@ def _range(chart: HistoryChart) -> tuple[float, float]:
     known = [(one.value, *(one.bounds or ())) for one in chart.points if one.value is not None]
     figures = [figure for group in known for figure in group]
     low, high = (min(max(end, -_MOST), _MOST) for end in (min(figures, default=0.0), max(figures, default=1.0)))
-    margin = _MARGIN * (high - low) or max(abs(low) / 100, 1.0)
+    spread = high - low
+    margin = _MARGIN * spread if spread > _LEAST else max(abs(low) / 100, 1.0)
     return low - margin, high + margin
 
 

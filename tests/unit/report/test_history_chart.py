@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from html_checks import Element, parsed
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from stored_histories import BEGUN, EXPERIMENT, KPROBE, broken, counted, store_days, timed
 
@@ -84,6 +84,7 @@ def test_of_steps_that_are_close_the_newest_are_labelled(tmp_path: Path) -> None
 
 
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+@example([0.0, 4.460186899733086e-230])
 def test_any_figures_are_drawn_inside_the_axes(values: list[float | None]) -> None:
     points = [HistoryPoint(BEGUN + timedelta(hours=7 * at), value) for at, value in enumerate(values)]
     root = picture(HistoryChart("t", "s", "instructions", points, []))
