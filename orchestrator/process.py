@@ -22,8 +22,9 @@ from typing import IO
 from orchestrator.errors import HostError, LabError
 from orchestrator.steps import step
 
-_KILLED_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
-_ENDED_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM", "sh", str(Path(__file__).with_name("die-with-parent.sh")))
+_TOLD_OF_PARENT = ("setpriv", "--pdeathsig", "TERM")
+_ENDED_WITH_PARENT = (*_TOLD_OF_PARENT, "sh", str(Path(__file__).with_name("die-with-parent.sh")))
+_SPAWNED = ("sh", str(Path(__file__).with_name("spawned.sh")))
 _QUOTED_LINES = 15
 
 
@@ -42,24 +43,72 @@ class Finished:
         return (f"$ {shlex.join(self.argv)}", *printed)
 
 
+class Spawned:
+    """A program that runs beside us, and dies with us whatever user it becomes. It may be killed from any thread."""
+
+    def __init__(self, shell: subprocess.Popen[bytes], pid: int) -> None:
+        self._shell = shell
+        self.pid = pid
+        # A process number may pass to a stranger, a descriptor of a process may not.
+        self._process = _process_descriptor(pid)
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Its exit status (negative: killed by that signal), None while it runs."""
+        return self._shell.poll()
+
+    def wait(self, patience: float) -> int:
+        """The same when it has ended. Raises subprocess.TimeoutExpired after ``patience`` seconds."""
+        return self._shell.wait(patience)
+
+    def kill(self) -> None:
+        """Kill it, if it still runs. It may take a moment to end."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if self._process is not None:
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill it, if it still runs, and return when it has ended."""
+        self.kill()
+        self._shell.wait()
+        with self._lock:
+            if self._process is not None:
+                os.close(self._process)
+            self._process = None
+
+
 def spawn(
     argv: Sequence[str],
     *,
-    stdin: int | IO[bytes] = subprocess.DEVNULL,
-    stdout: int | IO[bytes] = subprocess.DEVNULL,
+    limits: Mapping[str, int] | None = None,
+    environment: Mapping[str, str] | None = None,
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
-) -> subprocess.Popen[bytes]:
-    """Start one program that is killed when we end. It must not start programs of its own."""
+) -> Spawned:
+    """Start one program in ``/``, whose files are private to the user. It must not start programs of its own.
+
+    ``limits`` are resources by prlimit's names; without an ``environment`` it has ours. Raises HostError.
+    """
+    limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
     with _start_errors(argv[0]):
-        return subprocess.Popen(
-            [*_KILLED_WITH_PARENT, *argv],
-            stdin=stdin,
-            stdout=stdout,
+        shell = subprocess.Popen(
+            [*_TOLD_OF_PARENT, *limited, *_SPAWNED, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=stderr,
             pass_fds=tuple(pass_fds),
+            cwd="/",
+            umask=0o077,
+            env=environment,
             start_new_session=True,
         )
+    assert shell.stdout is not None
+    with shell.stdout as told:
+        number = told.readline()
+    if not number:
+        kill_group(shell)
+        raise HostError(f"cannot start {argv[0]}: prlimit (util-linux) or sh does not run")
+    return Spawned(shell, int(number))
 
 
 def run(
@@ -126,6 +175,13 @@ def _communicate(
         reader.join()
         output.close()
     return b"".join(lines), errors
+
+
+def _process_descriptor(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:  # it has ended already
+        return None
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:

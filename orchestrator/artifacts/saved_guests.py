@@ -20,8 +20,9 @@ from orchestrator.artifacts import digests
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact, digest
 from orchestrator.errors import HostError
+from orchestrator.guest.emulator import QEMU
 from orchestrator.guest.framed import PROTOCOL
-from orchestrator.guest.machine import QEMU, Machine, MemoryFile, Wiring, qemu_command
+from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.saved import SavedGuest
 
 KIND = "saved-guests"

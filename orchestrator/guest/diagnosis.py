@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
 from orchestrator.guest.console import Console
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
+from orchestrator.process import Spawned
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
@@ -19,10 +20,8 @@ _QUOTED_LINES = 10
 _REPORT_LINES = 20
 _QUOTED_REPORTS = 3
 
-Process = subprocess.Popen[bytes]
 
-
-def cause_of(error: GuestError, doing: str, console: Console, messages: Path, process: Process | None) -> GuestError:
+def cause_of(error: GuestError, doing: str, console: Console, messages: Path, process: Spawned | None) -> GuestError:
     """The error to raise for ``error``, which a channel or the monitor raised while ``doing`` something.
 
     ``messages`` is the file of QEMU's messages; ``process`` is QEMU, None before its start and after its end.
@@ -63,7 +62,7 @@ def _hang(error: GuestHang, doing: str, console: Console) -> GuestHang:
     )
 
 
-def _lost(why: str, doing: str, console: Console, messages: Path, process: Process | None) -> GuestError:
+def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawned | None) -> GuestError:
     status = _exit_status(process, DYING_LIMIT) if process is not None else None
     panic = _panic(doing, console)
     if panic is not None:
@@ -82,7 +81,7 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Proce
     return ended
 
 
-def _exit_status(process: Process, patience: float) -> int | None:
+def _exit_status(process: Spawned, patience: float) -> int | None:
     try:
         return process.wait(patience)
     except subprocess.TimeoutExpired:

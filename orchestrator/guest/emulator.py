@@ -7,9 +7,9 @@ import re
 from functools import lru_cache
 
 from orchestrator.errors import HostError
-from orchestrator.guest.machine import QEMU
 from orchestrator.process import run
 
+QEMU = "qemu-system-x86_64"
 _ANSWER_LIMIT = 15.0
 
 
@@ -20,6 +20,14 @@ def qemu_version() -> str:
     if finished.status != 0 or not finished.stdout:
         raise HostError("QEMU does not run", detail=finished.complaint())
     return finished.stdout.splitlines()[0]
+
+
+def qemu_release() -> tuple[int, int]:
+    """QEMU's release, as (7, 2). Raises HostError where there is no QEMU, or one that prints no version."""
+    found = re.search(r"version (\d+)\.(\d+)", qemu_version())
+    if found is None:
+        raise HostError("QEMU prints no version", detail=[qemu_version()], hint="reinstall qemu-system-x86")
+    return int(found[1]), int(found[2])
 
 
 @lru_cache(maxsize=1)

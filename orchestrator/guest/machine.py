@@ -11,8 +11,9 @@ from typing import Literal
 from orchestrator.catalog.cpu_caches import CpuCaches
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.machine import Settings, machine_facts
+from orchestrator.guest.confinement import Confinement
+from orchestrator.guest.emulator import QEMU
 
-QEMU = "qemu-system-x86_64"
 AGENT_PORT = "orchestrator.agent"
 """The name of the virtio serial port that the agent in the guest looks for."""
 
@@ -153,6 +154,7 @@ class Wiring:
     overlay: Path | None = None
     memory: MemoryFile | None = None
     is_kept: bool = False
+    confinement: Confinement = field(default_factory=Confinement)
 
 
 def kernel_command_line(machine: Machine) -> str:
@@ -173,7 +175,7 @@ def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:
     return [
         *(QEMU, "-machine", facts.type + ("" if wiring.memory is None else f",memory-backend={_MEMORY}")),
         *facts.options,
-        *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
+        *wiring.confinement.options(),
         *("-accel", _accelerator(machine)),
         *("-cpu", machine.cpu.qemu, "-smp", _topology(machine.smp), "-m", f"{machine.memory_mib}M"),
         *_memory(machine, wiring),

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -13,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import GuestError
+from orchestrator.guest.confinement import confinement_here, environment
 from orchestrator.guest.diagnosis import DYING_LIMIT
 from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
-from orchestrator.process import kill_group, spawn
+from orchestrator.process import Spawned, spawn
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class RunningQemu:
     def __init__(self, messages: Path) -> None:
         self.messages = messages
         self.command_line: tuple[str, ...] = ()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Spawned | None = None
         self.monitor: Monitor | None = None
         self.agent: FramedChannel | None = None
         self.console_end: socket.socket | None = None
@@ -68,10 +67,18 @@ class RunningQemu:
             ends = [theirs.fileno() for _, theirs in pairs]
             terminal = ends[2] if console else files.terminal
             own = (files.initramfs, files.overlay, files.memory, files.is_kept)
-            wiring = Wiring(ends[0], ends[1], files.console, terminal, *own)
+            confinement = confinement_here()
+            wiring = Wiring(ends[0], ends[1], files.console, terminal, *own, confinement)
             self.command_line = tuple(qemu_command(machine, wiring))
+            files.console.touch()  # with the user's own umask, and not with QEMU's
             with self.messages.open("wb") as messages:
-                self.process = spawn(self.command_line, stderr=messages, pass_fds=[*ends, *files.passed])
+                self.process = spawn(
+                    self.command_line,
+                    limits=confinement.limits(machine.memory_mib),
+                    environment=environment(),
+                    stderr=messages,
+                    pass_fds=[*ends, *files.passed],
+                )
         finally:
             for _, theirs in pairs:
                 theirs.close()
@@ -83,9 +90,8 @@ class RunningQemu:
         """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""
         self.is_aborted = True
         process = self.process
-        if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        if process is not None:
+            process.kill()
 
     def drained_console(self) -> contextlib.AbstractContextManager[None]:
         """Drain the console that a serial channel will read."""
@@ -112,7 +118,7 @@ class RunningQemu:
     def kill(self) -> None:
         """End QEMU at once."""
         if self.process is not None:
-            kill_group(self.process)
+            self.process.close()
         self.hang_up()
         if self.monitor is not None:
             self.monitor.close()

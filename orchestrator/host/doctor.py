@@ -17,7 +17,7 @@ from orchestrator.catalog.debian import debian
 from orchestrator.catalog.machine import machine_facts
 from orchestrator.errors import LabError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
-from orchestrator.guest.machine import QEMU
+from orchestrator.guest.emulator import QEMU
 from orchestrator.host.findings import Finding, Status
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.requirements import INSTALL_COMMAND, load_requirements

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from orchestrator.errors import LabError
-from orchestrator.process import Finished, kill_group, spawn
+from orchestrator.process import Finished, kill_group
 
 SILENCE = 3 * 3600.0
 """Seconds without any output after which a program counts as hung.
@@ -21,6 +21,7 @@ The tests print nothing while they build a kernel: five minutes on two idle core
 """
 
 _QUOTED = 30
+_KILLED_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 _AT_ONCE = 65_536
 
 
@@ -29,7 +30,13 @@ def follow(argv: Sequence[str], *, silence: float = SILENCE) -> Finished:
 
     What it starts must end with it: ``contained`` sees to that.
     """
-    child = spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [*_KILLED_WITH_PARENT, *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         stdout, stderr = _read(child, argv, silence)
         child.wait(silence)

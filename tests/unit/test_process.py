@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HostError, LabError
-from orchestrator.process import kill_group, run, spawn
+from orchestrator.process import run, spawn
 from orchestrator.steps import step_echo
 
 PATIENCE = 60.0
@@ -136,9 +136,9 @@ def test_ctrl_c_does_not_reach_children() -> None:
     """A terminal sends SIGINT to its foreground group; children are in sessions of their own."""
     child = spawn(["sleep", "300"])
     try:
-        assert os.getsid(child.pid) == os.getpgid(child.pid) == child.pid != os.getsid(0)
+        assert os.getsid(child.pid) == os.getpgid(child.pid) != os.getsid(0)
     finally:
-        kill_group(child)
+        child.close()
     stat = run(["sh", "-c", "cat /proc/$$/stat"], time_limit=PATIENCE).stdout
     assert int(stat.rpartition(")")[2].split()[3]) != os.getsid(0)
 
@@ -157,9 +157,57 @@ def test_a_spawned_program_gets_the_descriptors_it_is_given() -> None:
         child = spawn(["sh", "-c", f"echo through > /proc/self/fd/{writer}"], pass_fds=[writer])
         os.close(writer)
         assert ours.read() == b"through\n"
-    kill_group(child)
-    assert child.returncode is not None
-    kill_group(child)
+    child.close()
+    assert child.poll() is not None
+    child.close()
+
+
+@pytest.mark.parametrize(
+    "command", ["exit 0", "exit 3", "kill -KILL $$", "kill -TERM $$", "ulimit -c 0; kill -ABRT $$"]
+)
+def test_a_spawned_program_s_status_is_its_own(command: str) -> None:
+    child = spawn(["sh", "-c", command], limits={"core": 0})
+    expected = subprocess.run(["sh", "-c", command], check=False).returncode
+    assert child.wait(PATIENCE) == expected
+    child.close()
+    assert child.poll() == expected
+
+
+def test_nothing_is_left_of_a_spawned_program_that_is_closed() -> None:
+    child = spawn(["sleep", "300"])
+    assert (child.poll(), lives(child.pid)) == (None, True)
+    child.close()
+    assert (child.poll(), Path(f"/proc/{child.pid}").exists()) == (-signal.SIGKILL, False)
+    child.kill()  # nobody
+
+
+def test_a_spawned_program_has_nothing_of_ours(tmp_path: Path) -> None:
+    """Neither folder nor umask nor environment, and no more resources than it is given."""
+    report = "{ pwd; umask; ulimit -n; ulimit -Hn; ulimit -c; env; } >&2"
+    environment = {"PATH": os.environ["PATH"], "ONE": "a b; c"}
+    with (tmp_path / "said").open("wb") as said:
+        child = spawn(["sh", "-c", report], limits={"nofile": 99, "core": 0}, environment=environment, stderr=said)
+    assert child.wait(PATIENCE) == 0
+    child.close()
+    told = (tmp_path / "said").read_text().splitlines()
+    assert told[:5] == ["/", "0077", "99", "99", "0"]
+    variables = dict(line.split("=", 1) for line in told[5:])
+    assert {name: variables.get(name) for name in environment} == environment
+    assert variables.keys() - environment.keys() <= {"PWD", "OLDPWD", "SHLVL", "_"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_program_that_becomes_another_user_dies_with_its_starter(tmp_path: Path) -> None:
+    """The kernel then forgets a parent-death signal that the program itself has."""
+    file = tmp_path / "pid"
+    argv = ["setpriv", "--reuid=60706", "--regid=60706", "--clear-groups", "sleep", "300"]
+    process = starter(f"child = spawn({argv!r}); open({str(file)!r}, 'w').write(str(child.pid) + chr(10))")
+    pid = number_in(file)
+    wait_until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "it never started")
+    assert Path(f"/proc/{pid}").stat().st_uid == 60706
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+    wait_until(lambda: not lives(pid), "another user's program outlives the lab")
 
 
 def test_a_listener_gets_each_line_as_it_comes(tmp_path: Path) -> None:
