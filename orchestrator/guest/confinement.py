@@ -30,11 +30,12 @@ _CAP_SETGID, _CAP_SETUID = 6, 7
 _DATA = 3 << 30
 """Bytes of private memory besides the guest's.
 
-QEMU 7.2 takes 1.1 GiB, 1 GiB of it for translated code; 64 threads that wait for disks have half a GiB of stacks.
+QEMU 7.2 was seen to take 1.3 GiB, 1 GiB of it for translated code; the most threads that it has for disks, 64, have
+stacks of half a GiB.
 """
 
 _FILES = 256
-"""Open files; a guest with an image, SSH and a network has 30."""
+"""Open files; a restored guest with an image and an SSH connection has 20."""
 
 _THREADS = 256
 """Of one user; QEMU starts at most 64 that wait for disks."""

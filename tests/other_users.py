@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A part of a test that an ordinary user does, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+ORDINARY_USER = 65533
+
+
+def as_ordinary_user(folder: Path, check: Callable[[Path], None]) -> None:
+    """Let root do ``check`` as a user who owns the folder, with cache and lab in it. Fails the test where it fails."""
+    for place in (folder, *folder.rglob("*")):
+        os.chown(place, ORDINARY_USER, ORDINARY_USER)
+    answer, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = ""
+        try:
+            os.setgroups([])
+            os.setresgid(ORDINARY_USER, ORDINARY_USER, ORDINARY_USER)
+            os.setresuid(ORDINARY_USER, ORDINARY_USER, ORDINARY_USER)
+            os.environ |= {"ORCHESTRATOR_CACHE": str(folder / "cache"), "ORCHESTRATOR_LAB": str(folder / "lab")}
+            check(folder)
+        except BaseException:
+            told = traceback.format_exc()
+        finally:
+            os.write(write_end, told.encode()[-60_000:])
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(answer, encoding="utf-8", errors="replace") as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    assert not told, told
