@@ -9,7 +9,10 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError, HostError
 
-_AWKWARD = re.compile(r"[\s:#$]")
+AWKWARD = "a space, a quote, or one of :#$%;&|<>(){}[]*?\\"
+"""What keeps the kernel's build system from working with a path."""
+
+_AWKWARD = re.compile(r"""[\s:#$%;&|<>(){}\[\]*?'"`\\]""")
 
 
 def _xdg(variable: str, fallback: str) -> Path:
@@ -52,5 +55,5 @@ def user_path(name: str) -> Path:
 
 
 def kbuild_takes(path: Path) -> bool:
-    """Whether the kernel's build system can work with a path: it has no spaces, colons, ``#`` or ``$`` in it."""
+    """Whether the kernel's build system can work with a path, which make and shells read unquoted: ``AWKWARD``."""
     return not _AWKWARD.search(str(path))

@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.errors import LabError, UsageError
-from orchestrator.paths import kbuild_takes, user_path
+from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 from orchestrator.process import Finished, run
 from orchestrator.results.bisected import Commit
 
@@ -96,7 +96,7 @@ class GitTree:
         folder = cache.root / FOLDER / f"{name[:40]}-{hashlib.sha256(str(top).encode()).hexdigest()[:6]}"
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not kbuild_takes(folder):
-            what = f"nothing can be built in {folder}: its path has a space or one of :#$"
+            what = f"nothing can be built in {folder}: its path has {AWKWARD}"
             raise LabError(what, hint="set ORCHESTRATOR_CACHE to another folder")
         with cache.try_lock(tree_lock(folder)) as is_ours:
             if not is_ours:

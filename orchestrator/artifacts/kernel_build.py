@@ -24,7 +24,7 @@ from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
-from orchestrator.paths import kbuild_takes
+from orchestrator.paths import AWKWARD, kbuild_takes
 from orchestrator.process import Finished, run
 from orchestrator.requirements import check_installed
 
@@ -66,7 +66,7 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
 def _check_host(cache: Path) -> None:
     if not kbuild_takes(cache):
         raise HostError(
-            f"a kernel cannot be built below {cache}: its build system takes no spaces, colons, # or $ in a path",
+            f"a kernel cannot be built below {cache}: its path has {AWKWARD}",
             hint="set ORCHESTRATOR_CACHE to another folder",
         )
     check_installed("kernel-packages.txt", "building a kernel")

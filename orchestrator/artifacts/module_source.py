@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -118,6 +119,14 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
         raise BuildError(error.message or "bad template", where=f"{file}:{error.lineno}") from None
     except jinja2.TemplateError as error:
         raise BuildError(error.message or "bad template", where=str(file)) from None
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise BuildError(f"the template fails: {error}", where=_place(file, error)) from None
+
+
+def _place(file: Path, error: Exception) -> str:
+    """Where in a template an expression has failed: Jinja gives its frames the template's lines."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
+    return f"{file}:{lines[0]}" if lines else str(file)
 
 
 def _source(name: str, main: str, folders: Sequence[Path], main_file: Path) -> ModuleSource:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.errors import ConfigError
-from orchestrator.paths import kbuild_takes, user_path
+from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
@@ -42,9 +42,7 @@ def find_tree(name: str) -> tuple[Path, Path]:
     else:
         raise ConfigError(f"found {name!r}; there is no such kernel image or build tree")
     if not kbuild_takes(tree):
-        raise ConfigError(
-            f"found {name!r}; modules cannot be built for it: the path of {tree} has a space or one of :#$"
-        )
+        raise ConfigError(f"found {name!r}; modules cannot be built for it: the path of {tree} has {AWKWARD}")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
             raise ConfigError(
