@@ -11,6 +11,7 @@ from typing import Literal
 from orchestrator.catalog.cpu_caches import CpuCaches
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.catalog.machine import Settings, machine_facts
+from orchestrator.errors import UsageError
 from orchestrator.guest.confinement import Confinement
 from orchestrator.guest.emulator import QEMU
 
@@ -166,7 +167,15 @@ def kernel_command_line(machine: Machine) -> str:
     image = facts.own_init if machine.root is not None and machine.root.start == "own" else []
     # A console with a user's shell or a channel on it must not prompt for a login as well.
     quiet = facts.own_init_without_login if image and machine.channel != "serial" else []
-    return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *image, *quiet, *machine.extra_parameters])
+    extra = map(_whole_parameter, machine.extra_parameters)
+    return " ".join([*facts.kernel_parameters, *start, *clock, *alone, *image, *quiet, *extra])
+
+
+def _whole_parameter(word: str) -> str:
+    """A kernel parameter that stays one. Outside of ASCII the kernel takes the byte 0xa0 for a space."""
+    if not (word.isascii() and word.isprintable()) or " " in word or '"' in word:
+        raise UsageError(f"found {word!r}; a kernel parameter has ASCII characters without spaces and quotes")
+    return word
 
 
 def qemu_command(machine: Machine, wiring: Wiring) -> list[str]:

@@ -65,7 +65,10 @@ def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> Non
 
 
 def _parameter(key: str, value: str | int) -> str:
-    """A module parameter as insmod takes it. The kernel reads a value with spaces in double quotes only."""
+    """A module parameter as insmod takes it, in double quotes where the kernel could see spaces in it.
+
+    Its isspace() takes the byte 0xa0 for one (lib/ctype.c), which is a part of many letters: of an à in UTF-8.
+    """
     text = str(int(value) if isinstance(value, bool) else value)
     if not _PARAMETER.fullmatch(key):
         raise UsageError(f"found {key!r}; a module parameter's name has letters, digits and '_'")
@@ -73,4 +76,4 @@ def _parameter(key: str, value: str | int) -> str:
         raise UsageError(
             f"{key}: found {text[:40]!r}; a value is one line of at most {_VALUE_MAX} characters without '\"'"
         )
-    return f'{key}="{text}"' if " " in text else f"{key}={text}"
+    return f'{key}="{text}"' if " " in text or not text.isascii() else f"{key}={text}"
