@@ -44,13 +44,19 @@ def shell(lab: Path, *options: str) -> Iterator[pexpect.spawn[str]]:
 
 def qemu_of(person: pexpect.spawn[str]) -> int:
     """The process number of the QEMU that the command has started."""
+    assert person.pid is not None
     (qemu,) = (
-        int(child)
-        for children in Path(f"/proc/{person.pid}/task").glob("*/children")
-        for child in children.read_text().split()
+        child
+        for shell in children_of(person.pid)
+        for child in children_of(shell)
         if Path(f"/proc/{child}/comm").read_text().startswith("qemu-system")
     )
     return qemu
+
+
+def children_of(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for children in tasks for child in children.read_text().split()]
 
 
 def test_a_person_works_on_the_console(tmp_path: Path) -> None:
