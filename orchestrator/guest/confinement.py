@@ -26,6 +26,7 @@ _RUN_WITH_USER = (9, 1)
 _SYSTEM_CALLS = "on,obsolete=deny,elevateprivileges={},spawn=deny,resourcecontrol=deny"
 
 _CAP_SETGID, _CAP_SETUID = 6, 7
+_SELF = Path("/proc/self")
 
 _DATA = 3 << 30
 """Bytes of private memory besides the guest's.
@@ -85,9 +86,9 @@ def environment() -> dict[str, str]:
 
 def _can_become(user: int) -> bool:
     """Whether root may: in a container it may have no such user, or no right to become one."""
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    status = (_SELF / "status").read_text(encoding="ascii", errors="replace")
     capabilities = int(status.partition("\nCapEff:")[2].split(maxsplit=1)[0], 16)
-    mapped = all(_is_mapped(user, Path("/proc/self", name)) for name in ("uid_map", "gid_map"))
+    mapped = all(_is_mapped(user, _SELF / name) for name in ("uid_map", "gid_map"))
     return mapped and all(capabilities >> number & 1 for number in (_CAP_SETGID, _CAP_SETUID))
 
 
