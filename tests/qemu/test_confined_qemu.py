@@ -24,6 +24,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.saved import SavedGuest
+from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.run.machines import Hardware, machine_for
 
 KERNEL = "lab-i386-up"
@@ -100,7 +101,8 @@ def check_devices(guest: Guest) -> None:
     assert Counter(devices)["virtio-blk-pci-non-transitional"] == own
     assert len(re.findall(r"^[^\s:]+: ", ask("info block"), re.MULTILINE)) == own
     cards = re.findall(r"^ \S+ \w+: .*type=(\w+),", ask("info network"), re.MULTILINE)
-    assert cards == (["user"] if guest.machine.channel == "ssh" else [])
+    lan = ["stream"] if guest.machine.lan is not None else []
+    assert cards == (["user"] if guest.machine.channel == "ssh" else lan)
     assert set(re.findall(r"^(\w+): ", ask("info chardev"), re.MULTILINE)) == {"console", "monitor", "agent"}
 
 
@@ -141,6 +143,15 @@ def check_root_s(guest: Guest, listening: list[str]) -> None:
     assert list(listeners_of(process)) == listening
     check_devices(guest)
     check_monitor(guest)
+
+
+@AS_ROOT
+@ON_AGENT
+def test_root_s_qemus_of_one_network_are_nobody_s(guest_factory: GuestFactory) -> None:
+    first, second = guest_factory(), guest_factory()
+    for guest in (first, second):
+        check_root_s(guest, [])
+    first.succeed(["ping", "-c", "1", str(second.address)])
 
 
 @AS_ROOT
