@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,14 +15,13 @@ from typing import TYPE_CHECKING
 from orchestrator.cpio import Entry, archive
 from orchestrator.errors import HostError
 from orchestrator.guest.machine import Machine, RootImage
+from orchestrator.guest.overlay import make_overlay
 from orchestrator.guest.ssh_keys import client_key, new_private_key, public_line, read_private_key
 from orchestrator.paths import lab_dir
-from orchestrator.process import run
 
 if TYPE_CHECKING:
     from paramiko import ECDSAKey
 
-_OVERLAY_LIMIT = 60.0
 _SEED_BYTES = 64
 _FIXED_SEED = bytes(_SEED_BYTES)
 _FOLDER = "image"
@@ -41,13 +39,15 @@ class SshKeys:
 class GuestFiles:
     """The files of one guest, private to the user. ``keys`` for a guest with an sshd.
 
-    They can be removed once QEMU has opened them. ``identity`` is what is the guest's alone, by the names of files.
+    They can be removed once QEMU has opened them. ``identity`` is what is the guest's alone, by the names of files;
+    ``base`` is what the overlay is over.
     """
 
     initramfs: Path | None = None
     overlay: Path | None = None
     keys: SshKeys | None = None
     identity: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    base: Path | None = None
 
     def remove(self) -> None:
         """Remove the files, if they are still there."""
@@ -68,12 +68,12 @@ def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles
         identity: dict[str, bytes] = {}
         if machine.root is not None:
             overlay = private_file(".overlay")
-            _fill_overlay(machine.root, overlay)
+            make_overlay(machine.root, overlay)
             identity, keys = _identity(machine, name)
             content += _archive(machine, machine.root, identity)
         initramfs = private_file(".initramfs")
         initramfs.write_bytes(content)
-        return GuestFiles(initramfs, overlay, keys, identity)
+        return GuestFiles(initramfs, overlay, keys, identity, None if machine.root is None else machine.root.base)
 
 
 def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, name: str) -> GuestFiles:
@@ -82,27 +82,9 @@ def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, 
         return GuestFiles(identity={"seed": secrets.token_bytes(_SEED_BYTES)})
     with _private_files(directory, name) as private_file:
         overlay = private_file(".overlay")
-        _fill_overlay(replace(machine.root, base=saved_overlay, format="qcow2"), overlay)
+        make_overlay(replace(machine.root, base=saved_overlay, format="qcow2"), overlay)
         identity, keys = _identity(machine, name)
-        return GuestFiles(None, overlay, keys, identity)
-
-
-def keep_overlay(root: RootImage, overlay: Path, qemu: int, target: Path) -> None:
-    """Write a stopped guest's overlay, whose name is gone, from the process that has it open; over the image alone.
-
-    Raises HostError, OSError.
-    """
-    for opened in Path(f"/proc/{qemu}/fd").iterdir():
-        if str(opened.readlink()).removesuffix(" (deleted)") == str(overlay.absolute()):
-            shutil.copyfile(opened, target)
-            break
-    else:
-        raise HostError(f"QEMU has no overlay {overlay} open")
-    # A restored guest's overlay is over the saved one's, which the cache may remove.
-    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
-    finished = run(["qemu-img", "rebase", *options, str(target)], time_limit=_OVERLAY_LIMIT)
-    if finished.status != 0:
-        raise HostError(f"cannot keep what the guest has written to {root.name}", detail=finished.complaint())
+        return GuestFiles(None, overlay, keys, identity, saved_overlay)
 
 
 @contextlib.contextmanager
@@ -163,11 +145,3 @@ def _archive(machine: Machine, root: RootImage, identity: dict[str, bytes]) -> b
             *(Entry.file(f"{folder}/{name}", data, 0o600) for name, data in identity.items()),
         ]
     )
-
-
-def _fill_overlay(root: RootImage, file: Path) -> None:
-    """Make a file a qcow2 overlay: reads come from the image, writes go to the file."""
-    options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]
-    finished = run(["qemu-img", "create", *options, str(file)], time_limit=_OVERLAY_LIMIT)
-    if finished.status != 0:
-        raise HostError(f"cannot make an overlay over the image {root.name}", detail=finished.complaint())

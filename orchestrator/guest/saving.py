@@ -9,9 +9,10 @@ from pathlib import Path
 
 from orchestrator.errors import GuestError
 from orchestrator.guest.channel import COMMAND_LIMIT
-from orchestrator.guest.guest_files import GuestFiles, keep_overlay, make_restored_files
+from orchestrator.guest.guest_files import GuestFiles, make_restored_files
 from orchestrator.guest.life import GuestLife, State
 from orchestrator.guest.opening import open_channel
+from orchestrator.guest.overlay import check_overlay, keep_overlay
 from orchestrator.guest.renewal import renew
 from orchestrator.guest.running_qemu import HostFiles
 from orchestrator.guest.saved import (
@@ -68,6 +69,8 @@ class SavableGuest(GuestLife):
             save_devices(self._qemu.monitor, saved.state)
             overlay = None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
             keep_files(saved, self._memory, overlay, self.console.path)
+            if self._files is not None and self._files.base is not None:
+                check_overlay(saved.overlay, self._files.base)
         self.kill()
 
     def keep(self, saved: SavedGuest) -> None:
@@ -87,7 +90,8 @@ class SavableGuest(GuestLife):
             if self.machine.root is not None:
                 assert self._files is not None
                 assert self._files.overlay is not None
-                keep_overlay(self.machine.root, self._files.overlay, self.pid, saved.overlay)
+                assert self._files.base is not None
+                keep_overlay(self.machine.root, self._files.overlay, self._files.base, self.pid, saved.overlay)
         self.kill()
 
     def reopen(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
@@ -97,7 +101,8 @@ class SavableGuest(GuestLife):
         """
         with self._starting("reopen", "being reopened", "reopened"):
             with step("start QEMU"):
-                self._files = GuestFiles(overlay=None if self.machine.root is None else saved.overlay)
+                if self.machine.root is not None:
+                    self._files = GuestFiles(overlay=saved.overlay, base=self.machine.root.base)
                 self._start(HostFiles(self.console.path, is_kept=True))
             assert self._qemu.monitor is not None
             with step("load the memory and the devices"):
