@@ -25,7 +25,7 @@ _RUN_WITH_USER = (9, 1)
 
 _SYSTEM_CALLS = "on,obsolete=deny,elevateprivileges={},spawn=deny,resourcecontrol=deny"
 
-_CAP_SETGID, _CAP_SETUID = 6, 7
+_CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7
 _SELF = Path("/proc/self")
 
 _DATA = 3 << 30
@@ -85,11 +85,11 @@ def environment() -> dict[str, str]:
 
 
 def _can_become(user: int) -> bool:
-    """Whether root may: in a container it may have no such user, or no right to become one."""
+    """Whether root may, and may kill it then: in a container it may have no such user, or not the rights."""
     status = (_SELF / "status").read_text(encoding="ascii", errors="replace")
     capabilities = int(status.partition("\nCapEff:")[2].split(maxsplit=1)[0], 16)
     mapped = all(_is_mapped(user, _SELF / name) for name in ("uid_map", "gid_map"))
-    return mapped and all(capabilities >> number & 1 for number in (_CAP_SETGID, _CAP_SETUID))
+    return mapped and all(capabilities >> number & 1 for number in (_CAP_KILL, _CAP_SETGID, _CAP_SETUID))
 
 
 def _is_mapped(number: int, mapping: Path) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HostError, LabError
+from orchestrator.guest.confinement import confinement_here
 from orchestrator.process import run, spawn
 from orchestrator.steps import step_echo
 
@@ -196,7 +197,7 @@ def test_a_spawned_program_has_nothing_of_ours(tmp_path: Path) -> None:
     assert variables.keys() - environment.keys() <= {"PWD", "OLDPWD", "SHLVL", "_"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(confinement_here().user is None, reason="only root can become any other user")
 def test_a_program_that_becomes_another_user_dies_with_its_starter(tmp_path: Path) -> None:
     """The kernel then forgets a parent-death signal that the program itself has."""
     file = tmp_path / "pid"

@@ -83,6 +83,7 @@ def test_an_ordinary_user_changes_nothing(host: Path, monkeypatch: pytest.Monkey
         ("uid_map", "0 100000 1000\n1000 1000 1\n"),
         ("uid_map", "0 1000 1\n1 100000 60000\n"),
         ("status", "CapPrm:\t0\nCapEff:\t00000000000000bf\nCapBnd:\t0\n"),  # without CAP_SETGID
+        ("status", "CapPrm:\t0\nCapEff:\t00000000000000df\nCapBnd:\t0\n"),  # without CAP_KILL
         ("status", "CapPrm:\t0\nCapEff:\t0000000000000000\nCapBnd:\t0\n"),
     ],
 )
