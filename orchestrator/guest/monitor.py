@@ -77,6 +77,8 @@ class Monitor:
             raise GuestError(f"QEMU's monitor takes no file: {error}") from None
         match self.command("add-fd"):
             case {"fdset-id": int(number), "fd": int(descriptor)}:
+                # A QEMU that has become another user may still open it there: the kernel lets a process see its own
+                # descriptors (proc_fd_permission()), and all may open a memfd.
                 return number, f"/proc/self/fd/{descriptor}"
             case answer:
                 raise GuestError(f"QEMU's monitor: add-fd answered {answer}")

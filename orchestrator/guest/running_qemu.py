@@ -66,9 +66,9 @@ class RunningQemu:
         try:
             ends = [theirs.fileno() for _, theirs in pairs]
             terminal = ends[2] if console else files.terminal
-            own = (files.initramfs, files.overlay, files.memory, files.is_kept)
+            own = (_absolute(files.initramfs), _absolute(files.overlay), files.memory, files.is_kept)
             confinement = confinement_here()
-            wiring = Wiring(ends[0], ends[1], files.console, terminal, *own, confinement)
+            wiring = Wiring(ends[0], ends[1], files.console.absolute(), terminal, *own, confinement)
             self.command_line = tuple(qemu_command(machine, wiring))
             files.console.touch()  # with the user's own umask, and not with QEMU's
             with self.messages.open("wb") as messages:
@@ -123,3 +123,8 @@ class RunningQemu:
         if self.monitor is not None:
             self.monitor.close()
         self.process = self.agent = self.monitor = self.console_end = None
+
+
+def _absolute(file: Path | None) -> Path | None:
+    """A file's path for QEMU, which is in another folder."""
+    return None if file is None else file.absolute()

@@ -166,12 +166,14 @@ def test_an_ordinary_user_s_qemu_is_his(workshop: BuildContext) -> None:
         saved = SavedGuest("mine", folder / "saved")
         saved.folder.mkdir(0o700)
         mine = replace(machine, kernel=folder / "kernel", initramfs=folder / "initramfs")
-        with SharedMemory(mine.memory_mib) as memory, Guest(mine, folder, "first", memory=memory) as first:
+        os.chdir(folder)
+        here = Path()  # QEMU itself is in another folder
+        with SharedMemory(mine.memory_mib) as memory, Guest(mine, here, "first", memory=memory) as first:
             check_process(first, os.geteuid())
             assert list(listeners_of(Path(f"/proc/{first.pid}"))) == []
             check_monitor(first)
             first.save(saved)
-        second = Guest(mine, folder, "second")
+        second = Guest(mine, here, "second")
         try:
             second.restore(saved)
             check_process(second, os.geteuid())
