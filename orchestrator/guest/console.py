@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.guest.kernel_reports import RANK, KernelReport, Trouble, reports_in, sign_in
+from orchestrator.guest.kernel_reports import LINE_CHARACTERS, RANK, KernelReport, Trouble, reports_in, sign_in
 from orchestrator.plain_text import plain_line, plain_text, without_sequences
 
 REPORTS_MAX = 100
@@ -56,9 +56,9 @@ class Console:
             if sign is not None and (worst is None or RANK[sign] > RANK[worst]):
                 worst, quoted, room = sign, list(before), _QUOTED_LINES
             if room:
-                quoted.append(line)
+                quoted.append(line[:LINE_CHARACTERS])
                 room -= 1
-            before.append(line)
+            before.append(line[:LINE_CHARACTERS])
         return None if worst is None else (worst, quoted)
 
     def reports(self, after: int = 0) -> Iterator[KernelReport]:
@@ -93,7 +93,7 @@ class Console:
             with self.path.open("rb") as file:
                 size = file.seek(0, 2)
                 file.seek(max(0, size + start) if start < 0 else start)
-                return plain_lines(file.read())
+                return plain_lines(file.read(_MOST_AT_ONCE))
         except FileNotFoundError:
             return []
 

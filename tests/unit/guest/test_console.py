@@ -130,6 +130,16 @@ def test_a_report_without_an_end_is_limited(tmp_path: Path) -> None:
     assert [len(report.lines) for report in console.reports()] == [REPORT_LINES, 1]
 
 
+def test_a_report_quotes_no_line_without_an_end(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    console.path.write_text("u" * 10_000 + "[    1.000000] BUG: " + "x" * 500_000 + "\n" + "y" * 500_000 + "\n")
+    (report,) = console.reports()
+    assert [len(line) for line in report.lines] == [4096, 4096]
+    trouble = console.trouble()
+    assert trouble is not None
+    assert [len(line) for line in trouble[1]] == [4096, 4096]
+
+
 def test_what_was_printed_since_does_not_hide_a_report(tmp_path: Path) -> None:
     console = Console(tmp_path / "log")
     console.path.write_text("[    1.000000] BUG: x\n" + ("y" * 127 + "\n") * (6 << 13))
