@@ -16,6 +16,8 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]{0,1000}(?:\
 
 def plain_text(text: str) -> str:
     """Lines of text: line feeds and tabs stay, and a carriage return before a line feed goes."""
+    if text.isprintable():  # nearly every line of a console, which may have millions
+        return text
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join("\t".join(map(_visible, line.split("\t"))) for line in lines)
 
