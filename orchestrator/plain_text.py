@@ -32,7 +32,23 @@ def without_sequences(text: str) -> str:
     return _SEQUENCE.sub("", text)
 
 
+class _Shown(dict[int, str]):
+    """What is shown of a character, by its code."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        shown = character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        if code < _MOST_KEPT:
+            self[code] = shown
+        return shown
+
+
+_MOST_KEPT = 0x3000
+"""Codes: most alphabets. A guest may print all there are."""
+_shown = _Shown()
+
+
 def _visible(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return text.translate(_shown)
