@@ -15,6 +15,7 @@ import paramiko
 
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.ssh_bounds import BoundedTransport
+from orchestrator.plain_text import plain_line
 
 HOST = "127.0.0.1"
 USER = "root"
@@ -215,7 +216,7 @@ def _first(wanted: Sequence[str], offered: Sequence[str]) -> list[str]:
 
 def _said(problem: object) -> str:
     """A part of a sentence from what paramiko raises, which may quote the guest's sshd."""
-    text = str(problem) or type(problem).__name__
+    text = plain_line(str(problem) or type(problem).__name__)
     return text if len(text) <= _QUOTED else text[: _QUOTED - 4] + " ..."
 
 
