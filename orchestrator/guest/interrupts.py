@@ -4,7 +4,7 @@
 The emulator writes a record for every exception and interrupt that it delivers while this log is on. It is on for a
 counting pass only, never while anything is timed, and needs TCG: a KVM guest's traps do not pass through QEMU.
 
-A guest decides how much is logged: 1.3 KB for each trap. So the log goes into a pipe, and a thread keeps nothing of it
+A guest decides how much is logged: 1 KB for each trap. So the log goes into a pipe, and a thread keeps nothing of it
 but the counts. QEMU logs with its big lock held: where nobody read the pipe, not even its monitor would answer.
 """
 
