@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.plain_text import plain_text
+
 
 class LabError(Exception):
     """An expected failure.
@@ -27,12 +29,16 @@ class LabError(Exception):
         self.detail = tuple(detail)
 
     def __str__(self) -> str:
-        """The whole message: place and sentence, then the quoted lines, then the hint."""
+        """The whole message: place and sentence, then the quoted lines, then the hint.
+
+        Any part may quote a guest, a file or a program: nothing in it can move a terminal's cursor, and a quoted line
+        break does not end the quotation.
+        """
         lines = [f"{self.where}: {self.what}" if self.where else self.what]
-        lines += [f"    {line}" for line in self.detail]
+        lines += [f"    {line}" for quoted in self.detail for line in quoted.split("\n")]
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return "\n".join(lines)
+        return plain_text("\n".join(lines))
 
 
 class UsageError(LabError):

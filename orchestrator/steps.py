@@ -31,6 +31,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from orchestrator.plain_text import plain_line
+
 LOG_NAME = "lab.log"
 """The log's file name in the directory of a run or a test, beside the console logs."""
 
@@ -141,14 +143,14 @@ class Step:
 
     @property
     def _text(self) -> str:
-        return _printable(" ".join([self._what, shlex.join(self._words)] if self._words else [self._what]))
+        return _short(" ".join([self._what, shlex.join(self._words)] if self._words else [self._what]))
 
     def _write(self, end: str) -> None:
         text, source = self._text, _source_name()
         with _lock:
             for sink in self._sinks:
                 if sink in _sinks:
-                    sink.write(f"{source}{'  ' * self._depth()}{text}{_printable(end)}")
+                    sink.write(f"{source}{'  ' * self._depth()}{text}{_short(end)}")
 
     def _depth(self) -> int:
         return 0 if self._parent is None else self._parent._depth() + 1
@@ -188,7 +190,7 @@ def _source_name() -> str:
     name = _source.get()
     if name is None and threading.current_thread() is not threading.main_thread():
         name = threading.current_thread().name
-    return "" if name is None else f"{_printable(name)}: "
+    return "" if name is None else f"{_short(name)}: "
 
 
 def _reason(error: BaseException) -> str:
@@ -196,7 +198,6 @@ def _reason(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
-def _printable(text: str) -> str:
+def _short(text: str) -> str:
     """One line without what a terminal would obey, cut at a limit."""
-    cut = text if len(text) <= _LINE_MAX else text[: _LINE_MAX - 1] + "…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+    return plain_line(text if len(text) <= _LINE_MAX else text[: _LINE_MAX - 1] + "…")

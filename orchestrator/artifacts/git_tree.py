@@ -18,6 +18,7 @@ from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import build_environment
 from orchestrator.errors import LabError, UsageError
 from orchestrator.paths import AWKWARD, kbuild_takes, user_path
+from orchestrator.plain_text import plain_line
 from orchestrator.process import Finished, run
 from orchestrator.results.bisected import Commit
 
@@ -125,7 +126,8 @@ class GitTree:
     def commit(self, name: str) -> Commit:
         """What git knows of a commit. Raises LabError where it knows none."""
         text = self.succeed("log", "-1", "--no-show-signature", "--format=%H%n%s%n%an%n%as", name, "--")
-        found, subject, author, date, *_ = [*map(_printable, text.split("\n")), "", "", ""]
+        lines = [plain_line(line)[:_LONGEST_SUBJECT] for line in text.split("\n")]
+        found, subject, author, date, *_ = [*lines, "", "", ""]
         return Commit(found, subject, author, date)
 
     def parent(self, commit: str) -> str:
@@ -155,10 +157,6 @@ class GitTree:
         if finished.status != 0:
             raise LabError(f"{self.top} cannot be cloned", detail=finished.complaint())
         unfinished.rename(self.folder)
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST_SUBJECT]
 
 
 def _git(folder: Path, *arguments: str) -> Finished:

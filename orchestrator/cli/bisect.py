@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +57,7 @@ def bisect(
     with GitTree.open(Cache(cache_dir()), ends[0].top) as tree:
         runs = CommitRuns(tree, config, tuple(overrides or ()), build, measuring, "-bisect")
         measured = MeasuredCommits(runs, cell)
-        found = Bisection(tree, measured.measure, _say).between(*ends)
+        found = Bisection(tree, measured.measure, options.say).between(*ends)
         difference = _difference(tree.parent(found.candidates[-1].hash), found, measured)
     _print(found, difference, form, limit or None)
     raise typer.Exit(0 if len(found.candidates) == 1 else 1)
@@ -87,7 +86,3 @@ def _print(found: Found, difference: ProfileDifference | None, form: Form, limit
         return
     sheets = [bisection_sheet(found), *(difference_sheet(one, limit) for one in by_symbol)]
     print_profiles("Bisection", form, lambda: sheets, list)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import typer
 
+from orchestrator.plain_text import plain_line
+
 
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows under a header, each column as wide as its widest entry; numbers to the right."""
-    table = [list(row) for row in rows]
+    table = [[plain_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(header), *table]) for i in range(len(header))]
     typer.secho(_line(header, widths), bold=True)
     for row in table:

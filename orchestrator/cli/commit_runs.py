@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from orchestrator import __version__
 from orchestrator.artifacts.git_tree import GitTree
 from orchestrator.artifacts.tree_build import TreeBuild, is_kernel_source
 from orchestrator.benchmarks.registry import kinds
+from orchestrator.cli import options
 from orchestrator.cli.measured import Measuring
 from orchestrator.errors import LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
@@ -56,7 +56,7 @@ class CommitRuns:
         """
         if is_kernel_source(self.tree.folder):
             self.build.check()
-            self.build.build(self.tree.folder, lambda text: print(text, file=sys.stderr, flush=True))
+            self.build.build(self.tree.folder, options.say)
         experiment = with_symbols(self._experiment())
         heading = {"name": f"{experiment.name}{self.suffix}", "description": f"{commit.short} {commit.subject}"}
         found = self.measuring.found(replace(experiment, heading=experiment.heading.model_copy(update=heading)))

@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from orchestrator.errors import HostError, Interrupted, LabError
+from orchestrator.plain_text import plain_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,7 +34,7 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""
-            print(f"error: {place}{(error.strerror or str(error)).lower()}", file=sys.stderr)
+            print(plain_text(f"error: {place}{(error.strerror or str(error)).lower()}"), file=sys.stderr)
             raise typer.Exit(HostError.exit_status) from None
         except KeyboardInterrupt as interruption:
             number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli import completion
+from orchestrator.plain_text import plain_text
 from orchestrator.steps import step_echo
 
 if TYPE_CHECKING:
@@ -40,13 +41,14 @@ def open_context(*, offline: bool) -> BuildContext:
     from orchestrator.artifacts.cache import Cache
     from orchestrator.paths import cache_dir
 
-    return BuildContext(Cache(cache_dir()), offline, _print, _print)
+    return BuildContext(Cache(cache_dir()), offline, say, say)
 
 
 def printed_steps(*, verbose: bool) -> contextlib.AbstractContextManager[None]:
     """Print the steps of what follows on stderr where the user asked for it."""
-    return step_echo(_print) if verbose else contextlib.nullcontext()
+    return step_echo(say) if verbose else contextlib.nullcontext()
 
 
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    """Print on stderr what goes on; a guest or a compiler may have written some of it."""
+    print(plain_text(text), file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from orchestrator.counted import counted
 from orchestrator.experiment.plan import Plan
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.life import State
+from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.report.figures import figure
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.time_left import TimeLeft
@@ -43,7 +44,7 @@ class _Lines:
         )
 
     def say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(plain_text(text), file=self._stream, flush=True)
 
     def warn(self, text: str) -> None:
         if text not in self._warned:
@@ -98,12 +99,12 @@ class _Live:
 
     def say(self, text: str) -> None:
         # Drawn at once: what takes less time than the display's own thread needs to wake up was not seen.
-        self._progress.update(self._task, description=text, refresh=True)
+        self._progress.update(self._task, description=plain_line(text), refresh=True)
 
     def warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._progress.console.print(plain_text(text), markup=False, highlight=False, soft_wrap=True)
 
     def guest_starts(self, guest: Guest) -> None:
         alive = [one for one in self._progress.guests if one.state is not State.GONE]

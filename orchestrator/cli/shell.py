@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,7 +102,7 @@ def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) ->
         def start(terminal: str, watch: Watch) -> Guest:
             guest = Guest(machine, directory, terminal=terminal)
             guest.expected_reports = expected
-            guest.say = partial(print, file=sys.stderr, flush=True)
+            guest.say = options.say
             watch(guest)
             guest.reopen(saved)
             return guest

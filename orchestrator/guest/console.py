@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.guest.kernel_reports import RANK, KernelReport, Trouble, reports_in, sign_in
+from orchestrator.guest.kernel_reports import LINE_CHARACTERS, RANK, KernelReport, Trouble, reports_in, sign_in
+from orchestrator.plain_text import plain_line, plain_text, without_sequences
 
 REPORTS_MAX = 100
 """Reports that whoever judges a guest looks at: a kernel that is broken can repeat one for ever."""
@@ -18,7 +18,6 @@ _LINE_BYTES = 1024
 _QUOTED_LINES = 20
 _CONTEXT_LINES = 3
 _MOST_AT_ONCE = 1 << 20
-_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Console:
@@ -32,9 +31,9 @@ class Console:
         return self._lines(-_TAIL_BYTES)[-count:]
 
     def last_line(self) -> str:
-        """The last line that was printed, for a terminal to show: without anything that it would obey."""
+        """The last line that was printed, for a terminal to show."""
         lines = self._lines(-_LINE_BYTES)
-        return "".join(c if c.isprintable() else "?" for c in lines[-1].expandtabs()) if lines else ""
+        return plain_line(lines[-1]) if lines else ""
 
     def length(self) -> int:
         """Bytes printed so far: a mark to look for trouble after."""
@@ -57,9 +56,9 @@ class Console:
             if sign is not None and (worst is None or RANK[sign] > RANK[worst]):
                 worst, quoted, room = sign, list(before), _QUOTED_LINES
             if room:
-                quoted.append(line)
+                quoted.append(line[:LINE_CHARACTERS])
                 room -= 1
-            before.append(line)
+            before.append(line[:LINE_CHARACTERS])
         return None if worst is None else (worst, quoted)
 
     def reports(self, after: int = 0) -> Iterator[KernelReport]:
@@ -94,12 +93,12 @@ class Console:
             with self.path.open("rb") as file:
                 size = file.seek(0, 2)
                 file.seek(max(0, size + start) if start < 0 else start)
-                return plain_lines(file.read())
+                return plain_lines(file.read(_MOST_AT_ONCE))
         except FileNotFoundError:
             return []
 
 
 def plain_lines(text: bytes) -> list[str]:
-    """The lines that a guest printed, for an error to quote: no empty ones, and no control sequences of a terminal."""
-    lines = text.decode("utf-8", errors="replace").split("\n")
-    return [line for line in (_CONTROL.sub("", line).rstrip() for line in lines) if line]
+    """The lines that a guest printed, for an error to quote: no empty ones, and nothing that a terminal would obey."""
+    lines = (line.rstrip() for line in without_sequences(text.decode("utf-8", errors="replace")).split("\n"))
+    return [plain_text(line) for line in lines if line]

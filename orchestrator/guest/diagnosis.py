@@ -71,7 +71,7 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
     if status is None:
         what = f"lost the connection to the guest while {doing}: {why}; QEMU is still running"
         return GuestConnectionLost(what, where=where, detail=lines)
-    printed = messages.read_text(errors="replace").splitlines()[-_QUOTED_LINES:] if messages.exists() else []
+    printed = Console(messages).last_lines(_QUOTED_LINES)
     how = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = "" if status == 0 else "QEMU's messages come first above, then the console's last lines"
     ended = GuestExit(

@@ -41,7 +41,8 @@ class Guest(SavableGuest):
     Used as a context manager it boots on entry, unless it is ready already, and is killed on exit. A guest belongs to
     the thread that starts it. ``expected_reports`` are patterns: what its kernel reports is no trouble where one of
     them is found in the report. ``say`` gets a line when it has to wait for other guests. ``terminal`` is a device's
-    name. With ``memory`` of ours it can be saved. ``has_failed`` once a verb has raised that it is gone, or hangs.
+    name. With ``memory`` of ours it can be saved. It is ended when either log has more than ``console_max`` bytes.
+    ``has_failed`` once a verb has raised that it is gone, or hangs.
     """
 
     def run(

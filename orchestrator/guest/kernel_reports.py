@@ -13,6 +13,9 @@ from orchestrator.errors import UsageError
 REPORT_LINES = 60
 """Lines of one report at most; an oops of 6.1 with a deep call trace has about 50."""
 
+LINE_CHARACTERS = 4096
+"""Characters quoted of a line; the kernel's own have 1 KB (LOG_LINE_MAX of kernel/printk/printk.c)."""
+
 _OOPS_DISTANCE = 10
 """Lines from the sentence about a fault to the numbered line that belongs to it ("Oops: 0000 [#1]"), at most."""
 
@@ -112,7 +115,7 @@ def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
         elif not collected:
             continue
         numbered = numbered or is_numbered
-        collected.append(line)
+        collected.append(line[:LINE_CHARACTERS])
         if _END.search(line) or len(collected) >= REPORT_LINES:
             if trouble is not None:
                 yield KernelReport(trouble, tuple(collected))

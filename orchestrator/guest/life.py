@@ -28,6 +28,7 @@ from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, Gues
 from orchestrator.guest.boot_watch import Listener, watch_boot
 from orchestrator.guest.channel import Channel
 from orchestrator.guest.console import Console
+from orchestrator.guest.console_bound import CONSOLE_MAX
 from orchestrator.guest.diagnosis import cause_of
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files
@@ -74,6 +75,7 @@ class GuestLife:
         self.restored_from: str | None = None
         self.has_failed = False
         self.say: Callable[[str], None] = _silent
+        self.console_max = CONSOLE_MAX
         self._directory, self._name = directory, name
         self._terminal, self._memory = terminal, memory
         self._qemu = RunningQemu(directory / f"{name}.qemu")
@@ -221,7 +223,7 @@ class GuestLife:
     def _start(self, files: HostFiles) -> None:
         if self._files is not None:
             files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
-        self._qemu.start(self.machine, replace(files, terminal=self._terminal))
+        self._qemu.start(self.machine, replace(files, terminal=self._terminal), self.console_max)
         # QEMU has opened all files: removed here, none is left behind, whatever ends us.
         if self._files is not None:
             if self._memory is not None and self._files.overlay is not None:
@@ -234,7 +236,8 @@ class GuestLife:
         try:
             yield
         except GuestError as error:
-            cause = cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
+            flood = self._qemu.flood
+            cause = flood or cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
             self.has_failed = self.has_failed or isinstance(cause, _FAILURES)
             raise cause from None
 

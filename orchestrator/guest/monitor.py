@@ -59,9 +59,9 @@ class Monitor:
         return str(self.command("human-monitor-command", **{"command-line": line}))
 
     @contextlib.contextmanager
-    def passed(self, file: SharedFile) -> Iterator[str]:
-        """Let QEMU have a file; gives the name by which QEMU's commands open it."""
-        number, name = self._pass(file)
+    def passed(self, descriptor: int) -> Iterator[str]:
+        """Let QEMU have an open file; gives the name by which QEMU's commands open it."""
+        number, name = self._pass(descriptor)
         try:
             yield name
         finally:
@@ -69,17 +69,17 @@ class Monitor:
             with contextlib.suppress(GuestError):
                 self.command("remove-fd", **{"fdset-id": number})
 
-    def _pass(self, file: SharedFile) -> tuple[int, str]:
+    def _pass(self, descriptor: int) -> tuple[int, str]:
         """Pass a file to QEMU: the number of the set of descriptors that it is in, and its name."""
         try:
-            self._protocol.send_fd_scm(file.descriptor)
+            self._protocol.send_fd_scm(descriptor)
         except (QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor takes no file: {error}") from None
         match self.command("add-fd"):
-            case {"fdset-id": int(number), "fd": int(descriptor)}:
+            case {"fdset-id": int(number), "fd": int(theirs)}:
                 # A QEMU that has become another user may still open it there: the kernel lets a process see its own
                 # descriptors (proc_fd_permission()), and all may open a memfd.
-                return number, f"/proc/self/fd/{descriptor}"
+                return number, f"/proc/self/fd/{theirs}"
             case answer:
                 raise GuestError(f"QEMU's monitor: add-fd answered {answer}")
 
@@ -95,7 +95,7 @@ class Monitor:
         if not 0 < size <= _READ_MAX or not 0 <= address < 1 << 64:
             raise GuestError(f"cannot read {size} bytes of guest memory at {address:#x}")
         if self._memory_name is None:
-            _, self._memory_name = self._pass(self._memory)
+            _, self._memory_name = self._pass(self._memory.descriptor)
         # QMP numbers are signed: the upper half of the address space is negative.
         value = address - (1 << 64) if address >= 1 << 63 else address
         arguments = {"val": value, "size": size, "filename": self._memory_name, "cpu-index": cpu}

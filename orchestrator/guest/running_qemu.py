@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.errors import GuestError
+from orchestrator.errors import GuestError, GuestExit
 from orchestrator.guest.confinement import confinement_here, environment
+from orchestrator.guest.console import Console
+from orchestrator.guest.console_bound import CONSOLE_MAX, ConsoleBound
 from orchestrator.guest.diagnosis import DYING_LIMIT
 from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import Spawned, spawn
+
+_QUOTED_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,28 @@ class RunningQemu:
         self.agent: FramedChannel | None = None
         self.console_end: socket.socket | None = None
         self.is_aborted = False
+        self._bound: ConsoleBound | None = None
 
     @property
     def pid(self) -> int | None:
         """The process number while it runs."""
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
-    def start(self, machine: Machine, files: HostFiles) -> None:
-        """Start QEMU and return when it has made the machine; by then it has opened all files. Raises GuestError."""
+    @property
+    def flood(self) -> GuestExit | None:
+        """The error for a QEMU that was ended since it had written too much; None where that is not so."""
+        if self._bound is None or self._bound.exceeded is None:
+            return None
+        file, largest = self._bound.exceeded, self._bound.largest
+        what = f"the guest was ended: it had printed more than {largest / (1 << 20):g} MiB"
+        hint = "what prints so much? The file has it all, and may be removed"
+        return GuestExit(what, where=str(file), detail=Console(file).last_lines(_QUOTED_LINES), hint=hint)
+
+    def start(self, machine: Machine, files: HostFiles, console_max: int = CONSOLE_MAX) -> None:
+        """Start QEMU and return when it has made the machine; by then it has opened all files. Raises GuestError.
+
+        QEMU is ended where the console's log, or its own messages, have more than ``console_max`` bytes.
+        """
         pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
         monitor, agent, *console = (ours for ours, _ in pairs)
         self.agent = FramedChannel(agent)
@@ -84,12 +102,16 @@ class RunningQemu:
                 theirs.close()
         if self.is_aborted:
             self.abort()
+        self._bound = ConsoleBound([files.console, self.messages], console_max, self._end)
         self.monitor = Monitor(monitor)
 
     def abort(self) -> None:
         """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""
         self.is_aborted = True
-        process = self.process
+        self._end()
+
+    def _end(self) -> None:
+        process = self.process  # another thread may end the guest meanwhile, and forget it
         if process is not None:
             process.kill()
 
@@ -117,6 +139,8 @@ class RunningQemu:
 
     def kill(self) -> None:
         """End QEMU at once."""
+        if self._bound is not None:
+            self._bound.stop()
         if self.process is not None:
             self.process.close()
         self.hang_up()

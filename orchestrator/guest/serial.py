@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import CommandTimeout, GuestError, GuestHang
+from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
     KILL_LIMIT,
     OUTPUT_MAX,
@@ -44,6 +44,8 @@ _BLOCK = 32 * 1024
 """Bytes sent at once: as base64 they must fit into the guest kernel's buffer for a console's input, 64 KiB."""
 _PIECE_KIB = (64, 8, 1)
 """KiB requested at once: the whole of what the guest puts together, and less after it arrived damaged."""
+_FILE_MAX = 1 << 20
+"""Bytes of one of our own files in the guest, which have at most 64 KiB."""
 _FIRST_SILENCE = 2.0
 _LEAVING_LIMIT = 1.0
 _LONGEST_REPLY = 60.0
@@ -201,10 +203,12 @@ class SerialChannel:
         while True:
             kib = _PIECE_KIB[size]
             piece = self._ask(f"piece {name} {len(content) // 1024} {kib}", deadline).content
-            if piece is None:
+            if piece is None or len(piece) > kib * 1024:
                 size = min(size + 1, len(_PIECE_KIB) - 1)
                 continue
             content += piece
+            if len(content) > _FILE_MAX:
+                raise GuestConnectionLost("what answers on the guest's console is not our script: a file has no end")
             if len(piece) < kib * 1024:
                 return bytes(content)
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 else:
     _Spawn = fdpexpect.fdspawn  # no generic class when it runs
 
+ANSWER_MAX = 8 << 20
+"""Bytes among which an answer is looked for: one has 88 KiB, and other programs print as well."""
+
 _READ_MAX = 1 << 16
 _MESSAGE_MAX = 1 << 14
 _MESSAGE = re.compile(rb"\[ *\d+\.\d{6}\][^\n]*\n")
@@ -29,13 +32,14 @@ _BEGUN_MESSAGE = re.compile(rb"\[ {0,7}(?:\d{1,8}(?:\.(?:\d{0,5}|\d{6}(?:\][^\n]
 class _Console(_Spawn):
     """A descriptor for pexpect, without the messages that the kernel puts into the middle of anything.
 
-    Only those with a time stamp are recognised, and only by its looks.
+    Only those with a time stamp are recognised, and only by its looks. ``received`` counts the other bytes,
+    ``unmatched`` those that are kept for a mark.
     """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, maxread=_READ_MAX, use_poll=True)
         self.delaybeforesend = self.delayafterread = None
-        self.received = 0
+        self.received = self.unmatched = 0
         self._held = b""
 
     def read_nonblocking(self, size: int = 1, timeout: float | None = -1) -> bytes:
@@ -45,13 +49,19 @@ class _Console(_Spawn):
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             text = self._without_messages(super().read_nonblocking(size, left))
             self.received += len(text)
+            self.unmatched += len(text)
+            if self.unmatched > ANSWER_MAX:
+                raise pexpect.TIMEOUT("a flood")
             if text:
                 return text
+            if left == 0.0:  # a kernel that prints without end
+                raise pexpect.TIMEOUT("kernel messages only")
 
     def forget(self) -> None:
         """Discard what was read and not matched yet."""
         self.buffer = b""
         self._before = io.BytesIO()
+        self.unmatched = 0
 
     def _without_messages(self, data: bytes) -> bytes:
         text = _MESSAGE.sub(b"", self._held + data)
@@ -94,6 +104,8 @@ class SerialLine:
             received, left = self._console.received, min(silence, deadline - time.monotonic())
             if left > 0 and self._expect(mark, left):
                 return self._console.before or b""
+            if self._console.unmatched > ANSWER_MAX:
+                raise GuestHang(f"the guest's console has {ANSWER_MAX >> 20} MiB in place of an answer")
             if left <= 0 or received == self._console.received:
                 raise GuestHang("the guest gave no answer in time")
 

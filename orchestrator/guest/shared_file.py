@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import os
-from collections.abc import Iterator
 
 
 class SharedFile:
@@ -23,15 +20,6 @@ class SharedFile:
             content = file.read(size)
         os.ftruncate(self.descriptor, 0)
         return content
-
-    @contextlib.contextmanager
-    def mapped(self) -> Iterator[bytes | mmap.mmap]:
-        """What is in the file, without a copy: a log may be larger than what is left of the host's memory."""
-        if os.fstat(self.descriptor).st_size == 0:
-            yield b""  # which cannot be mapped
-            return
-        with mmap.mmap(self.descriptor, 0, prot=mmap.PROT_READ) as content:
-            yield content
 
     def close(self) -> None:
         """Close the lab's descriptor."""

@@ -32,6 +32,7 @@ from orchestrator.guest.channel import (
     guest_path,
 )
 from orchestrator.guest.marked import MarkedCommand, guest_script
+from orchestrator.guest.ssh_bounds import BoundedFiles
 from orchestrator.guest.ssh_connection import Connection, connect
 
 _SHELL = "exec /bin/sh"
@@ -196,7 +197,7 @@ class SshChannel:
 
             with self._connection.bounded(deadline, session):
                 session.invoke_subsystem("sftp")
-                files = paramiko.SFTPClient(session)
+                files = BoundedFiles(session)
             yield files, step
 
     def _reason(self, probe: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import paramiko
 
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
+from orchestrator.guest.ssh_bounds import BoundedTransport
+from orchestrator.plain_text import plain_line
 
 HOST = "127.0.0.1"
 USER = "root"
@@ -25,6 +27,9 @@ _SEVERING_DELAY = 2.0
 """Seconds after its deadline that a request gets to be abandoned by itself, before the whole connection is severed."""
 _NOTICING_LIMIT = 1.0
 """Seconds until paramiko's own thread has noticed what broke."""
+
+_QUOTED = 200
+"""Characters of what is quoted."""
 
 _WITH_TABLES, _WITH_VECTORS = ("aes128-cbc", "aes128-ctr"), ("aes128-ctr", "aes128-cbc")
 _MACS = ("hmac-sha1", "hmac-sha2-256")
@@ -112,12 +117,14 @@ class Connection:
 
     def _broken(self, error: Exception, deadline: float) -> GuestError:
         if isinstance(error, paramiko.ChannelException):
-            return GuestError(f"the guest's sshd opens no session ({error.text.lower()})")
+            return GuestError(f"the guest's sshd opens no session ({_said(error.text).lower()})")
+        if isinstance(error, paramiko.SFTPError):
+            return GuestConnectionLost(f"the guest's server of files is not to be understood: {_said(error)}")
         if time.monotonic() < deadline:
             self._transport.join(_NOTICING_LIMIT)
         elif self._transport.is_active():
             return _silence()
-        return GuestConnectionLost(f"the SSH connection broke ({error or type(error).__name__})")
+        return GuestConnectionLost(f"the SSH connection broke ({_said(error)})")
 
 
 def connect(
@@ -142,7 +149,7 @@ def connect(
         # One that was merely too slow, on a busy host, gets longer the next time.
         if time.monotonic() - began >= patience:
             patience *= 2
-    raise GuestHang(f"the guest's sshd does not answer ({problem or 'no time left'})")
+    raise GuestHang(f"the guest's sshd does not answer ({'no time left' if problem is None else _said(problem)})")
 
 
 def close_session(session: paramiko.Channel) -> None:
@@ -187,7 +194,7 @@ def _attempt(
         client.close()
         if not refused:
             raise
-        raise GuestError(f"the guest's sshd refuses our key for {USER} ({error})") from None
+        raise GuestError(f"the guest's sshd refuses our key for {USER} ({_said(error)})") from None
     except _FAILURES:
         client.close()
         raise
@@ -195,7 +202,7 @@ def _attempt(
 
 def _quick_transport(ciphers: Sequence[str], sock: Any, /, **options: Any) -> paramiko.Transport:
     """A transport that prefers algorithms that an emulated CPU computes quickly."""
-    transport = paramiko.Transport(sock, **options)
+    transport = BoundedTransport(sock, **options)
     security = transport.get_security_options()
     security.ciphers = _first(ciphers, security.ciphers)
     security.digests = _first(_MACS, security.digests)
@@ -205,6 +212,12 @@ def _quick_transport(ciphers: Sequence[str], sock: Any, /, **options: Any) -> pa
 def _first(wanted: Sequence[str], offered: Sequence[str]) -> list[str]:
     """Those wanted that paramiko has, then what else it offers: a later one may drop what is weak elsewhere."""
     return [*(name for name in wanted if name in offered), *(name for name in offered if name not in wanted)]
+
+
+def _said(problem: object) -> str:
+    """A part of a sentence from what paramiko raises, which may quote the guest's sshd."""
+    text = plain_line(str(problem) or type(problem).__name__)
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 4] + " ..."
 
 
 def _seconds_until(deadline: float) -> float:

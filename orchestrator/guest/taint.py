@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from orchestrator.errors import GuestError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value, whole_number
 
 _FILE = "/proc/sys/kernel/tainted"
 _QUOTED = 40
@@ -12,7 +13,8 @@ _QUOTED = 40
 
 def taint_mask(guest: Guest) -> int:
     """The mask now. Raises GuestError where it cannot be read, or is no number."""
-    text = guest.get(_FILE).decode("utf-8", errors="replace").strip()
-    if not (text.isascii() and text.isdecimal()):
+    text = kernel_value(guest, _FILE)
+    mask = whole_number(text)
+    if mask is None:
         raise GuestError(f"the guest's kernel has no number for its taint: {text[:_QUOTED]!r}", where=_FILE)
-    return int(text)
+    return mask

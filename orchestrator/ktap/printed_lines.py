@@ -7,6 +7,8 @@ import io
 import re
 from collections.abc import Iterator
 
+from orchestrator.plain_text import plain_text
+
 LINE_MAX = 4096
 LINES_MAX = 500_000
 """Characters of a line, and lines, that are looked at."""
@@ -32,4 +34,4 @@ def printed_lines(text: str) -> Iterator[str]:
             count += 1
             if count > LINES_MAX:
                 raise TooManyLinesError(f"it has more than {LINES_MAX} lines; the others were not looked at")
-            yield _PREFIX.sub("", _CONTROL.sub("", part)).rstrip()
+            yield plain_text(_PREFIX.sub("", _CONTROL.sub("", part)).rstrip())

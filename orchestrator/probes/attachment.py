@@ -15,6 +15,7 @@ from orchestrator.catalog.probes import Extra, Handler, ProbeKind
 from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered, UnsupportedError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value, whole_number
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
 from orchestrator.probes.loading import load
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
@@ -32,6 +33,7 @@ _OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
 
+_QUOTED = 40
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
 _TRIAL_LIMIT = 1800.0
 """Seconds in which a module tries its places before it answers; a minute was too short beside twenty busy processes."""
@@ -105,9 +107,10 @@ class Attachment:
         """
         if not self._has("counts"):
             return self.hits(), self._number("others") if self._has("others") else None
-        found = _COUNTS.fullmatch(self.parameter("counts"))
+        counts = self.parameter("counts")
+        found = _COUNTS.fullmatch(counts)
         if found is None:
-            raise EvidenceError(f"the module reports counts={self.parameter('counts')[:60]!r}")
+            raise _reported("counts", counts)
         hits, others, missed = map(int, found.groups())
         _check_missed(missed)
         return hits - self._before, others
@@ -157,9 +160,10 @@ class Attachment:
         """
         if self._kind.template not in ("kprobe", "kretprobe"):
             return None
-        found = re.fullmatch(r"(\d{1,6}) (\d{1,6})", self.parameter("memory"))
+        memory = self.parameter("memory")
+        found = re.fullmatch(r"(\d{1,6}) (\d{1,6})", memory)
         if found is None:
-            raise EvidenceError(f"the module reports memory={self.parameter('memory')[:40]!r}")
+            raise _reported("memory", memory)
         return int(found[1]), int(found[2])
 
     def places(self) -> Mapping[str, int]:
@@ -178,7 +182,7 @@ class Attachment:
         reported = self.parameter(parameter, time_limit=_TRIAL_LIMIT)
         found = pattern.fullmatch(reported)
         if found is None:
-            raise EvidenceError(f"the module reports {parameter}={reported[:40]!r}")
+            raise _reported(parameter, reported)
         return dict(zip(names, map(int, found.groups()), strict=True))
 
     def observe(self) -> Observation:
@@ -200,8 +204,10 @@ class Attachment:
             lambda seen: check_armed(self._kind, self.point, seen, "after loading"),
             _OPTIMISER_TURNS if self._kind.mechanism == "jump" else 0,
         )
-        if self._has("address") and int(self.parameter("address"), 16) != self.point.address:
-            raise EvidenceError(f"the module's probe is at {self.parameter('address')}, not at {self.point.name}")
+        if self._has("address"):
+            address = _address(self._guest, self._module)
+            if address != self.point.address:
+                raise EvidenceError(f"the module's probe is at {address:x}, not at {self.point.name}")
         if self._kind.mechanism == "pointer":
             self._check_pointer(seen)
         if self._kind.mechanism == "ftrace":
@@ -217,9 +223,10 @@ class Attachment:
         """
         if self._kind.mechanism != "jmp":
             return None
-        found = re.fullmatch(r"([0-9a-f]{1,16}) (\d{1,6})", self.parameter("detour"))
+        detour = self.parameter("detour")
+        found = re.fullmatch(r"([0-9a-f]{1,16}) (\d{1,6})", detour)
         if found is None:
-            raise EvidenceError(f"the module reports no detour buffer: {self.parameter('detour')!r}")
+            raise _reported("detour", detour)
         start, size = int(found[1], 16), int(found[2])
         memory = ModuleMemory.of(self._guest, self._module.name)
         if not memory.start <= start < start + size <= memory.end:
@@ -242,9 +249,10 @@ class Attachment:
 
     def _number(self, name: str) -> int:
         text = self.parameter(name)
-        if not text.isdecimal():
-            raise EvidenceError(f"the module reports {name}={text[:40]!r}")
-        return int(text)
+        number = whole_number(text)
+        if number is None:
+            raise _reported(name, text)
+        return number
 
 
 def _check_missed(missed: int) -> None:
@@ -307,11 +315,8 @@ def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) ->
 
 def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:
     """Where a module that is not armed yet is going to put its probe."""
-    address = _parameter(guest, module, "address")
-    if not re.fullmatch(r"[0-9a-f]{8,16}", address):
-        raise EvidenceError(f"the module reports address={address[:40]!r}")
     find = find_hook if kind.site == "hook" else find_static_branch
-    point = find(guest, int(address, 16))
+    point = find(guest, _address(guest, module))
     check_untouched(point, _observe(guest, kind, module, point), "before arming")
     return point
 
@@ -325,8 +330,19 @@ def _observe(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -
 
 
 def _parameter(guest: Guest, module: Module, name: str, time_limit: float = COMMAND_LIMIT) -> str:
-    read = guest.get(_parameter_file(module, name), time_limit=time_limit)
-    return read.decode("ascii", errors="replace").strip()
+    return kernel_value(guest, _parameter_file(module, name), time_limit=time_limit)
+
+
+def _address(guest: Guest, module: Module) -> int:
+    """Where a module says that its probe is, or is going to be."""
+    address = _parameter(guest, module, "address")
+    if not re.fullmatch(r"(?:0x)?[0-9a-f]{1,16}", address):
+        raise _reported("address", address)
+    return int(address, 16)
+
+
+def _reported(parameter: str, text: str) -> EvidenceError:
+    return EvidenceError(f"the module reports {parameter}={text[:_QUOTED]!r}")
 
 
 def _parameters(guest: Guest, module: Module) -> Sequence[str]:

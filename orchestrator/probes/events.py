@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
 from orchestrator.probes.called import Called
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
@@ -24,12 +25,13 @@ ARGUMENTS = 6
 
 _POSSIBLE_CPUS = "/sys/devices/system/cpu/possible"
 _RINGS = "/sys/kernel/debug/{module}/cpu{number}"
-_MOST_CPUS = 1024
-_MOST_SLOTS = 1 << 16
+_MOST_SLOTS = 4096
+"""RING_SLOTS of kmods/lib/ring.h."""
 
 # struct ring and struct ring_event of kmods/lib/ring.h.
 _HEADER = struct.Struct("<8sIIIHHQ")
 _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
+_LARGEST = _HEADER.size + _MOST_SLOTS * _EVENT.size
 _MAGIC = b"labring\0"
 _VERSION = 1
 
@@ -124,13 +126,13 @@ def read_events(guest: Guest, module_name: str) -> Events:
 
     Raises EvidenceError for anything but whole rings, GuestError where the module never recorded.
     """
-    possible = guest.get(_POSSIBLE_CPUS).decode("ascii", errors="replace").strip()
+    possible = kernel_value(guest, _POSSIBLE_CPUS)
     found = re.fullmatch(r"0(?:-(\d{1,4}))?", possible)
-    last = int(found[1] or 0) if found else _MOST_CPUS
-    if last >= _MOST_CPUS:
-        raise EvidenceError(f"the guest's possible CPUs are {possible[:40]!r}")
-    paths = [_RINGS.format(module=module_name, number=number) for number in range(last + 1)]
-    return Events(tuple(parse_ring(guest.get(path), number) for number, path in enumerate(paths)))
+    cpus = int(found[1] or 0) + 1 if found else 0
+    if not 0 < cpus <= guest.machine.smp:
+        raise EvidenceError(f"the guest's possible CPUs are {possible[:40]!r}, and its machine has {guest.machine.smp}")
+    paths = [_RINGS.format(module=module_name, number=number) for number in range(cpus)]
+    return Events(tuple(parse_ring(guest.get(path, largest=_LARGEST), cpu) for cpu, path in enumerate(paths)))
 
 
 def parse_ring(content: bytes, cpu: int) -> Ring:

@@ -17,6 +17,7 @@ from elftools.elf.sections import SymbolTableSection
 from orchestrator.elf import DAMAGED
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}")
 _KINDS = ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")
@@ -26,7 +27,7 @@ def module_functions(guest: Guest, name: str, file: Path) -> dict[str, int]:
     """The addresses of a loaded module's functions by their names. Raises EvidenceError where its file has none."""
 
     def shown(section: str) -> str:
-        return guest.get(f"/sys/module/{name}/sections/{section}").decode("ascii", errors="replace").strip()
+        return kernel_value(guest, f"/sys/module/{name}/sections/{section}")
 
     return functions_at(name, file, shown)
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 
-_BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
+BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
+BLACKLIST_MAX = 1 << 20
+"""Bytes; a Debian kernel's has 40 KB."""
 _LINE = re.compile(r"^0x([0-9a-f]{1,16})-0x([0-9a-f]{1,16})\t", re.MULTILINE)
 
 # Sections of the text by the linker's names, in Linux 6.1 (include/asm-generic/vmlinux.lds.h).
@@ -37,7 +39,7 @@ class RefusedPlaces:
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> RefusedPlaces:
         """Read a guest's."""
-        listed = guest.get(_BLACKLIST).decode("ascii", errors="replace")
+        listed = guest.get(BLACKLIST, largest=BLACKLIST_MAX).decode("ascii", errors="replace")
         sections = []
         for name, reason in _SECTIONS.items():
             start, end = (symbols.anywhere(f"__{name}_text_{edge}") for edge in ("start", "end"))

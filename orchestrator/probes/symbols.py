@@ -14,6 +14,15 @@ from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 
+KALLSYMS = "/proc/kallsyms"
+KALLSYMS_MAX = 16 << 20
+"""Bytes; a Debian kernel's has 4 MB."""
+MODULES = "/proc/modules"
+MODULES_MAX = 256 << 10
+"""Bytes; a module has a line of some sixty."""
+
+_MOST_SYMBOLS = 500_000
+"""A Debian kernel has 95,000, one with CONFIG_KALLSYMS_ALL 200,000. Each takes 300 bytes here."""
 _MOST_GUESSES = 5000
 _FUNCTION = frozenset("tTwW")
 _OBJECT = frozenset("bBdDrRaAV")
@@ -34,7 +43,7 @@ class Symbols:
     @classmethod
     def of(cls, guest: Guest) -> Symbols:
         """Read the guest's list. Guests whose lists are equal byte for byte share what was parsed."""
-        return _shared(guest.get("/proc/kallsyms"))
+        return _shared(guest.get(KALLSYMS, largest=KALLSYMS_MAX))
 
     @classmethod
     def of_image(cls, code: KernelCode) -> Symbols:
@@ -123,6 +132,8 @@ class Symbols:
     @cached_property
     def _all(self) -> Sequence[tuple[int, str, str, str]]:
         """Address, name, type and what follows, which names the module, in order."""
+        if self._listing.count(b"\n") > _MOST_SYMBOLS:
+            raise EvidenceError(f"the guest's kernel lists more than {_MOST_SYMBOLS} symbols", where=KALLSYMS)
         lines = _LINE.findall(self._listing.decode("ascii", errors="replace"))
         return sorted((int(address, 16), name, kind, module) for address, kind, name, module in lines)
 
@@ -156,7 +167,7 @@ class ModuleMemory:
     @classmethod
     def all_of(cls, guest: Guest) -> Mapping[str, ModuleMemory]:
         """The modules in ``/proc/modules`` whose init has ended, by their names."""
-        return cls.all_in(guest.get("/proc/modules"))
+        return cls.all_in(guest.get(MODULES, largest=MODULES_MAX))
 
     @classmethod
     def all_in(cls, listing: bytes) -> Mapping[str, ModuleMemory]:

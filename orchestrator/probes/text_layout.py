@@ -21,6 +21,8 @@ _INIT = re.compile(r"\.init\b.*")
 _SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
 _LARGEST = 32 << 20
 """Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
+_LARGEST_TOGETHER = 128 << 20
+"""Bytes of all spans, which are read and kept; a desktop's hundred and fifty modules have 20 MB."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def _possible(spans: Sequence[Span]) -> Sequence[Span]:
     for span in spans:
         if not 0 <= span.size <= _LARGEST:
             raise EvidenceError(f"the {span.name} cannot have text or data from {span.start:#x} to {span.end:#x}")
+    if sum(span.size for span in spans) > _LARGEST_TOGETHER:
+        raise EvidenceError(f"the kernel and its modules have more than {_LARGEST_TOGETHER >> 20} MiB of text or data")
     return [span for span in spans if span.size]
 
 
@@ -71,7 +75,8 @@ def _sections(guest: Guest, modules: Sequence[Span]) -> Mapping[str, Mapping[str
     if modules:
         folders = [f"/sys/module/{module.name}/sections" for module in modules]
         for owner, name, address in _SECTION.findall(guest.succeed(["grep", "-r", "0x", *folders]).text):
-            sections[owner][name] = int(address, 16)
+            if owner in sections:
+                sections[owner][name] = int(address, 16)
     return sections
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 
 TRACED_FUNCTIONS = "/sys/kernel/debug/tracing/enabled_functions"
 KPROBES_HANDLER = "kprobe_ftrace_handler"
@@ -49,17 +49,20 @@ def find_traced(listing: str, names: Collection[str]) -> Traced | None:
     A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" where registers are saved, and
     the trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
     """
-    lines = _LINE.findall(listing)
-    mine = [(int(users), rest) for name, module, users, rest in lines if name in names and not module]
+    mine, functions = [], 0
+    for name, module, users, rest in (line.groups() for line in _LINE.finditer(listing)):
+        functions += 1
+        if name in names and not module:
+            mine.append((int(users), rest))
     if not mine:
         return None
     users = sum(count for count, _ in mine)
     trampolines = [found for _, rest in mine for found in _TRAMPOLINE.findall(rest)]
     if len(trampolines) != 1:
-        return Traced(users, len(lines))
-    ((address, *functions),) = trampolines
+        return Traced(users, functions)
+    ((address, *callees),) = trampolines
     trampoline = int(address, 16) if address.startswith("0x") else address
-    return Traced(users, len(lines), trampoline, frozenset(map(_without_offset, filter(None, functions))))
+    return Traced(users, functions, trampoline, frozenset(map(_without_offset, filter(None, callees))))
 
 
 def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int) -> str:
@@ -83,7 +86,7 @@ def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:
     if isinstance(trampoline, int):
         return trampoline == target
     # Read anew: trampolines come and go.
-    listing = guest.get("/proc/kallsyms").decode("ascii", errors="replace")
+    listing = guest.get(KALLSYMS, largest=KALLSYMS_MAX).decode("ascii", errors="replace")
     place = _PLACE.fullmatch(trampoline)
     if place is None:
         return False

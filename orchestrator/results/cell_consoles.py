@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from orchestrator.plain_text import plain_line, without_sequences
 from orchestrator.results.run_files import kept_file
 from orchestrator.steps import LOG_NAME
 
@@ -18,7 +19,6 @@ _LINE = re.compile(
     r" *\d+\.\d{3}  (?P<boot>boot\d+): +"
     r"(?:(?:boot|restore) (?P<guest>guest\d+-[\w.+-]+) on |measure (?P<cell>\S+)(?: FAILED)? \(\d)"
 )
-_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*)?[@-~]")
 
 
 def consoles(directory: Path) -> Mapping[str, str]:
@@ -45,7 +45,7 @@ def consoles(directory: Path) -> Mapping[str, str]:
 
 
 def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
-    """The last lines of the console of each of these cells, printable characters only, where it is still there."""
+    """The last lines of the console of each of these cells, where it is still there."""
     wanted = list(cells)
     known = consoles(directory) if wanted else {}
     tails = {cell: _tail(directory, known[cell]) for cell in wanted if cell in known}
@@ -55,6 +55,5 @@ def last_lines(directory: Path, cells: Iterable[str]) -> Mapping[str, str]:
 def _tail(directory: Path, console: str) -> str:
     kept = kept_file(directory, console, _TAIL_BYTES)
     text = "" if kept is None else kept.content.decode("utf-8", errors="replace")
-    lines = (_CONTROL.sub("", line).expandtabs().rstrip() for line in text.split("\n"))
-    plain = ["".join(c if c.isprintable() else "?" for c in line) for line in lines if line]
-    return "\n".join(plain[-LAST_LINES:])
+    lines = [plain_line(line.rstrip()) for line in without_sequences(text).split("\n")]
+    return "\n".join([line for line in lines if line][-LAST_LINES:])

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.plain_text import plain_text
 from orchestrator.results.statistics import mean, median
 
 LONGEST_REASON = 4000
@@ -68,7 +69,7 @@ def _printable(text: object) -> object:
     """Make a sentence safe to store and to print: reasons quote the guest's output, which is untrusted."""
     if not isinstance(text, str):
         return text
-    clean = "".join(c if c.isprintable() or c == "\n" else "?" for c in text.replace("\r\n", "\n").expandtabs())
+    clean = plain_text(text.expandtabs())
     return clean if len(clean) <= LONGEST_REASON else clean[: LONGEST_REASON - 4] + " ..."
 
 

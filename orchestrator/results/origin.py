@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from orchestrator.errors import LabError
+from orchestrator.plain_text import plain_line
 from orchestrator.results.faults import storage_faults
 
 FILE_NAME = "provenance.json"
@@ -28,7 +29,7 @@ _QEMU_OPTIONS = {"-append": "kernel command line", "-cpu": "CPU", "-machine": "m
 
 def _plain(value: object) -> str:
     """A value as a sentence quotes it: short and printable, since the file may come from elsewhere."""
-    text = "".join(c if c.isprintable() else "?" for c in str(value))
+    text = plain_line(str(value))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
 
 

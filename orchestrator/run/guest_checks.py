@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from orchestrator.catalog.cpus import CpuModel
 from orchestrator.errors import EvidenceError, LabError
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
 
 CLOCKSOURCE = "tsc"
 """The only one measured on: the others are devices, read at a cost of their own."""
 
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _CPUS = "/sys/devices/system/cpu"
+_UPTIME_FILE = "/proc/uptime"
+_UPTIME = re.compile(r"([0-9]{1,10}\.[0-9]{2}) [0-9]{1,12}\.[0-9]{2}")
+_LARGEST = 1 << 20
+"""Bytes of /proc/cpuinfo, which has 1.5 KB for each CPU."""
 _SETTLING_POLLS = 100
 """Each 0.2 s of the guest's time, of which the kernel refines the TSC's frequency for one second before it settles."""
 
@@ -30,7 +35,7 @@ _PACE_LOOKS = 50
 
 def read_clocksource(guest: Guest) -> str:
     """The guest kernel's clocksource just now."""
-    return guest.get(_CLOCKSOURCE_FILE).decode("ascii", errors="replace").strip()
+    return kernel_value(guest, _CLOCKSOURCE_FILE)
 
 
 def check_cpus(guest: Guest) -> None:
@@ -38,7 +43,7 @@ def check_cpus(guest: Guest) -> None:
 
     All have to be up, and an even number of Intel's to be pairs of siblings.
     """
-    text = guest.get("/proc/cpuinfo").decode("ascii", errors="replace")
+    text = guest.get("/proc/cpuinfo", largest=_LARGEST).decode("ascii", errors="replace")
     _check_identity(text, guest.machine.cpu)
     _check_topology(guest, text)
 
@@ -64,11 +69,9 @@ def _check_topology(guest: Guest, text: str) -> None:
         raise EvidenceError(f"the guest has {up} CPUs up, not {smp}")
     if smp % 2 or "GenuineIntel" not in text:
         return
-    siblings = [guest.get(f"{_CPUS}/cpu{number}/topology/thread_siblings_list").strip() for number in range(smp)]
+    siblings = [kernel_value(guest, f"{_CPUS}/cpu{number}/topology/thread_siblings_list") for number in range(smp)]
     if len(set(siblings)) != smp // 2 or not re.search(r"^flags\s*:.* ht\b", text, re.MULTILINE):
-        found = [
-            f"cpu{number}: siblings {pair.decode('ascii', errors='replace')}" for number, pair in enumerate(siblings)
-        ]
+        found = [f"cpu{number}: siblings {pair}" for number, pair in enumerate(siblings)]
         raise EvidenceError("the guest's CPUs are not pairs of Hyper-Threading siblings", detail=found)
 
 
@@ -116,5 +119,8 @@ class _Look:
 
 def _look(guest: Guest) -> _Look:
     before = time.monotonic()
-    uptime = float(guest.get("/proc/uptime").split()[0])
-    return _Look(before, uptime, time.monotonic())
+    text = kernel_value(guest, _UPTIME_FILE)
+    uptime = _UPTIME.fullmatch(text)
+    if uptime is None:
+        raise EvidenceError(f"the guest does not say how long it has run: {text[:40]!r}", where=_UPTIME_FILE)
+    return _Look(before, float(uptime[1]), time.monotonic())

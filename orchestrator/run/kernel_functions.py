@@ -11,8 +11,10 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
+from orchestrator.probes.refused_places import BLACKLIST, BLACKLIST_MAX
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX
 
-_LISTS = {"symbols": "/proc/kallsyms", "blacklist": "/sys/kernel/debug/kprobes/blacklist"}
+_LISTS = {"symbols": (KALLSYMS, KALLSYMS_MAX), "blacklist": (BLACKLIST, BLACKLIST_MAX)}
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ def kernel_functions(
         guest.say = context.say
         watch(guest)
         with guest:
-            for name, file in _LISTS.items():
-                (folder / name).write_bytes(guest.get(file))
+            for name, (file, largest) in _LISTS.items():
+                (folder / name).write_bytes(guest.get(file, largest=largest))
 
     inputs = {"kernel": kernel.key, "initramfs": machine.initramfs.parent.name, "cpu": machine.cpu.name}
     found = context.cache.obtain("kernel-functions", inputs, f"functions of {kernel.spec.name}", ask)

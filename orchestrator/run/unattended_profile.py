@@ -16,7 +16,7 @@ from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.probes.module_symbols import functions_at
-from orchestrator.probes.symbols import ModuleMemory, Symbols
+from orchestrator.probes.symbols import MODULES, MODULES_MAX, ModuleMemory, Symbols
 from orchestrator.profile.cache_misses import CacheMisses, work_misses
 from orchestrator.profile.counts import Region, read_regions
 from orchestrator.profile.guest_code import OwnModule, kernel_start, places_of
@@ -28,6 +28,8 @@ from orchestrator.results.validity import valid_result
 
 _MODULES, _SECTIONS = f"{FOLDER}/modules", f"{FOLDER}/sections"
 """In the guest: what steps.sh keeps of the module while it is loaded."""
+_SECTIONS_MAX = 64 << 10
+"""Bytes; a module has some forty sections."""
 _SECTION = re.compile(r"(\.[A-Za-z0-9_.]{1,60}):(0x[0-9a-f]{8,16})")
 _PROGRAMS = "all programs"
 _INT3 = "cc"
@@ -66,8 +68,9 @@ class WorkCounts:
         """Read all that only the guest knows: from then on it may rest. Raises GuestError."""
         symbols = Symbols.of(guest)
         if module is None:
-            return cls(guest, None, symbols, guest.get("/proc/modules"), b"")
-        return cls(guest, module, symbols, guest.get(_MODULES), guest.get(_SECTIONS))
+            return cls(guest, None, symbols, guest.get(MODULES, largest=MODULES_MAX), b"")
+        listing = guest.get(_MODULES, largest=MODULES_MAX)
+        return cls(guest, module, symbols, listing, guest.get(_SECTIONS, largest=_SECTIONS_MAX))
 
     @cached_property
     def regions(self) -> Sequence[Region]:

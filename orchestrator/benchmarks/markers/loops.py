@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
 
 COUNTED_ROUNDS = 1000
 """Rounds of a counting pass: each passes the marker once."""
@@ -124,7 +125,7 @@ class MarkerLoops:
         self.guest.put(value.encode(), self._file(parameter))
 
     def _lines(self, parameter: str) -> list[str]:
-        return self.guest.get(self._file(parameter)).decode("ascii", errors="replace").splitlines()
+        return kernel_value(self.guest, self._file(parameter)).splitlines()
 
     def _number(self, parameter: str) -> int:
         (text, *more) = self._lines(parameter) or [""]

@@ -20,7 +20,7 @@ from orchestrator.benchmarks.scaling.work import scaling_work
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.rest import at_rest
-from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.symbols import KALLSYMS, KALLSYMS_MAX, Symbols
 from orchestrator.results.contract import CellRecord, Evidence
 from orchestrator.results.statistics import mean
 from orchestrator.results.validity import valid_result
@@ -72,7 +72,7 @@ def _work(session: Session, cells: Sequence[ScalingCell]) -> _Done:
         file.write_bytes(image)
 
     with worked(session, Work(write, f"{task.size} probes", cell.time_limit)) as guest:
-        if functions(guest.get("/proc/kallsyms")) != functions(lists.symbols):
+        if functions(guest.get(KALLSYMS, largest=KALLSYMS_MAX)) != functions(lists.symbols):
             raise EvidenceError("the guest's kernel has its functions elsewhere than in the boot that listed them")
         figures = work.read(output_of(guest), task.size)
         counts = None if guest.machine.counter is None else WorkCounts.of(guest, module)

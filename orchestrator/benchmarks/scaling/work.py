@@ -20,6 +20,7 @@ from orchestrator.benchmarks.scaling.sites import (
     choose_sites_by_name,
 )
 from orchestrator.catalog.kernels import Arch
+from orchestrator.errors import EvidenceError
 from orchestrator.paths import data_dir
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.kernel_functions import KernelFunctions
@@ -56,4 +57,8 @@ def scaling_work(script: str, lists: KernelFunctions, arch: Arch, probes: int, s
 
 
 def _binary(sites: Sequence[int], arch: Arch) -> bytes:
-    return b"".join(struct.pack(_WORDS[arch], site) for site in sites)
+    word = struct.Struct(_WORDS[arch])
+    for site in sites:
+        if site >> 8 * word.size:
+            raise EvidenceError(f"the guest's kernel lists a function at {site:#x}, where {arch} has no memory")
+    return b"".join(map(word.pack, sites))

@@ -58,7 +58,7 @@ def test_what_a_compiler_printed_does_not_damage_the_xml(
     junit = tmp_path / "junit.xml"
     ended = CliRunner().invoke(app, ["nightly", str(config), "--junit", str(junit)])
     assert ended.exit_code == BuildError.exit_status
-    assert "?[31merror:?[0m ?" in junit.read_text()
+    assert r"\x1b[31merror:\x1b[0m \udcff" in junit.read_text()
     assert TestSuite.fromstring(junit.read_text()).errors == 1
     assert len(junit.read_text()) < 10_000
 

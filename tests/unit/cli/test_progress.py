@@ -13,6 +13,8 @@ from loaded_tables import calls_experiment
 from record_builders import cell
 from rich.console import Console as RichConsole
 
+from orchestrator.cli.columns import print_columns
+from orchestrator.cli.options import say
 from orchestrator.cli.progress import _Display, _Lines, _Live, details
 from orchestrator.experiment.plan import plan
 from orchestrator.guest.console import Console
@@ -97,6 +99,23 @@ def test_the_display_has_the_console_of_a_guest_that_starts(starting: Starting) 
     assert "50%" in text
     assert "about 7 min left" in text
     assert "half a l" in text
+
+
+def test_what_is_said_cannot_move_the_terminals_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    lines, (display, listener) = _Lines(stream), live()
+    for one in (lines, listener):
+        one.say("sshd says \x1b[2J\u202e")
+        one.warn("insmod says \x1b[2J\u202e")
+    assert stream.getvalue() == "sshd says \\x1b[2J\\u202e\ninsmod says \\x1b[2J\\u202e\n"
+    assert isinstance(display.console.file, io.StringIO)
+    assert "insmod says \\x1b[2J\\u202e" in display.console.file.getvalue()
+    assert "sshd says \\x1b[2J" in shown(display)
+    say("make says \x1b[2J")
+    print_columns(["name"], [["a\x1b[2J"], ["b"]])
+    captured = capsys.readouterr()
+    assert captured.err == "make says \\x1b[2J\n"
+    assert captured.out == "name\na\\x1b[2J\nb\n"
 
 
 def test_what_a_guest_prints_cannot_reach_the_terminal(starting: Starting) -> None:

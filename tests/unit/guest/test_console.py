@@ -130,6 +130,16 @@ def test_a_report_without_an_end_is_limited(tmp_path: Path) -> None:
     assert [len(report.lines) for report in console.reports()] == [REPORT_LINES, 1]
 
 
+def test_a_report_quotes_no_line_without_an_end(tmp_path: Path) -> None:
+    console = Console(tmp_path / "log")
+    console.path.write_text("u" * 10_000 + "[    1.000000] BUG: " + "x" * 500_000 + "\n" + "y" * 500_000 + "\n")
+    (report,) = console.reports()
+    assert [len(line) for line in report.lines] == [4096, 4096]
+    trouble = console.trouble()
+    assert trouble is not None
+    assert [len(line) for line in trouble[1]] == [4096, 4096]
+
+
 def test_what_was_printed_since_does_not_hide_a_report(tmp_path: Path) -> None:
     console = Console(tmp_path / "log")
     console.path.write_text("[    1.000000] BUG: x\n" + ("y" * 127 + "\n") * (6 << 13))
@@ -139,18 +149,19 @@ def test_what_was_printed_since_does_not_hide_a_report(tmp_path: Path) -> None:
     assert trouble[1][0] == "[    1.000000] BUG: x"
 
 
-def test_control_characters_are_left_out() -> None:
+def test_escape_sequences_are_left_out() -> None:
     assert Console(GOLDEN / "escape-codes-and-noise.log").last_lines() == [
         "SeaBIOS",
-        "\ufffd\ufffd\ufffd noise \ufffd",
+        "\ufffd\ufffd\\x00\ufffd noise \ufffd",
         "[    2.000100] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
         "[    2.000110] CPU: 0 PID: 1 Comm: swapper/0 Not tainted 6.1.0-40-686 #1",
+        "\\x07",
     ]
 
 
 def test_control_characters_are_not_quoted() -> None:
     printed = b"a\x1b[31mb\x1b]0;title\x07c\n\xc2\x9b31md\x7f\r\n\n\ttab \xc3\xa9\n"
-    assert plain_lines(printed) == ["ab0;titlec", "31md", "\ttab \u00e9"]
+    assert plain_lines(printed) == ["abc", "\\x9b31md\\x7f", "\ttab \u00e9"]
     output = Output()
     output.add(Stream.STDERR, printed)
     assert output.last_lines() == plain_lines(printed)

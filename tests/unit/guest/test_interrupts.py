@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,27 +12,31 @@ from typing import cast
 
 import pytest
 
+from orchestrator.errors import GuestError
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.monitor import Monitor
-from orchestrator.guest.shared_file import SharedFile
 
 REGISTERS = b"EAX=00000003 EBX=c1093a15 ECX=00000000 EDX=00000000\n" * 20
 
 
 class Logging:
-    """A QEMU that logs these records; ``said`` has its commands."""
+    """A QEMU that logs these records before it answers that it logs no more; ``said`` has its commands."""
 
-    def __init__(self, *records: bytes) -> None:
+    def __init__(self, *records: bytes, piece: int = 1 << 20) -> None:
         self.content = b"".join(record + REGISTERS for record in records)
+        self.piece = piece
         self.said: list[str] = []
 
     @contextmanager
-    def passed(self, file: SharedFile) -> Iterator[str]:
-        os.write(file.descriptor, self.content)
+    def passed(self, descriptor: int) -> Iterator[str]:
+        self.log = descriptor
         yield "/proc/self/fd/5"
 
     def human(self, line: str) -> str:
         self.said.append(line)
+        for start in range(0, len(self.content) if line == "log none" else 0, self.piece):
+            piece = self.content[start : start + self.piece]
+            assert os.write(self.log, piece) == len(piece)
         return ""
 
 
@@ -54,3 +59,32 @@ def test_records_of_kernel_code_are_counted(records: list[bytes], counts: dict[i
         assert not found
     assert found == Counter(counts)
     assert qemu.said == ['logfile "/proc/self/fd/5"', "log int", "log none"]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 23, 24, 25, 4096])
+def test_records_are_found_wherever_they_are_split(piece: int) -> None:
+    qemu = Logging(record(0, 3, 0), record(1, 0x30, 0), record(2, 3, 0), piece=piece)
+    with counted_interrupts(cast("Monitor", qemu)) as found:
+        pass
+    assert found == {3: 2, 0x30: 1}
+
+
+def test_more_than_a_pipe_holds_is_counted() -> None:
+    qemu = Logging(*(record(number, 3, 0) for number in range(20_000)))
+    assert len(qemu.content) > 20 << 20
+    with counted_interrupts(cast("Monitor", qemu)) as found:
+        pass
+    assert found == {3: 20_000}
+
+
+def test_a_qemu_that_has_gone_leaves_no_thread_waiting() -> None:
+    class Gone(Logging):
+        def human(self, line: str) -> str:
+            if line == "log none":
+                raise GuestError("QEMU's monitor: gone")
+            return super().human(line)
+
+    threads = threading.active_count()
+    with pytest.raises(GuestError, match="gone"), counted_interrupts(cast("Monitor", Gone(record(0, 3, 0)))):
+        pass
+    assert threading.active_count() == threads

@@ -6,10 +6,13 @@ from __future__ import annotations
 import os
 import time
 from itertools import pairwise
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.errors import GuestHang
 from orchestrator.guest.serial_line import SerialLine
 
 END = b"<end>"
@@ -58,3 +61,22 @@ def test_a_partial_message_is_not_kept_for_ever() -> None:
     finally:
         line.close()
         os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("printed", "limit"),
+    [
+        # More than can be read in the time: messages are removed, so nothing else ends the reading.
+        (b"[   12.345678] again and again\r\n" * (2 << 20), 0.01),
+        (b"noise without end " * (1 << 20), 600.0),
+    ],
+)
+def test_a_console_that_is_flooded_is_not_read_to_its_end(printed: bytes, limit: float, tmp_path: Path) -> None:
+    flood = tmp_path / "flood"
+    flood.write_bytes(printed)
+    line = SerialLine(os.open(flood, os.O_RDONLY))
+    try:
+        with pytest.raises(GuestHang):
+            line.until(b"<never>", limit, time.monotonic() + limit)
+    finally:
+        line.close()

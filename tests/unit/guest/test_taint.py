@@ -19,7 +19,7 @@ class Answering:
     def __init__(self, content: bytes) -> None:
         self._content = content
 
-    def get(self, source: str) -> bytes:
+    def get(self, source: str, **_: object) -> bytes:
         return self._content
 
 
@@ -34,7 +34,9 @@ def test_a_mask_is_a_number_in_a_line() -> None:
         permitted_taint(guest(b"4224\n"))
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"-1\n", b"nothing\n", b"\xff\xfe", "²\n".encode(), b"x" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"-1\n", b"nothing\n", b"\xff\xfe", "²\n".encode(), b"x" * 100_000, b"9" * 5000]
+)
 def test_anything_else_is_an_error_of_the_guest(content: bytes) -> None:
     for read in (taint_mask, permitted_taint):
         with pytest.raises(GuestError, match="has no number for its taint") as refused:

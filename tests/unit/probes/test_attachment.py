@@ -24,8 +24,8 @@ JUMP = b"\xe9\x00\x10\x00\x00"
 class Optimising:
     """A guest whose optimiser puts the jump in when the guest has slept so often; the host's time means nothing."""
 
-    def __init__(self, sleeps: int) -> None:
-        self.left = sleeps
+    def __init__(self, sleeps: int, address: bytes = b"c1000000\n") -> None:
+        self.left, self.address = sleeps, address
         self.slept = 0
 
     def succeed(self, argv: Sequence[str]) -> None:
@@ -37,10 +37,10 @@ class Optimising:
         assert (address, size) == (POINT.address, len(POINT.original))
         return (JUMP if self.left <= 0 else b"\xcc") + POINT.original[5 if self.left <= 0 else 1 :]
 
-    def get(self, source: str, *, time_limit: float = 0) -> bytes:
+    def get(self, source: str, **_: object) -> bytes:
         if source == KPROBES_LIST:
             return b"c1000000  k  vfs_read+0x0    [OPTIMIZED]\n"
-        return {"address": b"c1000000\n", "step": b"boosted\n"}[source.rpartition("/")[2]]
+        return {"address": self.address, "step": b"boosted\n"}[source.rpartition("/")[2]]
 
 
 def armed_in(guest: Optimising) -> Attachment:
@@ -60,3 +60,14 @@ def test_a_jump_that_does_not_come_is_not_waited_for_for_ever() -> None:
     with pytest.raises(EvidenceError, match="int3, waiting to be optimised"):
         armed_in(guest).wait_until_armed()
     assert guest.slept == 100
+
+
+@pytest.mark.parametrize("address", [b"", b"(null)", b"c1000000 c1000000", b"\x1b[2J", b"-c1000000", b"f" * 4000])
+def test_a_module_that_does_not_say_where_its_probe_is_is_quoted(address: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the module reports address='.{0,44}'$"):
+        armed_in(Optimising(0, address)).wait_until_armed()
+
+
+def test_a_module_whose_probe_is_elsewhere_is_told() -> None:
+    with pytest.raises(EvidenceError, match=r"^the module's probe is at c1000001, not at vfs_read$"):
+        armed_in(Optimising(0, b"0xc1000001\n")).wait_until_armed()

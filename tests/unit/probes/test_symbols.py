@@ -76,7 +76,7 @@ class Listing:
     def __init__(self, text: bytes) -> None:
         self.text = text
 
-    def get(self, source: str) -> bytes:
+    def get(self, source: str, **_: object) -> bytes:
         assert source == "/proc/kallsyms"
         return bytes(bytearray(self.text))
 

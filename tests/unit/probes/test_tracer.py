@@ -69,7 +69,7 @@ class ListingGuest:
 
     there: str
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, **_: object) -> bytes:
         assert path == "/proc/kallsyms"
         return self.there.encode()
 

@@ -42,7 +42,7 @@ def test_the_last_lines_are_plain(tmp_path: Path) -> None:
     assert list(found) == ["p4/kprobe/noop"]
     shown = found["p4/kprobe/noop"].split("\n")
     assert len(shown) == LAST_LINES
-    assert shown[-2:] == ["line 4999", "Kernel panic\N{REPLACEMENT CHARACTER} ?"]
+    assert shown[-2:] == ["line 4999", "Kernel panic\N{REPLACEMENT CHARACTER} \\x07"]
     assert all(line.isprintable() for line in shown)
 
 

@@ -30,6 +30,8 @@ CALLED = Called("sysenter", 3, frozenset({28}), number=78, arguments=(0,) * 6, r
 class RecordedGuest:
     """A guest whose probe has recorded the calls, and missed some hits."""
 
+    machine = SimpleNamespace(smp=1)
+
     def __init__(self, missed: int) -> None:
         events = [
             struct.pack("<QII6Q", 100 + number, EventKind.KPROBE, 28, POINT.address, 7, 8, 0xC1002400, 0, 0)
@@ -42,7 +44,7 @@ class RecordedGuest:
             "/sys/module/lab_kprobe/parameters/missed": f"{missed}\n".encode(),
         }
 
-    def get(self, path: str, *, time_limit: float = 0) -> bytes:
+    def get(self, path: str, **_: object) -> bytes:
         return self._files[path]
 
     def put(self, data: bytes, path: str) -> None:
