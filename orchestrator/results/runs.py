@@ -52,19 +52,23 @@ _Model = TypeVar("_Model", RunIdentity, RunRecord)
 class Run:
     """A run that was found: its results so far, where its files are, and how many cells have no outcome yet.
 
-    A directory from another machine has outcomes only, so none of its cells counts as missing.
+    A directory from another machine has outcomes only, so none of its cells counts as missing. ``is_running`` while a
+    living process works on it.
     """
 
     record: RunRecord
     directory: Path
     unfinished: int = 0
+    is_running: bool = False
 
     @property
     def unfinished_sentence(self) -> str:
-        """How many cells have no outcome yet; empty where all have one."""
+        """How many cells have no outcome yet, and why; empty where all have one."""
+        if not self.unfinished:
+            return ""
         has = "has" if self.unfinished == 1 else "have"
-        cells = counted(self.unfinished, "cell")
-        return f"{cells} of run {self.record.run} {has} no outcome yet" if self.unfinished else ""
+        why = "it is still running" if self.is_running else "it was interrupted"
+        return f"{counted(self.unfinished, 'cell')} of run {self.record.run} {has} no outcome yet: {why}"
 
 
 def find_run(name: str, lab: Path) -> Run:
@@ -91,7 +95,7 @@ def find_run(name: str, lab: Path) -> Run:
         baselines = store.baselines()
         known = baselines.get(name)
         entry = _choose(name, store.runs(), baselines, lab) if known is None else store.entry(known.run)
-        return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
+        return _stored_run(store, entry, entry.directory)
 
 
 def prepare_directory(directory: Path, identity: RunIdentity) -> None:
@@ -121,9 +125,9 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
     # The store comes first: a run that was killed is in there up to its last cell.
     if (lab / FILE_NAME).exists():
         with Store.open(lab) as store:
-            if any(entry.id == identity.run for entry in store.runs()):
-                unfinished = len(store.unfinished_cells(identity.run))
-                return Run(store.load_run(identity.run), directory, unfinished)
+            for entry in store.runs():
+                if entry.id == identity.run:
+                    return _stored_run(store, entry, directory)
     results = directory / RESULTS_FILE
     if not results.exists():
         raise UsageError(
@@ -135,6 +139,11 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
     if record.run != identity.run:
         raise LabError(f"{RUN_FILE} names {identity.run}, {RESULTS_FILE} {record.run}", where=str(directory))
     return Run(record, directory)
+
+
+def _stored_run(store: Store, entry: RunEntry, directory: Path) -> Run:
+    unfinished = len(store.unfinished_cells(entry.id))
+    return Run(store.load_run(entry.id), directory, unfinished, entry.status == "running")
 
 
 def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], lab: Path) -> RunEntry:

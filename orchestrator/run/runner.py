@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -74,43 +72,42 @@ class Runner:
             provenance=facts,
             directory=directory,
         )
-        try:
-            prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
-            with storage_faults(entry.directory):
-                (entry.directory / _EXPERIMENT_FILE).write_text(experiment.resolved_yaml())
-                (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in ("# before the run", *steps)))
-        except BaseException:
-            self.store.forget_run(entry.id)
-            raise
-        return self._finish(entry, plan, artifacts, facts)
+        with self.store.working_on(entry.id):
+            try:
+                prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
+                with storage_faults(entry.directory):
+                    (entry.directory / _EXPERIMENT_FILE).write_text(experiment.resolved_yaml())
+                    lines = ("# before the run", *steps)
+                    (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in lines))
+            except BaseException:
+                self.store.forget_run(entry.id)
+                raise
+            self._finish(entry, plan, artifacts, facts)
+        return self.store.entry(entry.id)
 
     def resume(self, entry: RunEntry, plan: Plan) -> RunEntry:
-        """Go on with a run at its first unfinished cell."""
-        facts = host_facts(self.context)
-        unfinished = set(self.store.unfinished_cells(entry.id))
-        boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
-        artifacts = self._prepare(boots)
-        prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
-        return self._finish(entry, plan, artifacts, facts)
+        """Go on with a run at its first unfinished cell. Raises UsageError where another process works on it."""
+        with self.store.working_on(entry.id):
+            facts = host_facts(self.context)
+            unfinished = set(self.store.unfinished_cells(entry.id))
+            boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
+            artifacts = self._prepare(boots)
+            prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
+            self._finish(entry, plan, artifacts, facts)
+        return self.store.entry(entry.id)
 
     def _prepare(self, boots: Iterable[Boot]) -> dict[Boot, BootArtifacts]:
         return {boot: prepare(self.context, self.kinds.named(boot.kind), boot) for boot in boots}
 
     def _finish(
         self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], facts: dict[str, object]
-    ) -> RunEntry:
-        lock = FileLock(entry.directory / "run.lock")
-        try:
-            with lock.acquire(timeout=0):
-                with storage_faults(entry.directory):
-                    provenance = Provenance(entry.directory)
-                    provenance.session(facts)
-                self.store.resume_run(entry.id)
-                with step_log(entry.directory / LOG_NAME):
-                    self._work(entry, plan, artifacts, provenance)
-        except Timeout:
-            raise UsageError(f"another process is working on run {entry.id}", where=str(entry.directory)) from None
-        return self.store.entry(entry.id)
+    ) -> None:
+        with storage_faults(entry.directory):
+            provenance = Provenance(entry.directory)
+            provenance.session(facts)
+        self.store.resume_run(entry.id)
+        with step_log(entry.directory / LOG_NAME):
+            self._work(entry, plan, artifacts, provenance)
 
     def _work(
         self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], provenance: Provenance
