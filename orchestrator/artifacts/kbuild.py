@@ -15,6 +15,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import BuildError
 from orchestrator.paths import kbuild_takes
 from orchestrator.process import Finished, run
+from orchestrator.scratch import ScratchFolder
 
 _BUILD_LIMIT = 300.0
 
@@ -54,8 +55,8 @@ def scratch_folder() -> Iterator[Path]:
     """A temporary folder whose path the kernel's build system accepts."""
     standard = tempfile.gettempdir()
     parent = standard if kbuild_takes(Path(standard)) else "/tmp"  # noqa: S108 - mkdtemp makes it private
-    with tempfile.TemporaryDirectory(prefix="orchestrator-", dir=parent) as name:
-        yield Path(name)
+    with ScratchFolder("orchestrator-build-", Path(parent)) as scratch:
+        yield scratch
 
 
 @contextlib.contextmanager
