@@ -8,7 +8,6 @@ be reported on a machine whose store does not contain the run.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from orchestrator.results.baselines import LATEST
 from orchestrator.results.contract import Name, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import FILE_NAME, RunEntry, Store
+from orchestrator.whole_file import write_whole
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
@@ -112,12 +112,14 @@ def prepare_directory(directory: Path, identity: RunIdentity) -> None:
             )
     with storage_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_atomically(path, identity.model_dump_json(indent=2) + "\n")
+        write_whole(path, identity.model_dump_json(indent=2) + "\n")
 
 
 def write_results(directory: Path, record: RunRecord) -> None:
     """Write ``results.json``, the contract; a reader finds the old file or the new one, never half of one."""
-    _write_atomically(directory / RESULTS_FILE, json_text(record))
+    file = directory / RESULTS_FILE
+    with storage_faults(file):
+        write_whole(file, json_text(record))
 
 
 def _run_of_directory(directory: Path, lab: Path) -> Run:
@@ -189,17 +191,3 @@ def _load(path: Path, model: type[_Model]) -> _Model:
         raise LabError(
             "damaged, or written by another version of this program", where=str(path), detail=problems
         ) from error
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    with storage_faults(path):
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)

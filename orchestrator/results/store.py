@@ -226,11 +226,11 @@ class Store:
     def latest(self, experiment: str | None = None, *, unfinished: bool = False) -> RunEntry | None:
         """Return the newest run, of one experiment or of any.
 
-        ``unfinished`` leaves out the runs in which every cell has an outcome.
+        ``unfinished`` leaves out the runs that have come to their end: one killed behind its last cell has not.
         """
         rows = self._rows(
-            "SELECT * FROM run_entries WHERE (? IS NULL OR experiment = ?) AND (NOT ? OR EXISTS"
-            " (SELECT 1 FROM cells WHERE run = run_entries.id AND status = 'planned')) ORDER BY number DESC LIMIT 1",
+            "SELECT * FROM run_entries WHERE (? IS NULL OR experiment = ?) AND (NOT ? OR status != 'complete')"
+            " ORDER BY number DESC LIMIT 1",
             experiment,
             experiment,
             unfinished,

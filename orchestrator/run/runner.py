@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_resolved
@@ -125,10 +126,17 @@ class Runner:
                 workers.append(partial(self._do, coordinator, journal, task, artifacts[boot]))
         try:
             coordinator.serve(workers)
-        finally:
-            # With --only, a run that is gone on with may still not be at its end.
-            self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
-            write_results(entry.directory, self.store.load_run(entry.id))
+        except BaseException:
+            with suppress(LabError):  # on a full disk the end is not written either: the first error counts
+                self._end(entry)
+            raise
+        self._end(entry)
+
+    def _end(self, entry: RunEntry) -> None:
+        # A run that is complete has its results' file: one that is killed before is gone on with.
+        write_results(entry.directory, self.store.load_run(entry.id))
+        # With --only, a run that is gone on with may still not be at its end.
+        self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
 
     def _task(
         self, entry: RunEntry, boot: Boot, cells: tuple[Cell[Any], ...], artifacts: BootArtifacts, folder: str
