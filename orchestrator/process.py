@@ -37,9 +37,11 @@ class Finished:
     stderr: str
 
     def complaint(self) -> tuple[str, ...]:
-        """The command, ready to be pasted, and the last lines it printed."""
+        """The command, ready to be pasted, the last lines it printed, and the signal that killed it."""
         printed = (self.stderr.strip() or self.stdout.strip()).splitlines()[-_QUOTED_LINES:]
-        return (f"$ {shlex.join(self.argv)}", *printed)
+        # The shell around a program says so itself of the program, and cannot say it of itself.
+        killed = (f"(killed by signal {-self.status})",) if self.status < 0 else ()
+        return (f"$ {shlex.join(self.argv)}", *printed, *killed)
 
 
 def spawn(

@@ -194,6 +194,7 @@ class RunningCommand:
                 name = draw.choice(sorted(set(wanted.values())))
                 if self.lab.kill(draw.choice(sorted(pid for pid, one in wanted.items() if one == name))):
                     return name
+            time.sleep(_LOOK)
         return None
 
     def end(self) -> int:

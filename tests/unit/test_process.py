@@ -95,6 +95,15 @@ def test_the_error_has_a_command_to_paste() -> None:
     assert run(["sh", "-c", "echo out; false"], time_limit=PATIENCE).complaint()[1:] == ("out",)
 
 
+def test_the_error_has_the_signal_that_killed_the_program() -> None:
+    assert run(["sh", "-c", "echo begun >&2; kill -KILL $$"], time_limit=PATIENCE).complaint()[1:] == (
+        "begun",
+        "Killed",
+    )
+    around = run(["sh", "-c", "echo begun >&2; kill -KILL $PPID"], time_limit=PATIENCE)
+    assert around.complaint()[1:] == ("begun", "(killed by signal 9)")
+
+
 def test_a_missing_program_is_the_host_s() -> None:
     with pytest.raises(HostError, match="no-such-program is not installed"):
         run(["no-such-program", "x"], time_limit=PATIENCE)
