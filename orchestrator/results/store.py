@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,21 +87,25 @@ class Store:
         ``directory`` the run's files belong into ``runs/<id>`` beside the store. Nothing is made there yet. The run is
         this process's from its first moment, until ``working_on`` ends or the store is closed.
         """
-        with self._writing() as connection:
-            now = datetime.now(UTC)
-            run = self._unused_id(f"{now:%Y%m%d-%H%M%S}-{experiment}")
-            place = (directory or self.directory / "runs" / run).absolute()
-            inserted = connection.execute(
-                "INSERT INTO runs (id, experiment, directory, started, status, digest, provenance)"
-                " VALUES (?, ?, ?, ?, 'running', ?, ?)",
-                (run, experiment, str(place), now.isoformat(), digest, json.dumps(provenance)),
-            )
-            connection.executemany(
-                "INSERT INTO cells (run, position, id, status) VALUES (?, ?, ?, 'planned')",
-                ((run, position, cell) for position, cell in enumerate(cells)),
-            )
-            # No other process has it: nobody sees the run before the transaction's end.
-            self._ownership.take(cast(int, inserted.lastrowid))
+        with ExitStack() as on_failure:
+            with self._writing() as connection:
+                now = datetime.now(UTC)
+                run = self._unused_id(f"{now:%Y%m%d-%H%M%S}-{experiment}")
+                place = (directory or self.directory / "runs" / run).absolute()
+                inserted = connection.execute(
+                    "INSERT INTO runs (id, experiment, directory, started, status, digest, provenance)"
+                    " VALUES (?, ?, ?, ?, 'running', ?, ?)",
+                    (run, experiment, str(place), now.isoformat(), digest, json.dumps(provenance)),
+                )
+                connection.executemany(
+                    "INSERT INTO cells (run, position, id, status) VALUES (?, ?, ?, 'planned')",
+                    ((run, position, cell) for position, cell in enumerate(cells)),
+                )
+                # Nobody sees the run before the transaction's end, so no other process has taken it.
+                number = cast(int, inserted.lastrowid)
+                self._ownership.take(number)
+                on_failure.callback(self._ownership.release, number)
+            on_failure.pop_all()
         return self.entry(run)
 
     @contextmanager

@@ -36,6 +36,7 @@ from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.run.time_left import TimeLeft
 from orchestrator.steps import LOG_NAME, step, step_echo, step_log, step_source
+from orchestrator.whole_file import write_whole
 
 _EXPERIMENT_FILE = "experiment.yaml"
 
@@ -75,9 +76,8 @@ class Runner:
         )
         with self.store.working_on(entry.id):
             try:
-                prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
+                _prepare_directory(entry, experiment)
                 with storage_faults(entry.directory):
-                    (entry.directory / _EXPERIMENT_FILE).write_text(experiment.resolved_yaml())
                     lines = ("# before the run", *steps)
                     (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in lines))
             except BaseException:
@@ -86,14 +86,14 @@ class Runner:
             self._finish(entry, plan, artifacts, facts)
         return self.store.entry(entry.id)
 
-    def resume(self, entry: RunEntry, plan: Plan) -> RunEntry:
+    def resume(self, entry: RunEntry, experiment: Experiment, plan: Plan) -> RunEntry:
         """Go on with a run at its first unfinished cell. Raises UsageError where another process works on it."""
         with self.store.working_on(entry.id):
             facts = host_facts(self.context)
             unfinished = set(self.store.unfinished_cells(entry.id))
             boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
             artifacts = self._prepare(boots)
-            prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
+            _prepare_directory(entry, experiment)
             self._finish(entry, plan, artifacts, facts)
         return self.store.entry(entry.id)
 
@@ -167,6 +167,15 @@ class Runner:
         finally:
             for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
                 _collect(task.directory / folder, journal.entry.directory / folder)
+
+
+def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
+    """Make what names the run and what it measures, where it is missing: a process may be killed before it has."""
+    prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
+    file = entry.directory / _EXPERIMENT_FILE
+    if not file.exists():
+        with storage_faults(file):
+            write_whole(file, experiment.resolved_yaml())
 
 
 def _collect(boots: Path, runs: Path) -> None:

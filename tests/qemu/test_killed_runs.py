@@ -15,7 +15,7 @@ from command_line import QUICKSTART, REDUCED, FinishedRun
 from killed_run import KilledLab, Moment
 from undisturbed_run import RUN, Undisturbed, are_equal, values
 
-from orchestrator.results.runs import RESULTS_FILE
+from orchestrator.results.runs import RESULTS_FILE, RUN_FILE
 
 pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
@@ -75,7 +75,9 @@ def test_a_killed_orchestrator_goes_on_to_the_same_end(
             assert not any("Traceback" in line or "warning" in line for line in command.lines), command.lines
             assert [run.status for run in lab.runs()] in ([], ["interrupted"], ["complete"])
         assert values(lab.cells(runs[0])) == cold_run.values
-        assert (runs[0].directory / RESULTS_FILE).exists()
+        assert {"experiment.yaml", "provenance.json", RUN_FILE, RESULTS_FILE} <= {
+            file.name for file in runs[0].directory.iterdir()
+        }
         assert lab.litter() == []
         if killed >= kills:
             break
