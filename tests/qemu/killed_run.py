@@ -24,6 +24,13 @@ from orchestrator.results.store import FILE_NAME, RunEntry, Store
 _FETCHED = ("apt", "archives", "debian", "kernel-source", "kernels", "pins", "programs", "vmlinux")
 """What a cold cache has all the same: it was fetched, or takes long to make."""
 
+_PROGRAMS = {
+    "QEMU": ["qemu-system-x86"],
+    # A program has the lab's name until it is executed, and that of setpriv then.
+    "worker": ["python", "setpriv", "sh", "make", "gcc", "cc1", "as", "ld", "strip"],
+}
+"""What a run starts, by the names that the kernel has of them."""
+
 _MOST_CALLS = 400
 _LOOK = 0.002
 
@@ -184,15 +191,12 @@ class RunningCommand:
         return self.process.poll() is None
 
     def strike(self, target: str, draw: random.Random) -> str | None:
-        """Kill the next QEMU, or with another ``target`` another program; its name, None at the command's end."""
+        """Kill the next program of a name that is drawn from the target's; its name, None where none comes any more."""
+        name = draw.choice(_PROGRAMS[target])
         while self.process.poll() is None:
-            found = dict(_descendants(self.process.pid))
-            wanted = {pid: name for pid, name in found.items() if name.startswith("qemu-system") == (target == "QEMU")}
-            if wanted:
-                # By the name first: of compilers there are many.
-                name = draw.choice(sorted(set(wanted.values())))
-                if self.lab.kill(draw.choice(sorted(pid for pid, one in wanted.items() if one == name))):
-                    return name
+            found = [child for child, program in _descendants(self.process.pid) if program == name]
+            if found and self.lab.kill(draw.choice(sorted(found))):
+                return name
             time.sleep(_LOOK)
         return None
 
