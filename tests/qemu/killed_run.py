@@ -24,12 +24,8 @@ from orchestrator.results.store import FILE_NAME, RunEntry, Store
 _FETCHED = ("apt", "archives", "debian", "kernel-source", "kernels", "pins", "programs", "vmlinux")
 """What a cold cache has all the same: it was fetched, or takes long to make."""
 
-_PROGRAMS = {
-    "QEMU": ["qemu-system-x86"],
-    # A program has the lab's name until it is executed, and that of setpriv then.
-    "worker": ["python", "setpriv", "sh", "make", "gcc", "cc1", "as", "ld", "strip"],
-}
-"""What a run starts, by the names that the kernel has of them."""
+_NOT_EXECUTED_YET = ("python", "setpriv")
+_SELDOM = 0.05
 
 _MOST_CALLS = 400
 _LOOK = 0.002
@@ -93,7 +89,8 @@ class KilledLab:
         """The only command that runs here; it has ended, with all that it started, when the context has."""
         with self.started(*arguments) as command:
             yield command
-        assert self.left_after() == {}
+        left = self.left_after()
+        assert left == {}, left
 
     @contextlib.contextmanager
     def started(self, *arguments: str | Path) -> Iterator[RunningCommand]:
@@ -191,12 +188,15 @@ class RunningCommand:
         return self.process.poll() is None
 
     def strike(self, target: str, draw: random.Random) -> str | None:
-        """Kill the next program of a name that is drawn from the target's; its name, None where none comes any more."""
-        name = draw.choice(_PROGRAMS[target])
+        """Kill the next QEMU, or with another ``target`` another program; its name, None at the command's end."""
         while self.process.poll() is None:
-            found = [child for child, program in _descendants(self.process.pid) if program == name]
-            if found and self.lab.kill(draw.choice(sorted(found))):
-                return name
+            running = [(child, name) for child, name in _descendants(self.process.pid) if _is_target(name, target)]
+            if running:
+                # By the name first: of compilers there are many, and each program is Python or setpriv at first.
+                name = draw.choice(sorted({name for _, name in running}))
+                wanted = name not in _NOT_EXECUTED_YET or draw.random() < _SELDOM
+                if wanted and self.lab.kill(draw.choice(sorted(child for child, one in running if one == name))):
+                    return name
             time.sleep(_LOOK)
         return None
 
@@ -222,6 +222,10 @@ class RunningCommand:
                 self._said.notify_all()
         with self._said:
             self._said.notify_all()
+
+
+def _is_target(name: str, target: str) -> bool:
+    return name.startswith("qemu-system") == (target == "QEMU")
 
 
 def _descendants(process: int) -> Iterator[tuple[int, str]]:
