@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.compiler import build_environment
+from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import BuildError
 from orchestrator.paths import kbuild_takes
@@ -39,7 +39,7 @@ def make_modules(kernel: Kernel, places: Places, folder: Path, variables: Sequen
     tools = kernel.toolchain.for_make(places.tools)
     where = ["-C", str(places.headers), "-f", str(places.makefile), f"M={folder}"]
     return run(
-        ["make", *where, *tools, *variables, "modules"], time_limit=_BUILD_LIMIT, environment=build_environment()
+        ["make", *where, *tools, *variables, "modules"], time_limit=_BUILD_LIMIT, environment=compiling_in(folder)
     )
 
 
