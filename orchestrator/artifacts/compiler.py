@@ -36,6 +36,11 @@ def build_environment() -> dict[str, str | None]:
     return {**dict.fromkeys(os.environ), **kept, "LC_ALL": "C"}
 
 
+def compiling_in(folder: Path) -> dict[str, str | None]:
+    """The same with the compiler's temporary files in a folder that goes with the build: a killed one leaves them."""
+    return {**build_environment(), "TMPDIR": str(folder)}
+
+
 def guest_programs(context: BuildContext, arch: str) -> Artifact:
     """``init``, ``agent`` and the benchmarks of ``images/guest``, as static programs for ``arch``."""
     folder, toolchain = data_dir("images") / "guest", guest_toolchain(context)
@@ -95,7 +100,7 @@ def _compile(
     sources = [str(file) for file in files if file.suffix in (".c", ".S")]
     wanted = [*_FLAGS, *flags, *(f"-I{folder}" for folder in folders)]
     argv = [toolchain.program("gcc"), _WIDTH[arch], *wanted, "-o", str(target), *sources]
-    finished = run(argv, time_limit=_COMPILE_LIMIT, environment=build_environment())
+    finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target.parent))
     if finished.status != 0:
         words = finished.complaint()
         place = next((found for line in words if (found := _PLACE.match(line))), None)

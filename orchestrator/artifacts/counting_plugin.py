@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import build_environment
+from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.inclusion import included, read_source
 from orchestrator.artifacts.toolchain import guest_toolchain
 from orchestrator.errors import BuildError
@@ -40,7 +40,7 @@ def counting_plugin(context: BuildContext) -> Path:
         sources = [str(file) for file in files if file.suffix == ".c"]
         places = [f"-I{folder}" for folder in folders]
         argv = [toolchain.program("gcc"), *_FLAGS, *places, "-o", str(target / _NAME), *sources]
-        finished = run(argv, time_limit=_COMPILE_LIMIT, environment=build_environment())
+        finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target))
         if finished.status != 0:
             raise BuildError(f"{main.name} does not compile", detail=finished.complaint())
 

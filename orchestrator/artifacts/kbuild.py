@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.compiler import build_environment
+from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.errors import BuildError
 from orchestrator.paths import kbuild_takes
 from orchestrator.process import Finished, run
+from orchestrator.scratch import ScratchFolder
 
 _BUILD_LIMIT = 300.0
 
@@ -38,7 +39,7 @@ def make_modules(kernel: Kernel, places: Places, folder: Path, variables: Sequen
     tools = kernel.toolchain.for_make(places.tools)
     where = ["-C", str(places.headers), "-f", str(places.makefile), f"M={folder}"]
     return run(
-        ["make", *where, *tools, *variables, "modules"], time_limit=_BUILD_LIMIT, environment=build_environment()
+        ["make", *where, *tools, *variables, "modules"], time_limit=_BUILD_LIMIT, environment=compiling_in(folder)
     )
 
 
@@ -54,8 +55,8 @@ def scratch_folder() -> Iterator[Path]:
     """A temporary folder whose path the kernel's build system accepts."""
     standard = tempfile.gettempdir()
     parent = standard if kbuild_takes(Path(standard)) else "/tmp"  # noqa: S108 - mkdtemp makes it private
-    with tempfile.TemporaryDirectory(prefix="orchestrator-", dir=parent) as name:
-        yield Path(name)
+    with ScratchFolder("orchestrator-build-", Path(parent)) as scratch:
+        yield scratch
 
 
 @contextlib.contextmanager

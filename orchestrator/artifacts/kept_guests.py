@@ -11,7 +11,6 @@ import contextlib
 import os
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.hub import Hub
 from orchestrator.guest.machine import Login, Machine
 from orchestrator.guest.saved import SavedGuest
+from orchestrator.scratch import ScratchFolder
 
 _MACHINE = "machine.json"
 _MACHINE_MAX = 1 << 20
@@ -48,8 +48,8 @@ def keep_guest(guest: Guest, file: Path) -> None:
     machine = replace(guest.machine, login=Login())  # a password is not kept
     key = digest(key_inputs(machine))
     try:
-        with tempfile.TemporaryDirectory(prefix=".kept-", dir=file.parent) as name:
-            saved = SavedGuest(key, Path(name))
+        with ScratchFolder(".kept-", file.parent) as folder:
+            saved = SavedGuest(key, folder)
             guest.keep(saved)
             (saved.folder / _MACHINE).write_bytes(_kept.dump_json(_Kept(key, machine)))
             unfinished = saved.folder / file.name

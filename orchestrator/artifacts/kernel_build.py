@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Artifact
-from orchestrator.artifacts.compiler import build_environment
+from orchestrator.artifacts.compiler import compiling_in
 from orchestrator.artifacts.kernel_config import check_granted, merged
 from orchestrator.artifacts.kernel_source import (
     UNPACKED_GB,
@@ -91,7 +91,7 @@ def _build(
         build.mkdir()
     (build / "all.config").write_text(wanted)
     make = ["make", "-C", str(source), f"O={build}", f"ARCH={spec.arch}", *toolchain.for_make(), "HOSTCC=gcc"]
-    environment = {**build_environment(), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
+    environment = {**compiling_in(build), **IDENTITY, "KCONFIG_ALLCONFIG": str(build / "all.config")}
     finished = run([*make, "allnoconfig"], time_limit=_CONFIGURE_LIMIT, environment=environment)
     if finished.status != 0:
         raise BuildError(f"{spec.name} cannot be configured", detail=finished.complaint())
@@ -101,7 +101,7 @@ def _build(
     finished = run(
         [*make, jobs, "bzImage", "modules"],
         time_limit=_BUILD_LIMIT,
-        environment={**build_environment(), **IDENTITY},
+        environment={**compiling_in(build), **IDENTITY},
         listener=progress.line,
     )
     if finished.status != 0:

@@ -43,7 +43,7 @@ def _ended(runner: Runner, begun: RunEntry, experiment: Experiment, planned: Pla
             print(f"run {begun.id} was measured, and not told yet", file=sys.stderr)
             return begun
         print(f"going on with run {begun.id}, which was interrupted", file=sys.stderr)
-        return runner.resume(begun, planned)
+        return runner.resume(begun, experiment, planned)
     except UsageError as error:
         print(f"run {begun.id} is not gone on with: {error}", file=sys.stderr)
         return None

@@ -154,7 +154,7 @@ def _run_one(
     runner: Runner, experiment: Experiment, planned: Plan, directory: Path | None, *, resume: bool
 ) -> RunEntry:
     if resume:
-        return runner.resume(_unfinished(runner.store, experiment, directory), planned)
+        return runner.resume(_unfinished(runner.store, experiment, directory), experiment, planned)
     return runner.run(experiment, planned, directory)
 
 

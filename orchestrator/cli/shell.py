@@ -86,16 +86,15 @@ def shell(
 
 def _reopen(file: Path, directory: Path, expected: Sequence[re.Pattern[str]]) -> None:
     """Give the terminal the console of a kept guest. Raises GuestError, UsageError, HostError."""
-    import tempfile
-
     from orchestrator.artifacts.kept_guests import kept_guest
     from orchestrator.errors import GuestOops
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.terminal import ESCAPE_KEY, attend
+    from orchestrator.scratch import ScratchFolder
 
     with (
-        tempfile.TemporaryDirectory(prefix="orchestrator-kept-") as unpacked,
-        kept_guest(file, Path(unpacked)) as (machine, saved),
+        ScratchFolder("orchestrator-kept-") as unpacked,
+        kept_guest(file, unpacked) as (machine, saved),
     ):
         print(f"going on with {file}; `exit` or {ESCAPE_KEY} ends the guest", file=sys.stderr, flush=True)
 

@@ -15,7 +15,6 @@ import platform
 import signal
 import subprocess
 import sys
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -25,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from orchestrator.errors import HostError, UsageError
 from orchestrator.guest import kvm_probe
 from orchestrator.paths import cache_dir
+from orchestrator.whole_file import write_whole
 
 DEVICE = Path("/dev/kvm")
 TIME_LIMIT_SECONDS = 60.0
@@ -200,6 +200,4 @@ def _remember(speed: KvmSpeed) -> None:
     # Where the cache cannot be written, the next guest measures again.
     with contextlib.suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".kvm-speed-", delete=False) as file:
-            file.write(memory.model_dump_json())
-        Path(file.name).replace(target)
+        write_whole(target, memory.model_dump_json())

@@ -20,7 +20,7 @@ from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.kernel_tests import kunit_results
-from orchestrator.guest.life import State
+from orchestrator.guest.life import FAILURES, State
 from orchestrator.guest.saving import SavableGuest
 from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
@@ -119,8 +119,14 @@ class Guest(SavableGuest):
         """Count the traps and interrupts that the guest's kernel takes meanwhile, by vector, from outside."""
         if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} takes no interrupts")
-        with counted_interrupts(self._qemu.monitor) as counts:
-            yield counts
+        try:
+            with counted_interrupts(self._qemu.monitor) as counts:
+                yield counts
+        except FAILURES:  # the verb that met it has explained it
+            raise
+        except GuestError as error:
+            with self._explained("counting interrupts"):
+                raise error
 
     def check_console(self, mark: int = 0) -> None:
         """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SEED_BYTES = 64
 _FIXED_SEED = bytes(_SEED_BYTES)
 _FOLDER = "image"
+_SUFFIXES = _OVERLAY, _INITRAMFS = ".overlay", ".initramfs"
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ def make_guest_files(machine: Machine, directory: Path, name: str) -> GuestFiles
         overlay, keys = None, None
         identity: dict[str, bytes] = {}
         if machine.root is not None:
-            overlay = private_file(".overlay")
+            overlay = private_file(_OVERLAY)
             make_overlay(machine.root, overlay)
             identity, keys = _identity(machine, name)
             content += _archive(machine, machine.root, identity)
-        initramfs = private_file(".initramfs")
+        initramfs = private_file(_INITRAMFS)
         initramfs.write_bytes(content)
         return GuestFiles(initramfs, overlay, keys, identity, None if machine.root is None else machine.root.base)
 
@@ -81,10 +82,17 @@ def make_restored_files(machine: Machine, saved_overlay: Path, directory: Path, 
     if machine.root is None:
         return GuestFiles(identity={"seed": secrets.token_bytes(_SEED_BYTES)})
     with _private_files(directory, name) as private_file:
-        overlay = private_file(".overlay")
+        overlay = private_file(_OVERLAY)
         make_overlay(replace(machine.root, base=saved_overlay, format="qcow2"), overlay)
         identity, keys = _identity(machine, name)
         return GuestFiles(None, overlay, keys, identity, saved_overlay)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove such files of guests whose process was killed before QEMU had opened them; no guest may be there."""
+    for suffix in _SUFFIXES:
+        for file in directory.glob(f"*{suffix}"):
+            file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -6,15 +6,14 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import socket
 import struct
-import tempfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.guest.machine import Lan
+from orchestrator.scratch import ScratchFolder
 
 _HEADER = struct.Struct("!I")
 """Before each frame of QEMU's ``-netdev stream``: its length."""
@@ -29,6 +28,7 @@ _PATH_MAX = 100
 """Bytes of a socket's path; the kernel takes 107."""
 
 _GUESTS_MAX = 250
+_PREFIX = "orchestrator-lan-"
 
 
 @dataclass
@@ -44,11 +44,11 @@ class Hub:
     """Passes frames between guests until it is closed. The socket is in a folder that only the user can enter."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="lab-lan-"))
-        if len(os.fsencode(self._folder)) > _PATH_MAX:
-            self._folder.rmdir()
-            self._folder = Path(tempfile.mkdtemp(prefix="lab-lan-", dir="/tmp"))
-        self._socket = self._folder / "hub"
+        self._folder = ScratchFolder(_PREFIX)
+        if len(os.fsencode(self._folder.path)) > _PATH_MAX:
+            self._folder.close()
+            self._folder = ScratchFolder(_PREFIX, Path("/tmp"))  # noqa: S108 - it is made private
+        self._socket = self._folder.path / "hub"
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(str(self._socket))
         self._listening.listen()
@@ -70,7 +70,7 @@ class Hub:
         self._end.close()
         self._thread.join()
         self._ending.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _work(self) -> None:
         with selectors.DefaultSelector() as selector, self._listening:

@@ -34,6 +34,7 @@ from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files
 from orchestrator.guest.machine import Machine, counts_file
 from orchestrator.guest.memory import SharedMemory
+from orchestrator.guest.memory_kills import explain_kill, memory_kills
 from orchestrator.guest.opening import mount_data, open_channel
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
 from orchestrator.guest.slots import Slots, take_slots
@@ -42,7 +43,7 @@ from orchestrator.steps import step
 BOOT_LIMIT = 180.0
 """Seconds from QEMU's start to the agent's first frame; a Debian kernel takes seven on an idle core."""
 
-_FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
+FAILURES = (GuestExit, GuestPanic, GuestHang, GuestConnectionLost)
 """What is raised once a guest has ended by itself, or does not answer."""
 
 
@@ -83,6 +84,7 @@ class GuestLife:
         self._overlay: int | None = None  # the open file, of a guest that can be saved
         self._channel: Channel | None = None
         self._slots: Slots | None = None
+        self._memory_kills: int | None = None  # of any process, before QEMU's start
 
     def __enter__(self) -> Self:
         if self.state is not State.READY:
@@ -223,6 +225,7 @@ class GuestLife:
     def _start(self, files: HostFiles) -> None:
         if self._files is not None:
             files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
+        self._memory_kills = memory_kills()
         self._qemu.start(self.machine, replace(files, terminal=self._terminal), self.console_max)
         # QEMU has opened all files: removed here, none is left behind, whatever ends us.
         if self._files is not None:
@@ -238,7 +241,9 @@ class GuestLife:
         except GuestError as error:
             flood = self._qemu.flood
             cause = flood or cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
-            self.has_failed = self.has_failed or isinstance(cause, _FAILURES)
+            if isinstance(cause, GuestExit) and cause is not flood:
+                explain_kill(cause, self._memory_kills)
+            self.has_failed = self.has_failed or isinstance(cause, FAILURES)
             raise cause from None
 
 

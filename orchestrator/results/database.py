@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -29,8 +29,7 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
     """
     with storage_faults(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite creates files readable by everyone; its companions (-wal, -shm) inherit the mode of this file.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _make(path)
         connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
     with closing(connection):
         with storage_faults(path):
@@ -55,6 +54,16 @@ def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") 
         # SQLite ends the transaction by itself after some errors, such as a full disk.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _make(path: Path) -> None:
+    """Make the file where it is missing: SQLite makes one that all may read. Its companions (-wal, -shm) get its mode.
+
+    One that is there is not opened. To close it would release the locks of all connections that this process has to it
+    (fcntl(2)); the next process that leaves the store would take itself for the last one and remove the log of commits.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

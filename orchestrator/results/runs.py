@@ -8,7 +8,6 @@ be reported on a machine whose store does not contain the run.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from orchestrator.results.baselines import LATEST
 from orchestrator.results.contract import Name, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import FILE_NAME, RunEntry, Store
+from orchestrator.whole_file import write_whole
 
 RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
@@ -52,19 +52,23 @@ _Model = TypeVar("_Model", RunIdentity, RunRecord)
 class Run:
     """A run that was found: its results so far, where its files are, and how many cells have no outcome yet.
 
-    A directory from another machine has outcomes only, so none of its cells counts as missing.
+    A directory from another machine has outcomes only, so none of its cells counts as missing. ``is_running`` while a
+    living process works on it.
     """
 
     record: RunRecord
     directory: Path
     unfinished: int = 0
+    is_running: bool = False
 
     @property
     def unfinished_sentence(self) -> str:
-        """How many cells have no outcome yet; empty where all have one."""
+        """How many cells have no outcome yet, and why; empty where all have one."""
+        if not self.unfinished:
+            return ""
         has = "has" if self.unfinished == 1 else "have"
-        cells = counted(self.unfinished, "cell")
-        return f"{cells} of run {self.record.run} {has} no outcome yet" if self.unfinished else ""
+        why = "it is still running" if self.is_running else "it was interrupted"
+        return f"{counted(self.unfinished, 'cell')} of run {self.record.run} {has} no outcome yet: {why}"
 
 
 def find_run(name: str, lab: Path) -> Run:
@@ -91,7 +95,7 @@ def find_run(name: str, lab: Path) -> Run:
         baselines = store.baselines()
         known = baselines.get(name)
         entry = _choose(name, store.runs(), baselines, lab) if known is None else store.entry(known.run)
-        return Run(store.load_run(entry.id), entry.directory, len(store.unfinished_cells(entry.id)))
+        return _stored_run(store, entry, entry.directory)
 
 
 def prepare_directory(directory: Path, identity: RunIdentity) -> None:
@@ -108,12 +112,14 @@ def prepare_directory(directory: Path, identity: RunIdentity) -> None:
             )
     with storage_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_atomically(path, identity.model_dump_json(indent=2) + "\n")
+        write_whole(path, identity.model_dump_json(indent=2) + "\n")
 
 
 def write_results(directory: Path, record: RunRecord) -> None:
     """Write ``results.json``, the contract; a reader finds the old file or the new one, never half of one."""
-    _write_atomically(directory / RESULTS_FILE, json_text(record))
+    file = directory / RESULTS_FILE
+    with storage_faults(file):
+        write_whole(file, json_text(record))
 
 
 def _run_of_directory(directory: Path, lab: Path) -> Run:
@@ -121,9 +127,9 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
     # The store comes first: a run that was killed is in there up to its last cell.
     if (lab / FILE_NAME).exists():
         with Store.open(lab) as store:
-            if any(entry.id == identity.run for entry in store.runs()):
-                unfinished = len(store.unfinished_cells(identity.run))
-                return Run(store.load_run(identity.run), directory, unfinished)
+            for entry in store.runs():
+                if entry.id == identity.run:
+                    return _stored_run(store, entry, directory)
     results = directory / RESULTS_FILE
     if not results.exists():
         raise UsageError(
@@ -135,6 +141,11 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
     if record.run != identity.run:
         raise LabError(f"{RUN_FILE} names {identity.run}, {RESULTS_FILE} {record.run}", where=str(directory))
     return Run(record, directory)
+
+
+def _stored_run(store: Store, entry: RunEntry, directory: Path) -> Run:
+    unfinished = len(store.unfinished_cells(entry.id))
+    return Run(store.load_run(entry.id), directory, unfinished, entry.status == "running")
 
 
 def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], lab: Path) -> RunEntry:
@@ -180,17 +191,3 @@ def _load(path: Path, model: type[_Model]) -> _Model:
         raise LabError(
             "damaged, or written by another version of this program", where=str(path), detail=problems
         ) from error
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    with storage_faults(path):
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,15 +23,20 @@ from orchestrator.results.baselines import Baseline, check_baseline_name, unknow
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.database import connected, transaction
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.ownership import Ownership
 
 FILE_NAME = "lab.sqlite"
+_OWNERS = "lab.owners"
 
 RunStatus = Literal["running", "complete", "interrupted"]
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """One run as the store lists it. ``started`` and ``finished`` are ISO 8601, UTC."""
+    """One run as the store lists it. ``started`` and ``finished`` are ISO 8601, UTC.
+
+    It is "running" only while a living process works on it: one that was killed leaves an interrupted run.
+    """
 
     id: str
     experiment: str
@@ -53,6 +58,7 @@ class Store:
         self.directory = directory
         self.path = directory / FILE_NAME
         self._connection = connection
+        self._ownership = Ownership(directory / _OWNERS, self.path)
 
     @classmethod
     @contextmanager
@@ -62,7 +68,9 @@ class Store:
         Raises ``LabError`` also for a file that is no store or that a newer version wrote.
         """
         with connected(directory / FILE_NAME) as connection:
-            yield cls(directory, connection)
+            store = cls(directory, connection)
+            with closing(store._ownership):
+                yield store
 
     def begin_run(
         self,
@@ -76,22 +84,47 @@ class Store:
         """Store a new run and the ids of all its cells, in the plan's order.
 
         ``digest`` identifies the resolved experiment; ``provenance`` is anything JSON can hold. Without
-        ``directory`` the run's files belong into ``runs/<id>`` beside the store. Nothing is made there yet.
+        ``directory`` the run's files belong into ``runs/<id>`` beside the store. Nothing is made there yet. The run is
+        this process's from its first moment, until ``working_on`` ends or the store is closed.
         """
-        with self._writing() as connection:
-            now = datetime.now(UTC)
-            run = self._unused_id(f"{now:%Y%m%d-%H%M%S}-{experiment}")
-            place = (directory or self.directory / "runs" / run).absolute()
-            connection.execute(
-                "INSERT INTO runs (id, experiment, directory, started, status, digest, provenance)"
-                " VALUES (?, ?, ?, ?, 'running', ?, ?)",
-                (run, experiment, str(place), now.isoformat(), digest, json.dumps(provenance)),
-            )
-            connection.executemany(
-                "INSERT INTO cells (run, position, id, status) VALUES (?, ?, ?, 'planned')",
-                ((run, position, cell) for position, cell in enumerate(cells)),
-            )
+        with ExitStack() as on_failure:
+            with self._writing() as connection:
+                now = datetime.now(UTC)
+                run = self._unused_id(f"{now:%Y%m%d-%H%M%S}-{experiment}")
+                place = (directory or self.directory / "runs" / run).absolute()
+                inserted = connection.execute(
+                    "INSERT INTO runs (id, experiment, directory, started, status, digest, provenance)"
+                    " VALUES (?, ?, ?, ?, 'running', ?, ?)",
+                    (run, experiment, str(place), now.isoformat(), digest, json.dumps(provenance)),
+                )
+                connection.executemany(
+                    "INSERT INTO cells (run, position, id, status) VALUES (?, ?, ?, 'planned')",
+                    ((run, position, cell) for position, cell in enumerate(cells)),
+                )
+                # Nobody sees the run before the transaction's end, so no other process has taken it.
+                number = cast(int, inserted.lastrowid)
+                self._ownership.take(number)
+                on_failure.callback(self._ownership.release, number)
+            on_failure.pop_all()
         return self.entry(run)
+
+    @contextmanager
+    def working_on(self, run: str) -> Iterator[None]:
+        """Own a run, so that it counts as running, and no other process works on it.
+
+        Raises ``UsageError`` for an unknown run, and where another process works on it.
+        """
+        number = self._number(run)
+        if not self._ownership.take(number):
+            raise UsageError(
+                f"another process is working on run {run}",
+                where=str(self.entry(run).directory),
+                hint="Wait for it to end; without --resume a new run begins.",
+            )
+        try:
+            yield
+        finally:
+            self._ownership.release(number)
 
     def record(self, run: str, cell: CellRecord) -> None:
         """Store a planned cell's outcome: samples and evidence together, or neither.
@@ -115,7 +148,7 @@ class Store:
             )
 
     def resume_run(self, run: str) -> None:
-        """Mark a run as running again. Raises ``UsageError`` for an unknown run."""
+        """Mark a run as running again, for the process that works on it. Raises ``UsageError`` for an unknown run."""
         self._set_status(run, "running", None)
 
     def finish_run(self, run: str, status: RunStatus) -> None:
@@ -124,7 +157,10 @@ class Store:
 
     def forget_run(self, run: str) -> None:
         """Remove a run that could not begin: of its cells none has an outcome."""
+        number = self._number(run)
         with self._writing() as connection:
+            # Before the end of the transaction: the next run may get the number.
+            self._ownership.release(number)
             connection.execute("DELETE FROM cells WHERE run = ? AND status = 'planned'", (run,))
             # Refused by the database while a cell is left.
             connection.execute("DELETE FROM runs WHERE id = ?", (run,))
@@ -168,7 +204,7 @@ class Store:
         rows = self._rows("SELECT * FROM run_entries WHERE id = ?", run)
         if not rows:
             raise UsageError(f"unknown run '{run}'", where=str(self.path), hint="See: orchestrator list runs")
-        return _entry(rows[0])
+        return self._entry(rows[0])
 
     def provenance(self, run: str) -> dict[str, object]:
         """Return what a run was made with, as ``begin_run`` got it. Raises ``UsageError`` for an unknown run."""
@@ -178,7 +214,7 @@ class Store:
 
     def runs(self) -> list[RunEntry]:
         """Return every run, the newest first."""
-        return [_entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
+        return [self._entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
 
     def select(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Return the rows of a query, for the modules beside this one that need little of many runs."""
@@ -194,16 +230,16 @@ class Store:
     def latest(self, experiment: str | None = None, *, unfinished: bool = False) -> RunEntry | None:
         """Return the newest run, of one experiment or of any.
 
-        ``unfinished`` leaves out the runs in which every cell has an outcome.
+        ``unfinished`` leaves out the runs that have come to their end: one killed behind its last cell has not.
         """
         rows = self._rows(
-            "SELECT * FROM run_entries WHERE (? IS NULL OR experiment = ?) AND (NOT ? OR EXISTS"
-            " (SELECT 1 FROM cells WHERE run = run_entries.id AND status = 'planned')) ORDER BY number DESC LIMIT 1",
+            "SELECT * FROM run_entries WHERE (? IS NULL OR experiment = ?) AND (NOT ? OR status != 'complete')"
+            " ORDER BY number DESC LIMIT 1",
             experiment,
             experiment,
             unfinished,
         )
-        return _entry(rows[0]) if rows else None
+        return self._entry(rows[0]) if rows else None
 
     def previous(self, run: str) -> RunEntry | None:
         """Return the newest complete run of the same experiment that began before this one.
@@ -217,7 +253,7 @@ class Store:
             entry.experiment,
             run,
         )
-        return _entry(rows[0]) if rows else None
+        return self._entry(rows[0]) if rows else None
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines by their names."""
@@ -254,6 +290,16 @@ class Store:
             self.entry(run)
             connection.execute("UPDATE runs SET status = ?, finished = ? WHERE id = ?", (status, finished, run))
 
+    def _number(self, run: str) -> int:
+        self.entry(run)
+        return int(self._rows("SELECT number FROM runs WHERE id = ?", run)[0]["number"])
+
+    def _entry(self, row: sqlite3.Row) -> RunEntry:
+        fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "digest")}
+        abandoned = row["status"] == "running" and not self._ownership.has_owner(row["number"])
+        status: RunStatus = "interrupted" if abandoned else row["status"]
+        return RunEntry(directory=Path(row["directory"]), status=status, **fields)
+
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with storage_faults(self.path):
             return self._connection.execute(query, values).fetchall()
@@ -268,8 +314,3 @@ class Store:
         """Several queries that see the same moment."""
         with storage_faults(self.path), transaction(self._connection, "BEGIN"):
             yield
-
-
-def _entry(row: sqlite3.Row) -> RunEntry:
-    fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "status", "digest")}
-    return RunEntry(directory=Path(row["directory"]), **fields)

@@ -7,6 +7,7 @@ in another process, or on another machine alike.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,11 @@ from typing import Any
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import HostError, LabError, UnsupportedError, UsageError
+from orchestrator.errors import GuestExit, HostError, LabError, UnsupportedError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.guest_files import remove_leftovers
 from orchestrator.results import profile
 from orchestrator.results.contract import CellRecord, Status
 from orchestrator.results.faults import storage_faults
@@ -130,11 +132,12 @@ def run_boot(session: Session) -> None:
     This is the failure policy of all kinds of benchmark. A failed cell costs its guest, so that nothing it left behind
     is measured: the cells after it get a fresh one; but for a ``harmless`` one, which is proved to have left nothing.
     An error ends the cells that had begun, or all of them where none had: there is no guest to measure in, and a second
-    try would end the same, because the exact clock repeats everything. HostError and UsageError end the run and are
-    raised.
+    try would end the same, because the exact clock repeats everything; but for a QEMU that was killed, which costs one
+    cell. HostError and UsageError end the run and are raised.
     """
     task = session.task
     task.directory.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(task.directory)
     waiting: list[Cell[Any]] = []
     for cell in task.cells:
         prepared = session.artifacts.cells[cell.id]
@@ -171,6 +174,8 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
         if not concerned:
             # What cannot be supported is a cell's work; a guest that does not boot has failed.
             concerned, status = [cell for cell in cells if cell.id not in ended], "failed"
+            if isinstance(error, GuestExit) and error.status == -signal.SIGKILL:
+                concerned = concerned[:1]
         for cell in concerned:
             ended.add(cell.id)
             session.end(Outcome(without_number(cell, status, str(error))))

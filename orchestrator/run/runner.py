@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.errors import ConfigError, UsageError
+from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_resolved
@@ -37,6 +36,7 @@ from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.run.time_left import TimeLeft
 from orchestrator.steps import LOG_NAME, step, step_echo, step_log, step_source
+from orchestrator.whole_file import write_whole
 
 _EXPERIMENT_FILE = "experiment.yaml"
 
@@ -74,43 +74,41 @@ class Runner:
             provenance=facts,
             directory=directory,
         )
-        try:
-            prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
-            with storage_faults(entry.directory):
-                (entry.directory / _EXPERIMENT_FILE).write_text(experiment.resolved_yaml())
-                (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in ("# before the run", *steps)))
-        except BaseException:
-            self.store.forget_run(entry.id)
-            raise
-        return self._finish(entry, plan, artifacts, facts)
+        with self.store.working_on(entry.id):
+            try:
+                _prepare_directory(entry, experiment)
+                with storage_faults(entry.directory):
+                    lines = ("# before the run", *steps)
+                    (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in lines))
+            except BaseException:
+                self.store.forget_run(entry.id)
+                raise
+            self._finish(entry, plan, artifacts, facts)
+        return self.store.entry(entry.id)
 
-    def resume(self, entry: RunEntry, plan: Plan) -> RunEntry:
-        """Go on with a run at its first unfinished cell."""
-        facts = host_facts(self.context)
-        unfinished = set(self.store.unfinished_cells(entry.id))
-        boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
-        artifacts = self._prepare(boots)
-        prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
-        return self._finish(entry, plan, artifacts, facts)
+    def resume(self, entry: RunEntry, experiment: Experiment, plan: Plan) -> RunEntry:
+        """Go on with a run at its first unfinished cell. Raises UsageError where another process works on it."""
+        with self.store.working_on(entry.id):
+            facts = host_facts(self.context)
+            unfinished = set(self.store.unfinished_cells(entry.id))
+            boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
+            artifacts = self._prepare(boots)
+            _prepare_directory(entry, experiment)
+            self._finish(entry, plan, artifacts, facts)
+        return self.store.entry(entry.id)
 
     def _prepare(self, boots: Iterable[Boot]) -> dict[Boot, BootArtifacts]:
         return {boot: prepare(self.context, self.kinds.named(boot.kind), boot) for boot in boots}
 
     def _finish(
         self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], facts: dict[str, object]
-    ) -> RunEntry:
-        lock = FileLock(entry.directory / "run.lock")
-        try:
-            with lock.acquire(timeout=0):
-                with storage_faults(entry.directory):
-                    provenance = Provenance(entry.directory)
-                    provenance.session(facts)
-                self.store.resume_run(entry.id)
-                with step_log(entry.directory / LOG_NAME):
-                    self._work(entry, plan, artifacts, provenance)
-        except Timeout:
-            raise UsageError(f"another process is working on run {entry.id}", where=str(entry.directory)) from None
-        return self.store.entry(entry.id)
+    ) -> None:
+        with storage_faults(entry.directory):
+            provenance = Provenance(entry.directory)
+            provenance.session(facts)
+        self.store.resume_run(entry.id)
+        with step_log(entry.directory / LOG_NAME):
+            self._work(entry, plan, artifacts, provenance)
 
     def _work(
         self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], provenance: Provenance
@@ -128,10 +126,17 @@ class Runner:
                 workers.append(partial(self._do, coordinator, journal, task, artifacts[boot]))
         try:
             coordinator.serve(workers)
-        finally:
-            # With --only, a run that is gone on with may still not be at its end.
-            self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
-            write_results(entry.directory, self.store.load_run(entry.id))
+        except BaseException:
+            with suppress(LabError):  # on a full disk the end is not written either: the first error counts
+                self._end(entry)
+            raise
+        self._end(entry)
+
+    def _end(self, entry: RunEntry) -> None:
+        # A run that is complete has its results' file: one that is killed before is gone on with.
+        write_results(entry.directory, self.store.load_run(entry.id))
+        # With --only, a run that is gone on with may still not be at its end.
+        self.store.finish_run(entry.id, "interrupted" if self.store.unfinished_cells(entry.id) else "complete")
 
     def _task(
         self, entry: RunEntry, boot: Boot, cells: tuple[Cell[Any], ...], artifacts: BootArtifacts, folder: str
@@ -162,6 +167,15 @@ class Runner:
         finally:
             for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
                 _collect(task.directory / folder, journal.entry.directory / folder)
+
+
+def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
+    """Make what names the run and what it measures, where it is missing: a process may be killed before it has."""
+    prepare_directory(entry.directory, RunIdentity(run=entry.id, experiment=entry.experiment))
+    file = entry.directory / _EXPERIMENT_FILE
+    if not file.exists():
+        with storage_faults(file):
+            write_whole(file, experiment.resolved_yaml())
 
 
 def _collect(boots: Path, runs: Path) -> None:

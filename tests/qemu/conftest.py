@@ -34,9 +34,11 @@ _NIGHTLY_CYCLES = 500
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--cycles``."""
+    """Add ``--cycles``, ``--kills`` and ``--kill-seed``."""
     text = f"how often a probe comes and goes in the stress tests: {_CYCLES}, every night {_NIGHTLY_CYCLES}"
     parser.addoption("--cycles", type=int, help=text)
+    parser.addoption("--kills", type=int, default=100, help="how many processes of each kind the night kills")
+    parser.addoption("--kill-seed", type=int, help="the moments at which they are killed: a number that a test printed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -125,10 +125,10 @@ def test_a_run_of_it_goes_on_where_it_was_stopped(
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "experiment.yaml").write_text(experiment.resolved_yaml())
     check_resumable(begun, experiment, kinds())
-    runner.resume(begun, select(whole, [f"id={PLACE}/dev/null"]))
+    runner.resume(begun, experiment, select(whole, [f"id={PLACE}/dev/null"]))
     (empty,) = store.load_run(begun.id).cells
     assert store.entry(begun.id).status == "interrupted"
-    runner.resume(begun, select(whole, ["table=files"]))
+    runner.resume(begun, experiment, select(whole, ["table=files"]))
     cells = by_name(store.load_run(begun.id))
     assert cells["/dev/null"] == empty
     assert cells["/proc/version"].value is not None

@@ -63,7 +63,7 @@ def test_a_run_that_is_stopped_again_and_again_leaves_no_guest_and_goes_on(
 
     assert stopped_after(command, 3, signal.SIGKILL, "--resume") == (-signal.SIGKILL, [])
     assert command.qemus_after() == []
-    assert finished(tmp_path) == ("running", ["none", "djprobe", "kprobe"])
+    assert finished(tmp_path) == ("interrupted", ["none", "djprobe", "kprobe"])
 
     last = command.run(*ARGUMENTS, "--resume")
     assert last.returncode == 0, last.stderr

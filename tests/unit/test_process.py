@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,10 +59,15 @@ def sleeper(file: Path) -> list[str]:
     return ["sh", "-c", f"sleep 300 & echo $! > {shlex.quote(str(file))}; wait"]
 
 
-def starter(call: str) -> subprocess.Popen[bytes]:
+def starter(call: str, **environment: str) -> subprocess.Popen[bytes]:
     """A process that starts another, like the lab does."""
     program = f"from orchestrator.process import run, spawn; import time; {call}; time.sleep(300)"
-    return subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )
 
 
 def test_output_status_folder_and_environment(tmp_path: Path) -> None:
@@ -94,6 +100,15 @@ def test_the_error_has_a_command_to_paste() -> None:
     assert shlex.split(command.removeprefix("$ ")) == list(finished.argv)
     assert lines == [str(number) for number in range(86, 101)]
     assert run(["sh", "-c", "echo out; false"], time_limit=PATIENCE).complaint()[1:] == ("out",)
+
+
+def test_the_error_has_the_signal_that_killed_the_program() -> None:
+    assert run(["sh", "-c", "echo begun >&2; kill -KILL $$"], time_limit=PATIENCE).complaint()[1:] == (
+        "begun",
+        "Killed",
+    )
+    around = run(["sh", "-c", "echo begun >&2; kill -KILL $PPID"], time_limit=PATIENCE)
+    assert around.complaint()[1:] == ("begun", "(killed by signal 9)")
 
 
 def test_a_missing_program_is_the_host_s() -> None:
@@ -131,6 +146,27 @@ def test_a_spawned_program_dies_with_its_starter(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait(PATIENCE)
     wait_until(lambda: not lives(pid), "a spawned program outlives the lab")
+
+
+@pytest.mark.parametrize("call", ["run({!r}, time_limit=300)", "spawn({!r})"])
+def test_what_starts_too_late_to_notice_its_starters_end_does_not_run(tmp_path: Path, call: str) -> None:
+    late = tmp_path / "setpriv"
+    ready, end = tmp_path / "ready", tmp_path / "end"
+    late.write_text(f"""#!/bin/sh
+echo $$ > {ready}
+while [ -e /proc/$PPID/exe ]; do sleep 0.01; done
+{shutil.which("setpriv")} --version > {end}
+exec {shutil.which("setpriv")} "$@"
+""")
+    late.chmod(0o700)
+    begun = tmp_path / "begun"
+    process = starter(call.format(["touch", str(begun)]), PATH=f"{tmp_path}:{os.environ['PATH']}")
+    pid = number_in(ready)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+    wait_until(lambda: not lives(pid), "it runs without its starter")
+    assert end.exists()
+    assert not begun.exists()
 
 
 def test_ctrl_c_does_not_reach_children() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.kind import Obtain
 from orchestrator.run.ready_guest import ReadyGuest, ready_guest
 from orchestrator.run.started_guest import unwatched
+from orchestrator.scratch import ScratchFolder
 
 _KIND = "executed-functions"
 _FILE = "executed.json"
@@ -95,8 +95,8 @@ def executed_by(
     def count(folder: Path) -> None:
         context.say(f"counting what the calls execute on {artifacts.kernel.spec.name}")
         with (
-            tempfile.TemporaryDirectory(prefix="executed-") as directory,
-            ready_guest(context, artifacts, Path(directory), "guest", watch=watch) as ready,
+            ScratchFolder("orchestrator-executed-") as directory,
+            ready_guest(context, artifacts, directory, "guest", watch=watch) as ready,
         ):
             ticks = int(artifacts.kernel.config["CONFIG_HZ"])
             workload.prepare(ready.guest)

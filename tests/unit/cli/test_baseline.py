@@ -61,9 +61,11 @@ def test_times_are_local_as_in_the_list_of_runs(lab: Path, tmp_path: Path, monke
 def test_one_cell_without_an_outcome_is_one(lab: Path) -> None:
     with Store.open(lab) as store:
         run = store.begin_run("x", [cell("none").id], digest="d", provenance={}).id
-    told = f"1 cell of run {run} has no outcome yet\n"
+    told = f"1 cell of run {run} has no outcome yet: it was interrupted\n"
     assert orchestrator("baseline", "set", "before").stderr == told
     assert told in orchestrator("report").stderr
+    with Store.open(lab) as store, store.working_on(run):
+        assert f"1 cell of run {run} has no outcome yet: it is still running\n" in orchestrator("report").stderr
 
 
 @pytest.mark.parametrize(

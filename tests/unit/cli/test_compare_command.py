@@ -355,7 +355,7 @@ def test_a_cell_without_an_outcome_is_said(runs: Runs, lab: Path, tmp_path: Path
         entry = store.begin_run("x", [cell("kprobe").id, cell("none").id], digest="d", provenance={})
         store.record(entry.id, exact("kprobe", 1000))
     shown = orchestrator("compare", before, entry.id)
-    assert f"1 cell of run {entry.id} has no outcome yet." in shown.stdout
+    assert f"1 cell of run {entry.id} has no outcome yet: it was interrupted." in shown.stdout
     assert answer(before, entry.id, status=0).after.unfinished == 1
 
 

@@ -145,11 +145,13 @@ def test_runs_with_how_their_cells_ended(tmp_path: Path) -> None:
         store.record(old.id, failed("kprobe", "no booster", id="d", status="unsupported"))
         store.finish_run(old.id, "interrupted")
         new = store.begin_run("new", ["a"], digest="d", provenance={})
-    newest, oldest = json.loads(listed("runs", "--json"))
+        newest, oldest = json.loads(listed("runs", "--json"))
     assert (newest["run"], newest["status"], newest["open"], newest["ok"]) == (new.id, "running", 1, 0)
     assert (oldest["run"], oldest["experiment"], oldest["status"]) == (old.id, "old", "interrupted")
     assert [oldest[count] for count in ("ok", "failed", "other", "open")] == [2, 1, 1, 1]
     assert datetime.fromisoformat(oldest["started"]) == datetime.fromisoformat(old.started)
+    # The process of the new one has ended without a word to the store.
+    assert json.loads(listed("runs", "--json"))[0]["status"] == "interrupted"
     line = listed("runs").splitlines()[2].split()
     started = datetime.fromisoformat(old.started).astimezone()
     assert line[2:] == [*f"{started:%Y-%m-%d %H:%M}".split(), "interrupted", "2", "1", "1", "1", str(old.directory)]

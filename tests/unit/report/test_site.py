@@ -75,13 +75,19 @@ def test_a_cell_leads_to_its_history_and_back(lab: Path, site: Path) -> None:
 
 def test_a_run_that_still_runs_is_shown_as_such(lab: Path, site: Path) -> None:
     run = one_more_day(lab)
-    site_of(lab, site)
+    with Store.open(lab) as store, store.working_on(run):
+        site_of(lab, site)
     pages = checked(site)
     assert "It was still running when this page was made." in pages[run_file(run)].whole_text
     assert table(pages["index.html"], "run-list")[0][3:8] == ["running", "1", "0", "0", "1"]
     # Its kprobe has no outcome yet.
     assert KPROBE_PAGE not in pages
     assert "../metrics/" in str(links(pages[run_file(run)]))
+    # Its process ends without a word to the store.
+    site_of(lab, site)
+    pages = checked(site)
+    assert "It was interrupted." in pages[run_file(run)].whole_text
+    assert table(pages["index.html"], "run-list")[0][3] == "interrupted"
 
 
 def test_a_run_whose_directory_is_gone_has_what_the_store_has(lab: Path, site: Path) -> None:

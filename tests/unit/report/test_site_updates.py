@@ -77,7 +77,7 @@ def test_a_run_is_followed_from_its_beginning_to_its_end(lab: Path, site: Path) 
         store.finish_run(run, "complete")
     site_of(lab, site)
     assert rewritten(before, site) == {run_file(run), *LISTS}
-    assert "still running" not in files(site)[run_file(run)]
+    assert "interrupted" not in files(site)[run_file(run)]
 
 
 def test_other_experiments_pages_stay(lab: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,19 @@ def die_before(folder: Path, statement: str) -> None:
         store.record(entry.id, numbered(1, MANY))
 
 
+def list_runs(folder: Path) -> None:
+    """Print the ids of all runs."""
+    with Store.open(folder) as store:
+        print(*(entry.id for entry in store.runs()), sep="\n")
+
+
+def keep_running(folder: Path) -> None:
+    """Begin a run, print its id, and work on it until standard input ends."""
+    with Store.open(folder) as store:
+        print(store.begin_run("quickstart", ["cell/0"], digest="d", provenance={}).id, flush=True)
+        sys.stdin.read()
+
+
 def fill(folder: Path, room: int) -> None:
     """Record cells until there is no room left (``room`` limits each file's bytes), and print the run and the error."""
     with Store.open(folder) as store:
@@ -72,5 +85,9 @@ if __name__ == "__main__":
             write_runs(Path(sys.argv[1]), int(count))
         case ["die-before", statement]:
             die_before(Path(sys.argv[1]), statement)
+        case ["list"]:
+            list_runs(Path(sys.argv[1]))
+        case ["keep-running"]:
+            keep_running(Path(sys.argv[1]))
         case ["fill", room]:
             fill(Path(sys.argv[1]), int(room))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,16 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.registry import kinds
-from orchestrator.errors import BuildError, EvidenceError, GuestError, HostError, LabError, UnsupportedError, UsageError
+from orchestrator.errors import (
+    BuildError,
+    EvidenceError,
+    GuestError,
+    GuestExit,
+    HostError,
+    LabError,
+    UnsupportedError,
+    UsageError,
+)
 from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.kind import BenchmarkEntry
 from orchestrator.experiment.plan import plan
@@ -177,6 +187,32 @@ def test_without_a_guest_every_cell_has_failed(tmp_path: Path) -> None:
     events = events_of(tmp_path, measure)
     assert outcomes(events) == [(probe, "failed", "the guest does not boot") for probe in PROBES]
     assert not [event for event in events if isinstance(event, CellBegan)]
+
+
+def test_what_a_killed_process_left_of_a_guest_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "boot1"
+    folder.mkdir()
+    for name in ("guest1.console", "guest1.hprnbgv6.overlay", "guest1.x4k2.initramfs"):
+        (folder / name).write_text("")
+    events_of(tmp_path, failing_at("kprobe", EvidenceError("not armed"), []))
+    assert [file.name for file in folder.iterdir()] == ["guest1.console"]
+
+
+def test_a_qemu_that_is_killed_before_a_cell_begins_costs_one(tmp_path: Path) -> None:
+    guests = []
+
+    def measure(session: Session, cells: Sequence[Cell[Any]]) -> Generator[CellRecord, None, None]:
+        guests.append([cell.row for cell in cells])
+        if len(guests) == 1:
+            killed = GuestExit("QEMU ended (signal 9) while booting")
+            killed.status = -signal.SIGKILL
+            raise killed
+        for cell in cells:
+            session.begin(cell)
+            yield record_of(cell)
+
+    assert [status for _, status, _ in outcomes(events_of(tmp_path, measure))] == ["failed", "ok", "ok", "ok"]
+    assert guests == [PROBES, PROBES[1:]]
 
 
 def test_a_failure_of_the_shared_work_fails_all_cells(tmp_path: Path) -> None:
