@@ -3,21 +3,32 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
 from orchestrator.guest.console import Console
+from orchestrator.guest.guilty import guilty_function
+from orchestrator.guest.hang import is_stopped
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
+from orchestrator.guest.panic import Panic, panic_among
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
+
+MORE_MEMORY = "give the guest more memory: `memory:` of a machine in an experiment, --memory"
 
 _SOON = 0.2
 _QUOTED_LINES = 10
 _REPORT_LINES = 20
 _QUOTED_REPORTS = 3
+
+_VICTIM = re.compile(r"Out of memory: Killed process \d+ \(([^)]{1,64})\)")
+_ORDERED = re.compile(r"reboot: |sysrq: Resetting")
+"""What a kernel prints when it was told to restart or power off (kernel/reboot.c, drivers/tty/sysrq.c)."""
 
 Process = subprocess.Popen[bytes]
 
@@ -29,7 +40,7 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
     An error of a guest that lives is returned as it is.
     """
     if isinstance(error, GuestHang):
-        return _panic(doing, console) or _hang(error, doing, console)
+        return _panic(doing, console) or _hang(error, doing, console, process)
     if isinstance(error, GuestConnectionLost):
         return _lost(error.what, doing, console, messages, process)
     if process is not None and _exit_status(process, _SOON) is not None:
@@ -37,29 +48,57 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
     return error
 
 
-def trouble_of(reports: Sequence[KernelReport]) -> GuestOops:
-    """The error for what a kernel reported and went on: the first lines of the first reports."""
-    kinds = ", ".join(dict.fromkeys(report.trouble for report in reports))
+def trouble_of(reports: Sequence[KernelReport], where: str = "") -> GuestOops | GuestPanic:
+    """The error for what a kernel reported: of a panic, else the first lines of the first reports."""
+    panic = panic_among(reports)
+    if panic is not None:
+        return _panicked(panic, "", where)
+    kinds = ", ".join(dict.fromkeys(map(_kind, reports)))
     detail = [line for report in reports[:_QUOTED_REPORTS] for line in report.lines[:_REPORT_LINES]]
     further = len(reports) - _QUOTED_REPORTS
     if further > 0:
         detail.append(f"({further} further report{'s' if further > 1 else ''})")
-    return GuestOops(f"the guest's kernel reported trouble ({kinds})", detail=detail)
+    hint = MORE_MEMORY if any(report.trouble is Trouble.MEMORY for report in reports) else ""
+    return GuestOops(f"the guest's kernel reported trouble ({kinds})", where=where, detail=detail, hint=hint)
+
+
+def _kind(report: KernelReport) -> str:
+    guilty = guilty_function(report.lines)
+    if report.trouble is Trouble.MEMORY:
+        victim = _VICTIM.search(report.lines[0])
+        return f"{report.trouble}: {victim[1]} was killed" if victim is not None else report.trouble
+    return f"{report.trouble} in {guilty}" if guilty is not None else report.trouble
 
 
 def _panic(doing: str, console: Console) -> GuestPanic | None:
-    trouble = console.trouble()
-    if trouble is None or trouble[0] is not Trouble.PANIC:
+    panic = panic_among(console.reports())
+    if panic is None or panic.is_interruption:
         return None
-    return GuestPanic(f"the guest's kernel panicked while {doing}", detail=trouble[1])
+    return _panicked(panic, f" while {doing}", str(console.path))
 
 
-def _hang(error: GuestHang, doing: str, console: Console) -> GuestHang:
+def _panicked(panic: Panic, doing: str, where: str) -> GuestPanic:
+    place = f" in {panic.guilty}" if panic.guilty is not None else ""
+    hint = MORE_MEMORY if panic.is_of_memory else ""
+    what = f"the guest's kernel panicked{place}{doing}: {panic.sentence}"
+    return GuestPanic(what, where=where, detail=panic.lines, hint=hint)
+
+
+def _hang(error: GuestHang, doing: str, console: Console, process: Process | None) -> GuestHang:
+    """The error for a guest that does not answer; its kernel may have said where, when it was interrupted."""
+    place, hint = "", error.hint or "its kernel may be spinning with interrupts off; see the console's log"
+    lines: Sequence[str] = console.last_lines()
+    interruption = panic_among(report for report in console.reports() if report.trouble is Trouble.PANIC)
+    if process is not None and is_stopped(process.pid):
+        place, hint = "; QEMU is stopped (by SIGSTOP or a debugger)", f"kill -CONT {process.pid}"
+    elif interruption is not None and interruption.is_idle:
+        place, hint = "; its CPU is idle", error.hint or "what was asked of it waits for something"
+    elif interruption is not None and interruption.guilty is not None:
+        place, hint = f"; its CPU is in {interruption.guilty}", error.hint
+    if interruption is not None:
+        lines = interruption.lines
     return GuestHang(
-        f"the guest hangs ({doing}): {error.what}",
-        where=str(console.path),
-        detail=console.last_lines(),
-        hint=error.hint or "its kernel may be spinning with interrupts off; see the console's log",
+        f"the guest hangs ({doing}): {error.what}{place}", where=str(console.path), detail=lines, hint=hint
     )
 
 
@@ -74,7 +113,13 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Proce
         return GuestConnectionLost(what, where=where, detail=lines)
     printed = messages.read_text(errors="replace").splitlines()[-_QUOTED_LINES:] if messages.exists() else []
     how = f"status {status}" if status >= 0 else f"signal {-status}"
-    hint = "" if status == 0 else "QEMU's messages come first above, then the console's last lines"
+    hint = "QEMU's messages come first above, then the console's last lines"
+    if status == 0 and any(_ORDERED.search(line) for line in lines):
+        hint = "the guest restarted, or switched itself off: see the console's last lines"
+    elif status == 0:
+        hint = "the guest reset itself without a word, as after a triple fault: a broken stack or interrupt table"
+    elif status == -signal.SIGKILL:
+        hint = "something killed QEMU: the host may be out of memory (see `dmesg`)"
     ended = GuestExit(
         f"QEMU ended ({how}) while {doing}", where=where, detail=[*printed, *lines] or ["(no output)"], hint=hint
     )

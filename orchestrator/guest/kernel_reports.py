@@ -30,6 +30,7 @@ class Trouble(StrEnum):
 
     WARNING = "warning"
     STALL = "stall"
+    MEMORY = "out of memory"
     OOPS = "oops"
     PANIC = "panic"
 
@@ -40,6 +41,8 @@ _SIGNS = {
     Trouble.PANIC: r"Kernel panic - not syncing|(?:traps: )?PANIC: double fault",
     Trouble.OOPS: rf"BUG: |BUG [\w-]+ \([^)]{{1,60}}\): |\[ BUG: |UBSAN: |Oops:|kernel BUG at|{_NUMBERED}|"
     r"general protection fault|divide error: |invalid opcode: |double fault: |stack segment: |int3: ",
+    # mm/oom_kill.c; a control group that is out of memory ("Memory cgroup out of memory") is its owner's affair.
+    Trouble.MEMORY: r"Out of memory: Killed process|Out of memory and no killable processes",
     Trouble.STALL: r"(?:rcu: )?INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
     r"(?:NMI watchdog: )?Watchdog detected hard LOCKUP|INFO: task .{1,60} blocked for more than",
     # Behind "WARNING: CPU" come WARN() and its like; the rest is lockdep (kernel/locking/lockdep.c).
@@ -49,7 +52,7 @@ _SIGNS = {
     r"WARNING: held lock freed|WARNING: .{1,60} still has locks held|WARNING: suspicious RCU usage|"
     r"WARNING: lock held when returning to user space|INFO: trying to register non-static key",
 }
-_SIGN = re.compile(_BEGINNING + "(?:" + "|".join(f"(?P<{trouble}>{signs})" for trouble, signs in _SIGNS.items()) + ")")
+_SIGN = re.compile(_BEGINNING + "(?:" + "|".join(f"(?P<{kind.name}>{signs})" for kind, signs in _SIGNS.items()) + ")")
 _NUMBERED_SIGN = re.compile(_BEGINNING + _NUMBERED)
 _CUT = re.compile(_BEGINNING + r"-+\[ cut here \]-+")
 _END = re.compile(_BEGINNING + r"---\[ end (?:trace|Kernel panic)")
@@ -85,14 +88,14 @@ def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 def sign_in(line: str) -> Trouble | None:
     """The trouble that a line is a sign of."""
     found = _SIGN.search(line)
-    return Trouble(str(found.lastgroup)) if found is not None else None
+    return Trouble[str(found.lastgroup)] if found is not None else None
 
 
 def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
     """The reports in a console's lines, in their order.
 
-    A report ends at its end mark, where the next begins, and after ``REPORT_LINES``. User space can print on the
-    console as well, so a report is a reason to look, not a proof.
+    A report ends at its end mark, where the next begins, and after ``REPORT_LINES``; one about memory is one line. User
+    space can print on the console as well, so a report is a reason to look, not a proof.
     """
     collected: list[str] = []
     trouble: Trouble | None = None
@@ -113,7 +116,8 @@ def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
             continue
         numbered = numbered or is_numbered
         collected.append(line)
-        if _END.search(line) or len(collected) >= REPORT_LINES:
+        # What is above the sentence about memory is a list of all processes, and below it nothing.
+        if _END.search(line) or len(collected) >= REPORT_LINES or trouble is Trouble.MEMORY:
             if trouble is not None:
                 yield KernelReport(trouble, tuple(collected))
             collected, trouble = [], None

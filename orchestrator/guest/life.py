@@ -31,6 +31,7 @@ from orchestrator.guest.console import Console
 from orchestrator.guest.diagnosis import cause_of
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files
+from orchestrator.guest.hang import interrupt
 from orchestrator.guest.machine import Machine, counts_file
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.opening import mount_data, open_channel
@@ -228,12 +229,18 @@ class GuestLife:
                 self._overlay = os.open(self._files.overlay, os.O_RDONLY | os.O_CLOEXEC)
             self._files.remove()
 
+    def _ask_where_it_hangs(self) -> None:
+        if self._qemu.monitor is not None and self._qemu.process is not None:
+            interrupt(self._qemu.monitor, self._qemu.process, self.console)
+
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
         """Raise what really happened to the guest instead of a broken channel or a missing answer."""
         try:
             yield
         except GuestError as error:
+            if isinstance(error, GuestHang):
+                self._ask_where_it_hangs()
             cause = cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
             self.has_failed = self.has_failed or isinstance(cause, _FAILURES)
             raise cause from None
