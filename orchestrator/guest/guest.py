@@ -21,6 +21,7 @@ from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.life import State
+from orchestrator.guest.panic import answers_interruption
 from orchestrator.guest.saving import SavableGuest
 from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
@@ -122,8 +123,12 @@ class Guest(SavableGuest):
             yield counts
 
     def check_console(self, mark: int = 0) -> None:
-        """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""
-        unexpected = (r for r in self.console.reports(mark) if not r.is_expected(self.expected_reports))
+        """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``).
+
+        What it answered to the lab's own NMI is none: the error of the guest that hung has it.
+        """
+        own = (report for report in self.console.reports(mark) if not answers_interruption(report))
+        unexpected = (report for report in own if not report.is_expected(self.expected_reports))
         reports = list(itertools.islice(unexpected, REPORTS_MAX))
         if reports:
             raise trouble_of(reports)

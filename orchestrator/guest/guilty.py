@@ -8,7 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.catalog.reporting_functions import reporting_functions
 
-_FUNCTION = r"(?P<name>[A-Za-z_][\w.]{0,255})(?:\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8})(?: \[(?P<module>\w{1,64})\])?"
+# Behind the name is what GCC adds to that of a part or a copy of a function: ".cold", ".isra.0", ".constprop.0".
+_FUNCTION = (
+    r"(?P<name>[A-Za-z_]\w{0,255})(?:\.[\w.]{1,64})?\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}"
+    r"(?: \[(?P<module>\w{1,64})\])?"
+)
 
 # What names a function in a sentence: the report is about that one, whoever prints it.
 _SENTENCES = tuple(
@@ -24,7 +28,7 @@ _DATA_RACE = re.compile(r"\bBUG: KCSAN: [\w -]{1,60} in (?P<name>[A-Za-z_][\w.]{
 # there are no symbols.
 _POINTER = re.compile(r"\b(?:RIP: 0010:|EIP: |IP: \[<[0-9a-f]{8,16}>\] )" + _FUNCTION)
 # "(acquired here) at: " of lockdep: the lock that is asked for comes first (kernel/locking/lockdep.c, print_lock()).
-_ASKED = re.compile(r"\bis trying to (?:acquire|release) lock\b")
+_ASKED = re.compile(r"\bis trying to (?:acquire|release) lock\b|\[HC\d\[\d+\]:SC\d\[\d+\]:HE\d:SE\d\] takes:")
 _LOCK = re.compile(r" at: " + _FUNCTION)
 # A frame with a question mark is a word on the stack that may be a return address of an earlier call.
 _FRAME = re.compile(r"(?:^|\]) {1,3}(?:\[<[0-9a-f]{8,16}>\] )?" + _FUNCTION + r"$")

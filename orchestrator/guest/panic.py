@@ -15,7 +15,7 @@ _QUOTED_LINES = 20
 _FOLLOWS = re.compile(
     r"Kernel panic - not syncing: (?:Fatal exception|panic_on_\w+ set|softlockup: hung tasks|hung_task: blocked tasks|"
     r"Hard LOCKUP|RCU Stall|System is deadlocked on memory|Out of memory|Aiee, killing interrupt handler|"
-    r"Attempted to kill init|corrupted stack end)|panic_on_warn set"
+    r"Attempted to kill init|Attempted to kill the idle task|corrupted stack end)|panic_on_warn set"
 )
 """Panics that a report before them has led to."""
 
@@ -26,6 +26,8 @@ _INTERRUPTED = re.compile(r"Kernel panic - not syncing: NMI: Not continuing")
 _INIT = re.compile(r"Attempted to kill init! exitcode=0x([0-9a-f]{8})")
 _COMMAND = re.compile(r"PID: 1 Comm: (\S{1,15})")
 _MEMORY = re.compile(r"deadlocked on memory|Out of memory")
+_OTHERS_FAULT = re.compile(rf"{_MEMORY.pattern}|Attempted to kill init!|corrupted stack end")
+"""Panics whose call trace is of who noticed: that memory is lacking, process 1 has ended, a stack was overwritten."""
 _SENTENCE = re.compile(r"(?:Kernel panic - not syncing: |PANIC: )(?P<sentence>.{1,160})")
 
 
@@ -64,9 +66,8 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
         return None
     panic = next(report for report in story if report.trouble is Trouble.PANIC)
     is_of_memory = any(_MEMORY.search(_sign(report)) for report in story)
-    # Where a report led to it, that one has the function; the call trace of the panic is of who noticed. So it is where
-    # memory is lacking, and where process 1 has ended.
-    telling = [report for report in story if not (is_of_memory or _INIT.search(_sign(report)))]
+    # Where a report led to it, that one has the function; the call trace of the panic is of who noticed.
+    telling = [report for report in story if not (is_of_memory or _OTHERS_FAULT.search(_sign(report)))]
     guilty = next(filter(None, (guilty_function(report.lines) for report in telling)), None)
     lines = tuple(line for report in story for line in report.lines[:_QUOTED_LINES])
     return Panic(
@@ -74,9 +75,14 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
         guilty=guilty,
         lines=lines,
         is_of_memory=is_of_memory,
-        is_interruption=_INTERRUPTED.search(_sign(panic)) is not None,
+        is_interruption=answers_interruption(panic),
         is_idle=is_idle(panic.lines),
     )
+
+
+def answers_interruption(report: KernelReport) -> bool:
+    """Whether a report is what the kernel of a guest that hangs has answered to the lab's NMI."""
+    return _INTERRUPTED.search(_sign(report)) is not None
 
 
 def _led_to(before: KernelReport, panic: KernelReport) -> bool:
