@@ -35,6 +35,7 @@ from orchestrator.guest.hang import interrupt
 from orchestrator.guest.machine import Machine, counts_file
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.opening import mount_data, open_channel
+from orchestrator.guest.panic_watch import PanicWatch
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.steps import step
@@ -82,6 +83,7 @@ class GuestLife:
         self._overlay: int | None = None  # the open file, of a guest that can be saved
         self._channel: Channel | None = None
         self._slots: Slots | None = None
+        self._panic_watch: PanicWatch | None = None
 
     def __enter__(self) -> Self:
         if self.state is not State.READY:
@@ -163,6 +165,8 @@ class GuestLife:
         """End the guest at once. Does nothing to one that is off or gone."""
         with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
             self._qemu.kill()
+        if self._panic_watch is not None:  # after QEMU's end, which ends what it may be waiting for
+            self._panic_watch.stop()
         if self._channel is not None:
             self._channel.close()
         if self._files is not None:
@@ -170,7 +174,7 @@ class GuestLife:
         if self._overlay is not None:
             os.close(self._overlay)
         self._release_slots()
-        self._channel = self._files = self._overlay = None
+        self._channel = self._files = self._overlay = self._panic_watch = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -223,6 +227,8 @@ class GuestLife:
         if self._files is not None:
             files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
         self._qemu.start(self.machine, replace(files, terminal=self._terminal))
+        if self._qemu.monitor is not None:
+            self._panic_watch = PanicWatch(self._qemu.monitor, self.console)
         # QEMU has opened all files: removed here, none is left behind, whatever ends us.
         if self._files is not None:
             if self._memory is not None and self._files.overlay is not None:
