@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import subprocess
@@ -10,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
-from orchestrator.guest.console import Console
+from orchestrator.guest.console import REPORTS_MAX, Console
 from orchestrator.guest.guilty import guilty_function
 from orchestrator.guest.hang import is_stopped
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
-from orchestrator.guest.panic import Panic, panic_among
+from orchestrator.guest.panic import Panic, answers_interruption, panic_among
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
@@ -87,18 +88,23 @@ def _panicked(panic: Panic, doing: str, where: str) -> GuestPanic:
 def _hang(error: GuestHang, doing: str, console: Console, process: Process | None) -> GuestHang:
     """The error for a guest that does not answer; its kernel may have said where, when it was interrupted."""
     place, hint = "", error.hint or "its kernel may be spinning with interrupts off; see the console's log"
-    lines: Sequence[str] = console.last_lines()
-    interruption = panic_among(report for report in console.reports() if report.trouble is Trouble.PANIC)
+    reports = list(itertools.islice(console.reports(), REPORTS_MAX))
+    before = next((report for report in reports if not answers_interruption(report)), None)
+    interruption = panic_among(filter(answers_interruption, reports))
     if process is not None and is_stopped(process.pid):
         place, hint = "; QEMU is stopped (by SIGSTOP or a debugger)", f"kill -CONT {process.pid}"
     elif interruption is not None and interruption.is_idle:
         place, hint = "; its CPU is idle", error.hint or "what was asked of it waits for something"
     elif interruption is not None and interruption.guilty is not None:
         place, hint = f"; its CPU is in {interruption.guilty}", error.hint
-    if interruption is not None:
-        lines = interruption.lines
+    if before is not None:
+        place += f"; its kernel had reported trouble ({_kind(before)})"
+    quoted = [*(before.lines[:_REPORT_LINES] if before else ()), *(interruption.lines if interruption else ())]
     return GuestHang(
-        f"the guest hangs ({doing}): {error.what}{place}", where=str(console.path), detail=lines, hint=hint
+        f"the guest hangs ({doing}): {error.what}{place}",
+        where=str(console.path),
+        detail=quoted or console.last_lines(),
+        hint=hint,
     )
 
 

@@ -26,6 +26,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import Trouble
 from orchestrator.guest.life import State
 from orchestrator.guest.machine import Machine
+from orchestrator.guest.panic import answers_interruption
 from orchestrator.guest.taint import taint_mask
 from orchestrator.probes import loading
 from orchestrator.pytest_plugin import expectations, taint
@@ -201,7 +202,7 @@ class TestedGuest(Guest):
         self.drain_console()
         reports = list(islice(self.console.reports(self._test.mark), REPORTS_MAX))
         expected = [*self._test.allowed, *self._test.expected]
-        unexpected = [report for report in reports if not report.is_expected(expected)]
+        unexpected = [r for r in reports if not (r.is_expected(expected) or answers_interruption(r))]
         if unexpected:
             raise trouble_of(unexpected)
         if was_lost or any(report.trouble is Trouble.PANIC for report in reports):
