@@ -8,6 +8,7 @@ its modules' symbols.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from pathlib import Path
 from subprocess import Popen
@@ -21,15 +22,20 @@ _SILENCE = 2.0
 
 _PAUSE = 0.02
 
+_LOOKS = 3
+_POINTER = re.compile(r"\b[ER]IP=([0-9a-f]{8,16})\b")
+"""Where a CPU is, as QEMU's `info registers` says it (target/i386/cpu-dump.c)."""
 
-def interrupt(monitor: Monitor, process: Popen[bytes], console: Console) -> None:
+
+def interrupt(monitor: Monitor, process: Popen[bytes], console: Console) -> str:
     """Send the guest an NMI, and wait until its kernel has said where it was, or does not say it.
 
-    The guest has panicked then, which ends QEMU. Nothing is sent where QEMU itself is stopped.
+    The guest has panicked then, which ends QEMU. Returns where QEMU has the CPUs of a kernel that says nothing, as in a
+    fault of its handler of faults, as the end of a sentence. Nothing is sent where QEMU itself is stopped.
     """
     if process.poll() is not None or is_stopped(process.pid):
-        return
-    printed = console.length()
+        return ""
+    before = printed = console.length()
     with contextlib.suppress(GuestError):  # it is gone, or does not answer
         monitor.command("inject-nmi")
     deadline = time.monotonic() + _SILENCE
@@ -37,6 +43,16 @@ def interrupt(monitor: Monitor, process: Popen[bytes], console: Console) -> None
         time.sleep(_PAUSE)
         if (length := console.length()) > printed:
             printed, deadline = length, time.monotonic() + _SILENCE
+    return _places(monitor) if process.poll() is None and printed == before else ""
+
+
+def _places(monitor: Monitor) -> str:
+    places: dict[str, None] = {}  # in their order
+    with contextlib.suppress(GuestError):
+        for _ in range(_LOOKS):
+            places |= dict.fromkeys(_POINTER.findall(monitor.human("info registers -a")))
+            time.sleep(_PAUSE)
+    return f"; it does not answer an NMI, and executes at {', '.join(places)}" if places else ""
 
 
 def is_stopped(process: int) -> bool:

@@ -235,14 +235,15 @@ class GuestLife:
                 self._overlay = os.open(self._files.overlay, os.O_RDONLY | os.O_CLOEXEC)
             self._files.remove()
 
-    def _ask_where_it_hangs(self) -> None:
+    def _ask_where_it_hangs(self) -> str:
         if self.machine.channel == "serial":
             # Nobody reads the console any more: with our end open, the port blocks the kernel after some hundred bytes.
             for end in (self._channel, self._qemu.console_end):
                 if end is not None:
                     end.close()
         if self._qemu.monitor is not None and self._qemu.process is not None:
-            interrupt(self._qemu.monitor, self._qemu.process, self.console)
+            return interrupt(self._qemu.monitor, self._qemu.process, self.console)
+        return ""
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
@@ -251,7 +252,7 @@ class GuestLife:
             yield
         except GuestError as error:
             if isinstance(error, GuestHang):
-                self._ask_where_it_hangs()
+                error.what += self._ask_where_it_hangs()
             cause = cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
             self.has_failed = self.has_failed or isinstance(cause, _FAILURES)
             raise cause from None

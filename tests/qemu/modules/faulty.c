@@ -19,6 +19,7 @@
 #include <linux/string.h>
 
 #include <asm/desc.h>
+#include <asm/nmi.h>
 
 static char *fault = "";
 module_param(fault, charp, 0);
@@ -85,6 +86,18 @@ static noinline int lab_fault_spin(void)
 	for (;;)
 		cpu_relax();
 	return 0;
+}
+
+static int lab_fault_ignore(unsigned int type, struct pt_regs *registers)
+{
+	return NMI_HANDLED;
+}
+
+/* Where not even an NMI makes the kernel say where it is. */
+static noinline int lab_fault_deaf(void)
+{
+	register_nmi_handler(NMI_LOCAL, lab_fault_ignore, 0, "faulty");
+	return lab_fault_spin();
 }
 
 /* For the watchdog of soft lock-ups, where the kernel has one. */
@@ -195,6 +208,7 @@ static const struct {
 	{ "warn", lab_fault_warn },
 	{ "panic", lab_fault_panic },
 	{ "spin", lab_fault_spin },
+	{ "deaf", lab_fault_deaf },
 	{ "busy", lab_fault_busy },
 	{ "stack", lab_fault_stack_overflow },
 	{ "triple", lab_fault_triple },
