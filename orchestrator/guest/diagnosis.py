@@ -72,8 +72,10 @@ def _kind(report: KernelReport) -> str:
 
 
 def _panic(doing: str, console: Console) -> GuestPanic | None:
-    panic = panic_among(console.reports())
-    if panic is None or panic.is_interruption:
+    reports = list(itertools.islice(console.reports(), REPORTS_MAX))
+    panic = panic_among(reports)
+    # A kernel that has panicked answers no NMI: a program has printed what looks like a panic then.
+    if panic is None or any(map(answers_interruption, reports)):
         return None
     return _panicked(panic, f" while {doing}", str(console.path))
 

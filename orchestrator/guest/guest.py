@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -128,18 +129,18 @@ class Guest(SavableGuest):
 
     def check_console(self, mark: int = 0) -> None:
         """Raise GuestOops, or GuestPanic, when the kernel has reported trouble since ``mark`` (see ``reports``)."""
-        unexpected = [report for report in self.reports(mark) if not report.is_expected(self.expected_reports)]
+        unexpected = self.reports(mark, self.expected_reports)
         if unexpected:
             raise trouble_of(unexpected)
 
-    def reports(self, mark: int = 0) -> list[KernelReport]:
-        """What the kernel has reported since ``mark`` (a ``console.length()``), ``REPORTS_MAX`` at most.
+    def reports(self, mark: int = 0, expected: Sequence[re.Pattern[str]] = ()) -> list[KernelReport]:
+        """What the kernel has reported since ``mark`` (a ``console.length()``) and was not ``expected``.
 
-        What it answered to the lab's own NMI is none: the error of the guest that hung has it. A panic is none where
-        the kernel still answers: a program has printed it.
+        At most ``REPORTS_MAX``. What it answered to the lab's own NMI is none: the error of the guest that hung has it.
+        A panic is none where the kernel still answers: a program has printed it.
         """
         own = (report for report in self.console.reports(mark) if not answers_interruption(report))
-        reports = list(itertools.islice(own, REPORTS_MAX))
+        reports = list(itertools.islice((report for report in own if not report.is_expected(expected)), REPORTS_MAX))
         if any(report.trouble is Trouble.PANIC for report in reports) and self._answers():
             reports = [report for report in reports if report.trouble is not Trouble.PANIC]
         return reports

@@ -59,9 +59,9 @@ class PanicWatch:
     def _end_when_stuck(self) -> None:
         looks: list[set[int]] = []
         printed = 0
-        while not self._stopped.wait(_PAUSE):
+        while not self._stopped.wait(_PAUSE if looks else _INTERVAL):
             length, stuck = self._console.length(), self._stuck_cpus()
-            looks = [*looks[-_LOOKS + 1 :], stuck] if length == printed else []
+            looks = [*looks[-_LOOKS + 1 :], stuck] if length == printed and stuck else []
             printed = length
             if len(looks) == _LOOKS and set.intersection(*looks):
                 self._monitor.command("quit")
