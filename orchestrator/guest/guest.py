@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,10 @@ from orchestrator.guest.console import REPORTS_MAX, plain_lines
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
 from orchestrator.guest.interrupts import counted_interrupts
+from orchestrator.guest.kernel_reports import KernelReport, Trouble
 from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.life import FAILURES, State
+from orchestrator.guest.panic import answers_interruption
 from orchestrator.guest.saving import SavableGuest
 from orchestrator.ktap.results import TestRun
 from orchestrator.steps import step
@@ -30,6 +33,9 @@ _POLL_PAUSE = ("sleep", "0.1")
 
 _LAST_ATTEMPT_LIMIT = 1.0
 """Host seconds that the last poll of a condition gets at least."""
+
+_ANSWER_LIMIT = 10.0
+"""Host seconds for a kernel that seems to have panicked to answer; QEMU's end is noticed before."""
 
 _QUOTED_BYTES = 4096
 _QUOTED_LINES = 10
@@ -129,11 +135,31 @@ class Guest(SavableGuest):
                 raise error
 
     def check_console(self, mark: int = 0) -> None:
-        """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""
-        unexpected = (r for r in self.console.reports(mark) if not r.is_expected(self.expected_reports))
-        reports = list(itertools.islice(unexpected, REPORTS_MAX))
-        if reports:
-            raise trouble_of(reports)
+        """Raise GuestOops, or GuestPanic, when the kernel has reported trouble since ``mark`` (see ``reports``)."""
+        unexpected = self.reports(mark, self.expected_reports)
+        if unexpected:
+            raise trouble_of(unexpected)
+
+    def reports(self, mark: int = 0, expected: Sequence[re.Pattern[str]] = ()) -> list[KernelReport]:
+        """What the kernel has reported since ``mark`` (a ``console.length()``) and was not ``expected``.
+
+        At most ``REPORTS_MAX``. What it answered to the lab's own NMI is none: the error of the guest that hung has it.
+        A panic is none where the kernel still answers: a program has printed it.
+        """
+        own = (report for report in self.console.reports(mark) if not answers_interruption(report))
+        reports = list(itertools.islice((report for report in own if not report.is_expected(expected)), REPORTS_MAX))
+        if any(report.trouble is Trouble.PANIC for report in reports) and self._answers():
+            reports = [report for report in reports if report.trouble is not Trouble.PANIC]
+        return reports
+
+    def _answers(self) -> bool:
+        if self.state is not State.READY or self._qemu.agent is None:
+            return False
+        try:
+            self._qemu.agent.ping(_ANSWER_LIMIT)
+        except GuestError:
+            return False
+        return True
 
     def check_alive(self, doing: str) -> None:
         """Raise GuestExit, or GuestPanic, where it has ended by itself, and no verb has raised that yet."""

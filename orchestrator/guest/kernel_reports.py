@@ -24,6 +24,11 @@ _BEGINNING = r"(?:^|\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? )"
 
 With CONFIG_PRINTK_CALLER the thread or CPU follows the time stamp."""
 
+_STAMP = re.compile(r"\[ *\d+\.\d{6}\](?P<caller>\[ *[TC]\d+\])? ")
+
+_CALLERS_MAX = 64
+"""Callers whose reports are put together at a time."""
+
 _NUMBERED = r"[\w ,.:()/-]{1,120}: [0-9a-f]{4} \[#\d+\]"
 """The line that die() prints for every exception of the kernel's own (arch/x86/kernel/dumpstack.c)."""
 
@@ -33,6 +38,7 @@ class Trouble(StrEnum):
 
     WARNING = "warning"
     STALL = "stall"
+    MEMORY = "out of memory"
     OOPS = "oops"
     PANIC = "panic"
 
@@ -43,16 +49,20 @@ _SIGNS = {
     Trouble.PANIC: r"Kernel panic - not syncing|(?:traps: )?PANIC: double fault",
     Trouble.OOPS: rf"BUG: |BUG [\w-]+ \([^)]{{1,60}}\): |\[ BUG: |UBSAN: |Oops:|kernel BUG at|{_NUMBERED}|"
     r"general protection fault|divide error: |invalid opcode: |double fault: |stack segment: |int3: ",
+    # mm/oom_kill.c; a control group that is out of memory ("Memory cgroup out of memory") is its owner's affair.
+    Trouble.MEMORY: r"Out of memory: Killed process|Out of memory and no killable processes",
     Trouble.STALL: r"(?:rcu: )?INFO: \w+ (?:self-)?detected (?:expedited )?stall|watchdog: BUG: soft lockup|"
-    r"(?:NMI watchdog: )?Watchdog detected hard LOCKUP|INFO: task .{1,60} blocked for more than",
+    r"(?:(?:NMI )?watchdog: )?(?:CPU\d+: )?Watchdog detected hard LOCKUP|INFO: task .{1,60} blocked for more than",
     # Behind "WARNING: CPU" come WARN() and its like; the rest is lockdep (kernel/locking/lockdep.c).
     Trouble.WARNING: r"WARNING: CPU: \d+ PID:|WARNING: possible (?:circular|recursive|irq lock inversion)|"
     r"WARNING: inconsistent lock state|WARNING: \S+-safe -> \S+-unsafe lock order|WARNING: chain_key collision|"
     r"WARNING: Nested lock was not taken|WARNING: bad (?:unlock balance|contention) detected|"
     r"WARNING: held lock freed|WARNING: .{1,60} still has locks held|WARNING: suspicious RCU usage|"
-    r"WARNING: lock held when returning to user space|INFO: trying to register non-static key",
+    r"WARNING: lock held when returning to user space|INFO: trying to register non-static key|"
+    # mm/page_alloc.c and mm/kmemleak.c.
+    r".{1,64}: page allocation failure: order:|kmemleak: \d+ new suspected memory leaks",
 }
-_SIGN = re.compile(_BEGINNING + "(?:" + "|".join(f"(?P<{trouble}>{signs})" for trouble, signs in _SIGNS.items()) + ")")
+_SIGN = re.compile(_BEGINNING + "(?:" + "|".join(f"(?P<{kind.name}>{signs})" for kind, signs in _SIGNS.items()) + ")")
 _NUMBERED_SIGN = re.compile(_BEGINNING + _NUMBERED)
 _CUT = re.compile(_BEGINNING + r"-+\[ cut here \]-+")
 _END = re.compile(_BEGINNING + r"---\[ end (?:trace|Kernel panic)")
@@ -88,37 +98,69 @@ def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 def sign_in(line: str) -> Trouble | None:
     """The trouble that a line is a sign of."""
     found = _SIGN.search(line)
-    return Trouble(str(found.lastgroup)) if found is not None else None
+    return Trouble[str(found.lastgroup)] if found is not None else None
 
 
 def reports_in(lines: Iterable[str]) -> Iterator[KernelReport]:
     """The reports in a console's lines, in their order.
 
-    A report ends at its end mark, where the next begins, and after ``REPORT_LINES``. User space can print on the
-    console as well, so a report is a reason to look, not a proof.
+    A report ends at its end mark, where its caller's next begins, and after ``REPORT_LINES``; one about memory is one
+    line. What a program or another caller prints in between is no part of it. User space can print on the console as
+    well, so a report is a reason to look, not a proof.
     """
-    collected: list[str] = []
-    trouble: Trouble | None = None
-    numbered = False
+    readers: dict[str | None, _Reader] = {}
     for line in lines:
+        caller = _caller(line)
+        if caller not in readers:
+            if len(readers) == _CALLERS_MAX:
+                yield from readers.pop(next(iter(readers))).rest()
+            readers[caller] = _Reader()
+        yield from readers[caller].take(line)
+    for reader in readers.values():
+        yield from reader.rest()
+
+
+def _caller(line: str) -> str | None:
+    """Who printed a line: a thread or a CPU, "" where the kernel does not say; None for a line without a time stamp."""
+    found = _STAMP.search(line)
+    return found["caller"] or "" if found is not None else None
+
+
+class _Reader:
+    """Puts the lines of one caller's reports together."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._trouble: Trouble | None = None
+        self._is_numbered = False
+
+    def take(self, line: str) -> Iterator[KernelReport]:
+        """The reports that end with this line, or before it."""
         sign, is_numbered = sign_in(line), _NUMBERED_SIGN.search(line) is not None
-        if is_numbered and trouble is Trouble.OOPS and not numbered and len(collected) <= _OOPS_DISTANCE:
+        if (
+            is_numbered
+            and self._trouble is Trouble.OOPS
+            and not self._is_numbered
+            and len(self._lines) <= _OOPS_DISTANCE
+        ):
             sign = None  # "BUG: ..." has begun this report
         is_cut = _CUT.search(line) is not None
-        if trouble is not None and (is_cut or sign is not None):
-            yield KernelReport(trouble, tuple(collected))
-            collected, trouble = [], None
+        if self._trouble is not None and (is_cut or sign is not None):
+            yield from self.rest()
         if is_cut:  # above what WARN() was given to say, which is above the sign
-            collected = []
+            self._lines = []
         elif sign is not None:
-            trouble, numbered = sign, False
-        elif not collected:
-            continue
-        numbered = numbered or is_numbered
-        collected.append(line[:LINE_CHARACTERS])
-        if _END.search(line) or len(collected) >= REPORT_LINES:
-            if trouble is not None:
-                yield KernelReport(trouble, tuple(collected))
-            collected, trouble = [], None
-    if trouble is not None:
-        yield KernelReport(trouble, tuple(collected))
+            self._trouble, self._is_numbered = sign, False
+        elif not self._lines:
+            return
+        self._is_numbered = self._is_numbered or is_numbered
+        self._lines.append(line[:LINE_CHARACTERS])
+        # What is above the sentence about memory is a list of all processes, and below it nothing.
+        if _END.search(line) or len(self._lines) >= REPORT_LINES or self._trouble is Trouble.MEMORY:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[KernelReport]:
+        """The report that was begun."""
+        if self._trouble is not None:
+            yield KernelReport(self._trouble, tuple(self._lines))
+        self._lines, self._trouble = [], None

@@ -32,10 +32,12 @@ from orchestrator.guest.console_bound import CONSOLE_MAX
 from orchestrator.guest.diagnosis import cause_of
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import GuestFiles, SshKeys, make_guest_files
+from orchestrator.guest.hang import interrupt
 from orchestrator.guest.machine import Machine, counts_file
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.memory_kills import explain_kill, memory_kills
 from orchestrator.guest.opening import mount_data, open_channel
+from orchestrator.guest.panic_watch import PanicWatch
 from orchestrator.guest.running_qemu import HostFiles, RunningQemu
 from orchestrator.guest.slots import Slots, take_slots
 from orchestrator.steps import step
@@ -85,6 +87,7 @@ class GuestLife:
         self._channel: Channel | None = None
         self._slots: Slots | None = None
         self._memory_kills: int | None = None  # of any process, before QEMU's start
+        self._panic_watch: PanicWatch | None = None
 
     def __enter__(self) -> Self:
         if self.state is not State.READY:
@@ -166,6 +169,8 @@ class GuestLife:
         """End the guest at once. Does nothing to one that is off or gone."""
         with step(f"kill {self._name}") if self._qemu.process is not None else contextlib.nullcontext():
             self._qemu.kill()
+        if self._panic_watch is not None:  # after QEMU's end, which ends what it may be waiting for
+            self._panic_watch.stop()
         if self._channel is not None:
             self._channel.close()
         if self._files is not None:
@@ -173,7 +178,7 @@ class GuestLife:
         if self._overlay is not None:
             os.close(self._overlay)
         self._release_slots()
-        self._channel = self._files = self._overlay = None
+        self._channel = self._files = self._overlay = self._panic_watch = None
         self.state = State.GONE
 
     def abort(self) -> None:
@@ -227,11 +232,23 @@ class GuestLife:
             files = replace(files, initramfs=self._files.initramfs, overlay=self._files.overlay)
         self._memory_kills = memory_kills()
         self._qemu.start(self.machine, replace(files, terminal=self._terminal), self.console_max)
+        if self._qemu.monitor is not None:
+            self._panic_watch = PanicWatch(self._qemu.monitor, self.console)
         # QEMU has opened all files: removed here, none is left behind, whatever ends us.
         if self._files is not None:
             if self._memory is not None and self._files.overlay is not None:
                 self._overlay = os.open(self._files.overlay, os.O_RDONLY | os.O_CLOEXEC)
             self._files.remove()
+
+    def _ask_where_it_hangs(self) -> str:
+        if self.machine.channel == "serial":
+            # Nobody reads the console any more: with our end open, the port blocks the kernel after some hundred bytes.
+            for end in (self._channel, self._qemu.console_end):
+                if end is not None:
+                    end.close()
+        if self._qemu.monitor is not None and self._qemu.process is not None:
+            return interrupt(self._qemu.monitor, self._qemu.process, self.console)
+        return ""
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
@@ -239,6 +256,8 @@ class GuestLife:
         try:
             yield
         except GuestError as error:
+            if isinstance(error, GuestHang):
+                error.what += self._ask_where_it_hangs()
             flood = self._qemu.flood
             cause = flood or cause_of(error, doing, self.console, self._qemu.messages, self._qemu.process)
             if isinstance(cause, GuestExit) and cause is not flood:

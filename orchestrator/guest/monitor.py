@@ -7,6 +7,7 @@ import contextlib
 import logging
 import re
 import socket
+import threading
 from collections.abc import Iterator
 
 from qemu.qmp import QMPError
@@ -26,10 +27,11 @@ logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)
 
 
 class Monitor:
-    """One connection to one QEMU. Raises GuestError when QEMU refuses a command or is gone."""
+    """One connection to one QEMU, for one thread at a time. Raises GuestError when QEMU refuses, or is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._protocol = QEMUMonitorProtocol(connection)
+        self._lock = threading.RLock()
         self._memory = SharedFile()
         self._memory_name: str | None = None
         try:
@@ -42,17 +44,19 @@ class Monitor:
     def command(self, name: str, **arguments: object) -> object:
         """Run a QMP command and return what QEMU answers."""
         try:
-            return self._protocol.cmd(name, **arguments)
+            with self._lock:
+                return self._protocol.cmd(name, **arguments)
         except (TimeoutError, QMPError, OSError) as error:
             raise GuestError(f"QEMU's monitor: {name} failed: {error}") from None
 
     def pass_descriptor(self, name: str, descriptor: int) -> None:
         """Give QEMU a copy of an open file, under a name."""
-        try:
-            self._protocol.send_fd_scm(descriptor)
-        except (QMPError, OSError) as error:
-            raise GuestError(f"QEMU's monitor takes no file: {error}") from None
-        self.command("getfd", fdname=name)
+        with self._lock:
+            try:
+                self._protocol.send_fd_scm(descriptor)
+            except (QMPError, OSError) as error:
+                raise GuestError(f"QEMU's monitor takes no file: {error}") from None
+            self.command("getfd", fdname=name)
 
     def human(self, line: str) -> str:
         """Run a command of QEMU's human monitor, for what QMP has no command for."""
@@ -61,7 +65,8 @@ class Monitor:
     @contextlib.contextmanager
     def passed(self, descriptor: int) -> Iterator[str]:
         """Let QEMU have an open file; gives the name by which QEMU's commands open it."""
-        number, name = self._pass(descriptor)
+        with self._lock:
+            number, name = self._pass(descriptor)
         try:
             yield name
         finally:
@@ -95,7 +100,8 @@ class Monitor:
         if not 0 < size <= _READ_MAX or not 0 <= address < 1 << 64:
             raise GuestError(f"cannot read {size} bytes of guest memory at {address:#x}")
         if self._memory_name is None:
-            _, self._memory_name = self._pass(self._memory.descriptor)
+            with self._lock:
+                _, self._memory_name = self._pass(self._memory.descriptor)
         # QMP numbers are signed: the upper half of the address space is negative.
         value = address - (1 << 64) if address >= 1 << 63 else address
         arguments = {"val": value, "size": size, "filename": self._memory_name, "cpu-index": cpu}
@@ -110,6 +116,6 @@ class Monitor:
     def close(self) -> None:
         """Close the connection; the guest runs on."""
         # With a QEMU that has ended the protocol reports an error.
-        with contextlib.suppress(QMPError, EOFError, OSError):
+        with self._lock, contextlib.suppress(QMPError, EOFError, OSError):
             self._protocol.close()
         self._memory.close()

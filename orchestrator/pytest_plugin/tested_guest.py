@@ -8,7 +8,6 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,7 +18,6 @@ from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.user_modules import user_modules
 from orchestrator.errors import GuestError, GuestExit, GuestOops
 from orchestrator.guest.channel import COMMAND_LIMIT
-from orchestrator.guest.console import REPORTS_MAX
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import END_OF_LOG
 from orchestrator.guest.guest import Guest
@@ -199,7 +197,7 @@ class TestedGuest(Guest):
         """
         was_lost = self.has_failed
         self.drain_console()
-        reports = list(islice(self.console.reports(self._test.mark), REPORTS_MAX))
+        reports = self.reports(self._test.mark)
         expected = [*self._test.allowed, *self._test.expected]
         unexpected = [report for report in reports if not report.is_expected(expected)]
         if unexpected:

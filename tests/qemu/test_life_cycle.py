@@ -62,11 +62,11 @@ def load(guest: Guest, module: Module) -> int:
 @pytest.mark.allow_oops("Kernel panic - not syncing: sysrq triggered crash")
 def test_a_panic_quotes_the_kernels_message(guest: Guest) -> None:
     pid = pid_of(guest)
-    with pytest.raises(GuestPanic, match=r"^the guest's kernel panicked while running sh") as panic:
+    with pytest.raises(GuestPanic, match="panicked in write_sysrq_trigger while running sh: sysrq") as panic:
         guest.run(["sh", "-c", "echo c > /proc/sysrq-trigger"])
     assert any("Kernel panic - not syncing: sysrq triggered crash" in line for line in panic.value.detail)
     assert not is_alive(pid)
-    with pytest.raises(GuestPanic, match="panicked while reading /etc/modules"):
+    with pytest.raises(GuestPanic, match="panicked in write_sysrq_trigger while reading /etc/modules"):
         guest.get("/etc/modules")
 
 
@@ -76,7 +76,9 @@ def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Gues
     guest.check_console()
     calm = guest.console.length()
     assert load(guest, modules.rogue("warning")) == 0
-    with pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(warning\)") as warning:
+    with pytest.raises(
+        GuestOops, match=r"^the guest's kernel reported trouble \(warning in warning_init \[warning\]\)"
+    ) as warning:
         guest.check_console(calm)
     assert any("this is only a test" in line for line in warning.value.detail)
     check_taint(1 << 12 | 1 << 13)
@@ -86,7 +88,9 @@ def test_trouble_that_the_kernel_survives_is_reported_after_the_mark(guest: Gues
     warned = guest.console.length()
     guest.check_console(warned)
     assert load(guest, modules.rogue("null_dereference")) != 0
-    with pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(oops\)") as oops:
+    with pytest.raises(
+        GuestOops, match=r"^the guest's kernel reported trouble \(oops in null_dereference_init \[null_dereference\]\)"
+    ) as oops:
         guest.check_console(warned)
     assert any("BUG: kernel NULL pointer dereference" in line for line in oops.value.detail)
     assert guest.run(["echo", "alive"]).text == "alive\n"
@@ -100,7 +104,10 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(
     symbol = "__ia32_sys_gettimeofday"
     point = find_entry(guest, Symbols.of(guest), symbol, guest_kernel.entry_offset(symbol))
     with (
-        pytest.raises(GuestOops, match=r"^the guest's kernel reported trouble \(oops\)"),
+        pytest.raises(
+            GuestOops,
+            match=r"^the guest's kernel reported trouble \(oops in null_dereference_init \[null_dereference\]\)",
+        ),
         attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point),
     ):
         pytest.fail("the module was loaded")
@@ -116,7 +123,6 @@ def test_a_hang_is_raised_and_the_guest_can_be_killed(
     with pytest.raises(GuestHang, match=r"the guest hangs \(running insmod\): .* does not answer any more") as hang:
         guest.run(["insmod", "/tmp/spin.ko"], time_limit=1.0)
     assert hang.value.where == str(guest.console.path)
-    assert is_alive(pid)
     guest.kill()
     assert not is_alive(pid)
 

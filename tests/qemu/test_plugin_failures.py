@@ -116,7 +116,7 @@ def test_shared_afterwards(shared_guest):
         [
             "*::test_expected PASSED*",
             "GuestOops: the guest's kernel has become tainted: a warning",
-            "GuestOops: the guest's kernel reported trouble (warning, oops)",
+            "GuestOops: the guest's kernel reported trouble (warning in late_oops_init *, oops in die *)",
             "E       *GuestExit: *QEMU ended (signal 9) while running true",
             "GuestExit: *QEMU ended (signal 9) while *",
             "GuestOops: the guest's kernel has become tainted: an oops or a BUG",

@@ -208,8 +208,8 @@ def test_a_test_whose_guest_oopsed_is_not_green(pytester: pytest.Pytester, late_
         [
             "*::test_nothing_is_expected FAILED*",
             "*::test_the_warning_is_expected FAILED*",
-            "GuestOops: the guest's kernel reported trouble (warning, oops)",
-            "GuestOops: the guest's kernel reported trouble (oops)",
+            "GuestOops: the guest's kernel reported trouble (warning in late_oops_init *, oops in die *)",
+            "GuestOops: the guest's kernel reported trouble (oops in die *)",
         ]
     )
 

@@ -119,7 +119,7 @@ def test_a_report_of_the_kernel_is_an_error(tmp_path: Path, late_oops: Path) -> 
     with shell(tmp_path, "--module", str(late_oops), "--allow-oops", "WARNING: CPU") as person:
         person.expect_exact(PROMPT)
         person.sendline("exit")
-        person.expect_exact("guest.console: the guest's kernel reported trouble (oops)")
+        person.expect_exact("guest.console: the guest's kernel reported trouble (oops in die [late_oops])")
         person.expect(pexpect.EOF)
         person.wait()
         assert person.exitstatus == 1

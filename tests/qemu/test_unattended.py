@@ -108,7 +108,7 @@ def test_a_guest_that_dies_in_the_middle_has_reported_its_progress(workshop: Bui
     work = SAYS + "say first half\nsay second half\necho c > /proc/sysrq-trigger\nsay never\n"
     received: list[str] = []
     guest = guest_with(workshop, tmp_path, work)
-    with pytest.raises(GuestPanic, match="panicked while booting"):
+    with pytest.raises(GuestPanic, match="panicked in write_sysrq_trigger while booting"):
         guest.boot(listener=received.extend)
     assert [line.partition("lab: ")[2] for line in received if "lab: " in line] == ["first half", "second half"]
     assert guest.pid is None

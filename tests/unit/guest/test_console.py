@@ -126,7 +126,7 @@ def test_a_report_holds_what_the_warning_was_given_to_say(tmp_path: Path) -> Non
 
 def test_a_report_without_an_end_is_limited(tmp_path: Path) -> None:
     console = Console(tmp_path / "log")
-    console.path.write_text("[    1.000000] BUG: x\n" + "y\n" * 1000 + "[    2.000000] BUG: z\n")
+    console.path.write_text("[    1.000000] BUG: x\n" + "[    1.000000] y\n" * 1000 + "[    2.000000] BUG: z\n")
     assert [len(report.lines) for report in console.reports()] == [REPORT_LINES, 1]
 
 

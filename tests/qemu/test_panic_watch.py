@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a panic noticed that does not restart the guest, and a program that prints one not taken for it?"""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.errors import GuestConnectionLost, GuestPanic
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_reports import Trouble
+
+pytestmark = pytest.mark.guest(kernel="lab-i386-up", cpu="pentium4")
+
+PRINTED = "Kernel panic - not syncing: that is what it would print"
+EACH_CLOCK = pytest.mark.guest(timing=["tcg", "instructions"])
+STAYS = "echo 1000 > /proc/sys/kernel/panic; echo c > /proc/sysrq-trigger"
+
+
+@EACH_CLOCK
+@pytest.mark.allow_oops(".")
+def test_a_panic_that_stays_ends_the_guest(guest: Guest) -> None:
+    _ends(guest)
+
+
+@pytest.mark.allow_oops(".")
+@pytest.mark.nightly("the same, with two CPUs and with 64 bits")
+@pytest.mark.guest(kernel=["debian-686", "debian-amd64"], cpu="xeon-e5410", smp=2, timing="tcg")
+def test_a_panic_that_stays_on_one_cpu_of_two_ends_the_guest(guest: Guest) -> None:
+    _ends(guest)
+
+
+def _ends(guest: Guest) -> None:
+    with pytest.raises(GuestPanic, match="sysrq triggered crash") as panic:
+        guest.run(["sh", "-c", STAYS])
+    # By the end of QEMU, and not by the time limit.
+    assert isinstance(panic.value.__context__, GuestConnectionLost)
+
+
+@EACH_CLOCK
+@pytest.mark.parametrize("file", ["/dev/ttyS0", "/dev/kmsg"])
+def test_a_program_that_prints_one_does_not_end_it(guest: Guest, file: str) -> None:
+    guest.succeed(["sh", "-c", f"echo '<0>[    1.000000] {PRINTED}' > {file}"])
+    guest.drain_console()
+    # The kernel is at work all the time, and at rest.
+    guest.succeed(["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=500"])
+    guest.succeed(["sleep", "2"])
+    assert any(report.trouble is Trouble.PANIC for report in guest.console.reports())
+    guest.check_console()

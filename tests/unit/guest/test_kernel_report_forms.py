@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is each form of a kernel's report known, with the function it is about, however it reaches the console?"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden_reports import FOLDER, ExpectedLog, expected_logs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.guest import console as console_module
+from orchestrator.guest.console import Console
+from orchestrator.guest.guilty import guilty_function
+from orchestrator.guest.kernel_reports import KernelReport
+from orchestrator.guest.panic import answers_interruption, panic_among
+
+LOGS = expected_logs()
+NAMES = sorted(LOGS)
+STAMP = re.compile(r"^(\[ *\d+\.\d{6}\])", re.MULTILINE)
+USER_SPACE = [
+    "login: Kernel panic - not syncing: is what the manual says",
+    "make[1]: Entering directory '/tmp'",
+    "EIP: unknown_function+0x1/0x2",
+    "sh: can't create x: No space left on device",
+]
+"""Lines of programs: none is a kernel's, though two look like a part of it."""
+
+
+def text_of(name: str) -> str:
+    return (FOLDER / f"{name}.log").read_text()
+
+
+def meaning(reports: list[KernelReport]) -> list[tuple[str, str | None]]:
+    """What must not depend on how a log came."""
+    return [(report.trouble, guilty_function(report.lines)) for report in reports]
+
+
+def expected_meaning(name: str) -> list[tuple[str, str | None]]:
+    return [(report.kind, report.guilty) for report in LOGS[name].reports]
+
+
+def reports_of(text: str, folder: Path) -> list[KernelReport]:
+    path = folder / "console"
+    path.write_bytes(text.encode())
+    return list(Console(path).reports())
+
+
+def test_every_log_has_its_expectation() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.log" for name in LOGS}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reports_of_a_log(name: str) -> None:
+    expected: ExpectedLog = LOGS[name]
+    reports = list(Console(FOLDER / f"{name}.log").reports())
+    assert meaning(reports) == expected_meaning(name)
+    for report, said in zip(reports, expected.reports, strict=True):
+        assert said.first in report.lines[0]
+        assert said.last in report.lines[-1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_panic_of_a_log(name: str) -> None:
+    panic, expected = panic_among(Console(FOLDER / f"{name}.log").reports()), LOGS[name].panic
+    assert (panic is None) == (expected is None)
+    if panic is None or expected is None:
+        return
+    assert panic.sentence.startswith(expected.sentence)
+    assert panic.guilty == expected.guilty
+    assert expected.first in panic.lines[0]
+    assert expected.last in panic.lines[-1]
+
+
+def coloured(text: str) -> str:
+    return "".join(f"\x1b[1;31m{line}\x1b[0m\x1b[K\n" for line in text.splitlines())
+
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "coloured": coloured,
+    "carriage returns": lambda text: text.replace("\n", "\r\n"),
+    "padding": lambda text: text.replace("\n", " \t\0\n\n"),
+    "a caller's thread": lambda text: STAMP.sub(r"\1[    T1]", text),
+    "a caller's CPU": lambda text: STAMP.sub(r"\1[    C0]", text),
+    "a long uptime": lambda text: STAMP.sub("[123456.123456]", text),
+    "behind a prompt": lambda text: STAMP.sub(r"~ # \1", text),
+}
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_form_of_the_lines_does_not_matter(name: str, disguise: str, tmp_path: Path) -> None:
+    assert meaning(reports_of(DISGUISES[disguise](text_of(name)), tmp_path)) == expected_meaning(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_log_without_time_stamps_says_the_same(name: str, tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^\[ *\d+\.\d{6}\] ", "", text_of(name))
+    assert meaning(reports_of(text, tmp_path)) == expected_meaning(name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(NAMES), size=st.integers(300, 5000))
+def test_the_size_of_a_read_does_not_matter(name: str, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console_module, "_MOST_AT_ONCE", size)
+        reports = list(Console(FOLDER / f"{name}.log").reports())
+    assert meaning(reports) == expected_meaning(name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(NAMES), seed=st.integers(0, 1 << 32))
+def test_lines_of_user_space_in_between_do_not_matter(
+    name: str, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    lines = []
+    for line in text_of(name).splitlines():
+        if chance.random() < 0.05:
+            lines.append(chance.choice(USER_SPACE))
+        lines.append(line)
+    reports = reports_of("\n".join(lines) + "\n", tmp_path_factory.getbasetemp())
+    assert meaning(reports) == expected_meaning(name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(first=st.sampled_from(NAMES), second=st.sampled_from(NAMES), seed=st.integers(0, 1 << 32))
+def test_reports_of_two_cpus_are_told_apart_by_the_caller(
+    first: str, second: str, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    waiting = [
+        STAMP.sub(rf"\1[   T{thread}]", text_of(name)).splitlines() for thread, name in ((71, first), (72, second))
+    ]
+    lines = []
+    while any(waiting):
+        lines.append(chance.choice([part for part in waiting if part]).pop(0))
+    reports = reports_of("\n".join(lines) + "\n", tmp_path_factory.getbasetemp())
+    of = {thread: [report for report in reports if f"T{thread}]" in report.lines[0]] for thread in (71, 72)}
+    assert meaning(of[71]) == expected_meaning(first)
+    assert meaning(of[72]) == expected_meaning(second)
+
+
+def test_what_is_said_to_an_nmi_of_the_labs_is_no_trouble_of_the_kernels() -> None:
+    reports = {name: list(Console(FOLDER / f"{name}.log").reports()) for name in NAMES}
+    answers = {name for name in NAMES if any(map(answers_interruption, reports[name]))}
+    assert answers == {"faulty-spin-32", "faulty-spin-64"}
