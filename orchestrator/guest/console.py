@@ -18,6 +18,7 @@ _LINE_BYTES = 1024
 _QUOTED_LINES = 20
 _CONTEXT_LINES = 3
 _MOST_AT_ONCE = 1 << 20
+_PADDING = " \t\r\0"
 
 
 class Console:
@@ -100,5 +101,5 @@ class Console:
 
 def plain_lines(text: bytes) -> list[str]:
     """The lines that a guest printed, for an error to quote: no empty ones, and nothing that a terminal would obey."""
-    lines = (line.rstrip() for line in without_sequences(text.decode("utf-8", errors="replace")).split("\n"))
+    lines = (line.rstrip(_PADDING) for line in without_sequences(text.decode("utf-8", errors="replace")).split("\n"))
     return [plain_text(line) for line in lines if line]

@@ -132,7 +132,7 @@ def test_a_report_without_an_end_is_limited(tmp_path: Path) -> None:
 
 def test_a_report_quotes_no_line_without_an_end(tmp_path: Path) -> None:
     console = Console(tmp_path / "log")
-    console.path.write_text("u" * 10_000 + "[    1.000000] BUG: " + "x" * 500_000 + "\n" + "y" * 500_000 + "\n")
+    console.path.write_text("u" * 10_000 + "[    1.000000] BUG: " + "x" * 500_000 + "\n[    1.000000] " + "y" * 500_000)
     (report,) = console.reports()
     assert [len(line) for line in report.lines] == [4096, 4096]
     trouble = console.trouble()

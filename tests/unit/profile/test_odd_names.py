@@ -22,7 +22,7 @@ def counter(folder: Path, function: str) -> Counter:
     guest: Any = SimpleNamespace(
         counts_file=folder / "guest.counts",
         machine=SimpleNamespace(counter=SimpleNamespace(is_detailed=False, caches=None)),
-        get=lambda path: b"",
+        get=lambda path, largest: b"",
     )
     guest.counts_file.write_text(WRITTEN)
     return Counter(guest, Symbols(f"c1000000 T _stext\nc1000000 T {function}\nc1000400 T _etext\n".encode()))
