@@ -89,6 +89,7 @@ def _is(file: Path, descriptor: int) -> bool:
 
 
 def _note_use(descriptor: int) -> None:
-    if time.time() - os.fstat(descriptor).st_mtime > DAY:
+    # Also a use in the future, which a clock that was set back has left: it would hide all uses until then.
+    if abs(time.time() - os.fstat(descriptor).st_mtime) > DAY:
         with suppress(OSError):  # another user's cache, or a read-only one
             os.utime(descriptor)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import signal
 import sys
@@ -12,7 +13,17 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from orchestrator.disk_room import NO_ROOM, full_one, room_left, temporary_folder
 from orchestrator.errors import HostError, Interrupted, LabError
+from orchestrator.paths import cache_dir, lab_dir
+
+_LIMITS = {
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "the host has too many files open: end other programs",
+    errno.EAGAIN: "allow more processes: ulimit -u",
+    errno.ENOMEM: "allow more memory (ulimit -v), or end other programs",
+}
+"""What to do where a limit of the user's or of the host's is reached."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,8 +43,7 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
             # The reader of our output has closed it; typer ends the program quietly.
             raise
         except OSError as error:
-            place = f"{error.filename}: " if error.filename is not None else ""
-            print(f"error: {place}{(error.strerror or str(error)).lower()}", file=sys.stderr)
+            print(f"error: {_of_the_system(error)}", file=sys.stderr)
             raise typer.Exit(HostError.exit_status) from None
         except KeyboardInterrupt as interruption:
             number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
@@ -41,6 +51,18 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(128 + number) from None
 
     return guarded
+
+
+def _of_the_system(error: OSError) -> HostError:
+    """What the system refused, with what can be done about it."""
+    where = str(error.filename) if error.filename is not None else ""
+    if error.errno in NO_ROOM:
+        # A write does not say which file it was for.
+        folder = full_one((cache_dir(), lab_dir(), temporary_folder()))
+        hint = "make room there, then run again, or go on with --resume"
+        return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
+    hint = _LIMITS.get(error.errno or 0, "")
+    return HostError((error.strerror or str(error)).lower(), where=where, hint=hint)
 
 
 def stop_on_signals() -> None:

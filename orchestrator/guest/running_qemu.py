@@ -18,6 +18,7 @@ from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.start_failure import start_failure
 from orchestrator.process import kill_group, spawn
 
 
@@ -59,7 +60,10 @@ class RunningQemu:
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     def start(self, machine: Machine, files: HostFiles) -> None:
-        """Start QEMU and return when it has made the machine; by then it has opened all files. Raises GuestError."""
+        """Start QEMU and return when it has made the machine; by then it has opened all files.
+
+        Raises HostError where QEMU ends instead, GuestError where it was killed or does not answer.
+        """
         pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
         monitor, agent, *console = (ours for ours, _ in pairs)
         self.agent = FramedChannel(agent)
@@ -77,7 +81,11 @@ class RunningQemu:
                 theirs.close()
         if self.is_aborted:
             self.abort()
-        self.monitor = Monitor(monitor)
+        try:
+            self.monitor = Monitor(monitor)
+        except GuestError as error:
+            self.check_aborted()
+            raise start_failure(error, self.command_line, self.process, self.messages) from None
 
     def abort(self) -> None:
         """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""

@@ -64,6 +64,11 @@ class Store:
         with connected(directory / FILE_NAME) as connection:
             yield cls(directory, connection)
 
+    def check_writable(self) -> None:
+        """Raise HostError where no run can be kept: to be known before anything is built for one."""
+        with self._writing():
+            pass
+
     def begin_run(
         self,
         experiment: str,

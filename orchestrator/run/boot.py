@@ -21,7 +21,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
 from orchestrator.results import profile
 from orchestrator.results.contract import CellRecord, Status
-from orchestrator.results.faults import storage_faults
+from orchestrator.results.faults import check_room, storage_faults
 from orchestrator.run.artifacts import BootArtifacts, prepare
 from orchestrator.run.comparison import compared
 from orchestrator.run.events import CellBegan, Event, Outcome, Progress
@@ -131,7 +131,7 @@ def run_boot(session: Session) -> None:
     is measured: the cells after it get a fresh one; but for a ``harmless`` one, which is proved to have left nothing.
     An error ends the cells that had begun, or all of them where none had: there is no guest to measure in, and a second
     try would end the same, because the exact clock repeats everything. HostError and UsageError end the run and are
-    raised.
+    raised; so does a full disk, whatever it made fail.
     """
     task = session.task
     task.directory.mkdir(parents=True, exist_ok=True)
@@ -160,6 +160,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
     try:
         with closing(session.task.kind.measure(session, cells)) as records:
             for measured in records:
+                check_room(session.task.directory)
                 outcome = _compared_in_boot(session, measured)
                 ended.add(measured.id)
                 session.end(outcome)
@@ -167,6 +168,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                     break
     except LabError as error:
         status = status_of(error)
+        check_room(session.task.directory)
         concerned = [cell for cell in cells if cell.id in session.begun and cell.id not in ended]
         if not concerned:
             # What cannot be supported is a cell's work; a guest that does not boot has failed.

@@ -143,7 +143,7 @@ def test_a_full_disk_is_the_host_s(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     with pytest.raises(HostError, match="disk of the cache folder is full") as caught:
         cache.obtain("things", INPUTS, "a thing", fill_the_disk)
-    assert str(cache.root) in caught.value.hint
+    assert (caught.value.where, "ORCHESTRATOR_CACHE=" in caught.value.hint) == (str(cache.root), True)
     assert list((cache.root / "things").iterdir()) == []
     with pytest.raises(HostError, match="full"), cache.lock("anything"):
         Path("/dev/full").write_text("x")
@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
     root.mkdir()
     mount = ("tmpfs", "size=4k,nr_inodes=2", "tmpfs", root)
     complaint = call_with_mount(mount, "test_cache:obtain_in", root, tmp_path)
-    assert "HostError: the disk of the cache folder is full" in complaint
+    assert f"HostError: {root}: the disk of the cache folder is full: it takes no further file" in complaint
 
 
 @OWN_MOUNTS

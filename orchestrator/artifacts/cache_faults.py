@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Errors of keeping something in the cache, each with its cause and a hint."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import Timeout
+
+from orchestrator.disk_room import NO_ROOM, full_one, is_lack_of_room, room_left, temporary_folder
+from orchestrator.errors import HostError
+
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
+
+
+@contextlib.contextmanager
+def cache_faults(root: Path) -> Iterator[None]:
+    """Turn an error of the cache's disk into a HostError with a hint."""
+    try:
+        yield
+    except Timeout:
+        raise
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise _no_room(root, root) from error
+        if error.errno in _FORBIDDEN:
+            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
+            raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
+        if error.errno in _NO_FOLDER:
+            hint = "set ORCHESTRATOR_CACHE to a folder"
+            raise HostError(f"the cache folder {root} cannot be made: {error}", hint=hint) from error
+        raise
+
+
+@contextlib.contextmanager
+def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
+    """Remove what a build that fails has half made. Raises HostError where it failed for lack of room.
+
+    Without that a compiler that finds no room would say that the user's module does not build.
+    """
+    try:
+        yield
+    except Exception as error:
+        folders = (root, temporary_folder())
+        full = _no_room(root, full_one(folders)) if is_lack_of_room(error, folders) else None
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if full is not None:
+            raise full from error
+        raise
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _no_room(root: Path, folder: Path) -> HostError:
+    """The disk of the cache, or of temporary files, is full."""
+    if folder == root:
+        what, variable = "the disk of the cache folder is full", "ORCHESTRATOR_CACHE"
+        hint = f"make room (`orchestrator cache prune` does), or name a folder on another disk: {variable}=/some/folder"
+    else:
+        what, variable = "the disk of temporary files is full", "TMPDIR"
+        hint = f"make room, or name a folder on another disk: {variable}=/some/folder"
+    return HostError(f"{what}: {room_left(folder)}", where=str(folder), hint=hint)
