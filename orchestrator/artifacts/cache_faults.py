@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from orchestrator.disk_room import NO_ROOM, full_one, is_lack_of_room, room_left, temporary_folder
+from orchestrator.disk_room import NO_ROOM, full_one, is_full, is_lack_of_room, room_left, temporary_folder
 from orchestrator.errors import HostError
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -27,7 +27,7 @@ def cache_faults(root: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno in NO_ROOM:
-            raise _no_room(root, root) from error
+            raise _no_room(root) from error
         if error.errno in _FORBIDDEN:
             hint = "set ORCHESTRATOR_CACHE to a folder of yours"
             raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
@@ -46,8 +46,8 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        folders = (root, temporary_folder())
-        full = _no_room(root, full_one(folders)) if is_lack_of_room(error, folders) else None
+        temporary = temporary_folder()
+        full = _no_room(root, temporary) if is_lack_of_room(error, (root, temporary)) else None
         shutil.rmtree(unfinished, ignore_errors=True)
         if full is not None:
             raise full from error
@@ -57,12 +57,14 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
         raise
 
 
-def _no_room(root: Path, folder: Path) -> HostError:
-    """The disk of the cache, or of temporary files, is full."""
-    if folder == root:
-        what, variable = "the disk of the cache folder is full", "ORCHESTRATOR_CACHE"
-        hint = f"make room (`orchestrator cache prune` does), or name a folder on another disk: {variable}=/some/folder"
-    else:
-        what, variable = "the disk of temporary files is full", "TMPDIR"
-        hint = f"make room, or name a folder on another disk: {variable}=/some/folder"
-    return HostError(f"{what}: {room_left(folder)}", where=str(folder), hint=hint)
+def _no_room(root: Path, *others: Path) -> HostError:
+    """The disk of the cache, or of temporary files, is full; or it was, and a program has removed a file since."""
+    folder = full_one((root, *others))
+    name, variable = ("temporary files", "TMPDIR") if folder in others else ("the cache folder", "ORCHESTRATOR_CACHE")
+    when = "is full" if is_full(folder) else "was full a moment ago"
+    hint = "make room (`orchestrator cache prune` does)" if folder == root else "make room"
+    return HostError(
+        f"the disk of {name} {when}: {room_left(folder)}",
+        where=str(folder),
+        hint=f"{hint}, or name a folder on another disk: {variable}=/some/folder",
+    )

@@ -31,7 +31,9 @@ def start_failure(
     how = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `./lab doctor` examines it"
     if any(_NO_MEMORY in line for line in printed):
-        hint = "allow more memory: QEMU wants 1 GiB of addresses for what it translates, besides the guest's (ulimit -v)"
+        hint = (
+            "allow more memory: QEMU wants 1 GiB of addresses for what it translates, besides the guest's (ulimit -v)"
+        )
     return HostError(
         f"QEMU ended ({how}) before it had made the guest's machine; the host has {qemu_version()}",
         detail=[f"$ {shlex.join(command_line)}", *(printed or ["(no output)"])],
