@@ -121,6 +121,29 @@ def test_remains_of_a_killed_builder_are_never_used(tmp_path: Path) -> None:
     assert not place.exists()
 
 
+def test_a_process_that_waits_for_a_builder_takes_over_when_that_is_killed(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    builder_process = FORK.Process(target=obtain, args=(root, tmp_path, FOR_EVER), daemon=True)
+    builder_process.start()
+    place = root / "things" / f"{digest(INPUTS)}.building"
+    wait_while_alive(builder_process, (place / "content").exists)
+    waiting = FORK.Process(target=obtain_or_exit, args=(root, tmp_path), daemon=True)
+    waiting.start()
+    lock = str(root / "locks" / f"things-{digest(INPUTS)}.lock")
+    wait_while_alive(waiting, lambda: lock in opened_files(waiting.pid))
+    builder_process.kill()
+    waiting.join()
+    assert waiting.exitcode == 0
+    assert (tmp_path / "builds").read_text() == "xx"
+    builder_process.join()
+
+
+def opened_files(pid: int | None) -> list[str]:
+    """The files that a process has open now."""
+    links = Path(f"/proc/{pid}/fd").glob("*")
+    return [str(link.readlink()) for link in links if link.is_symlink()]
+
+
 def test_a_builder_killed_before_the_last_step_is_not_listed(tmp_path: Path) -> None:
     made = Cache(tmp_path / "cache").obtain("things", INPUTS, "a thing", builder(tmp_path))
     made.path.rename(made.path.with_name(f"{made.key}.building"))
