@@ -20,10 +20,13 @@ from orchestrator.paths import cache_dir, lab_dir
 _LIMITS = {
     errno.EMFILE: "allow more open files: ulimit -n 1024",
     errno.ENFILE: "the host has too many files open: end other programs",
-    errno.EAGAIN: "allow more processes: ulimit -u",
+    errno.EAGAIN: "allow more processes (ulimit -u), or more memory (ulimit -v)",
     errno.ENOMEM: "allow more memory (ulimit -v), or end other programs",
 }
 """What to do where a limit of the user's or of the host's is reached."""
+
+_NO_THREAD = "can't start new thread"
+"""What Python says with a RuntimeError, for a limit on processes or on memory."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +47,14 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
             raise
         except OSError as error:
             print(f"error: {_of_the_system(error)}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
+        except MemoryError:
+            print(f"error: {HostError('there is not enough memory', hint=_LIMITS[errno.ENOMEM])}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
+        except RuntimeError as error:
+            if str(error) != _NO_THREAD:
+                raise
+            print(f"error: {HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])}", file=sys.stderr)
             raise typer.Exit(HostError.exit_status) from None
         except KeyboardInterrupt as interruption:
             number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT

@@ -55,7 +55,7 @@ def test_a_run_goes_on_when_there_is_room_again(tmp_path: Path, undisturbed: Fin
     assert found.status == 3
 
 
-@pytest.mark.nightly("sixty runs: 15 minutes")
+@pytest.mark.nightly("two runs for each of fifty sizes: half an hour")
 @pytest.mark.parametrize(("kind", "rooms"), [("results", RESULTS), ("cache", CACHE), ("temporary", TEMPORARY)])
 def test_a_disk_that_is_full_at_any_moment(
     tmp_path: Path, undisturbed: FinishedRun, kind: str, rooms: tuple[int, ...]
