@@ -258,7 +258,10 @@ class Store:
     def _set_status(self, run: str, status: RunStatus, finished: str | None) -> None:
         with self._writing() as connection:
             self.entry(run)
-            connection.execute("UPDATE runs SET status = ?, finished = ? WHERE id = ?", (status, finished, run))
+            # Not before its beginning, where the host's clock was set back meanwhile; NULL stays NULL.
+            connection.execute(
+                "UPDATE runs SET status = ?, finished = max(started, ?) WHERE id = ?", (status, finished, run)
+            )
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with storage_faults(self.path):

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from pathlib import Path
 
 import pytest
 
+from orchestrator.artifacts import image_build
 from orchestrator.artifacts.apt import AptRoot
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache, digest
@@ -47,3 +49,16 @@ def test_what_is_not_used_again_ages_from_the_next_look_on(tmp_path: Path) -> No
     (entry,) = (entry for entry in cache_entries(Cache(tmp_path)) if entry.kind == "modules")
     assert entry.used <= time.time()
     assert made.stamp.stat().st_mtime <= time.time()
+
+
+def test_a_living_builders_folder_is_kept_however_old_the_clock_makes_it(tmp_path: Path) -> None:
+    living, abandoned = (tmp_path / f"{image_build._WORK_PREFIX}{name}" for name in ("living", "abandoned"))
+    long_ago = time.time() - WEEKS
+    for folder in (living, abandoned):
+        folder.mkdir()
+        os.utime(folder, (long_ago, long_ago))
+    descriptor = os.open(living, os.O_RDONLY)  # another process has a lock by another open file
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    image_build._remove_abandoned((), tmp_path)
+    assert list(tmp_path.iterdir()) == [living]
+    os.close(descriptor)

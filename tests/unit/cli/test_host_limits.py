@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from orchestrator.cli.failures import expected_failures
 
 def open_too_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    files = [Path("/dev/null").open("rb") for _ in range(64)]
-    raise AssertionError(files)
+    with ExitStack() as files:
+        for _ in range(64):
+            files.enter_context(Path("/dev/null").open("rb"))
 
 
 def take_too_much_memory() -> None:
