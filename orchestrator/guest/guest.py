@@ -122,11 +122,15 @@ class Guest(SavableGuest):
             yield counts
 
     def check_console(self, mark: int = 0) -> None:
-        """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``)."""
+        """Raise GuestOops when the kernel has reported trouble since ``mark`` (a ``console.length()``).
+
+        Raises HostError where its report may be missing: the disk of the console's log is full.
+        """
         unexpected = (r for r in self.console.reports(mark) if not r.is_expected(self.expected_reports))
         reports = list(itertools.islice(unexpected, REPORTS_MAX))
         if reports:
             raise trouble_of(reports)
+        self.console.check_room()
 
     def check_alive(self, doing: str) -> None:
         """Raise GuestExit, or GuestPanic, where it has ended by itself, and no verb has raised that yet."""
