@@ -18,10 +18,12 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _LEAST = 64 << 10
 """Bytes below which a disk counts as full: a program that failed for lack of room may have removed a file since."""
 
-# What dpkg, tar, gcc, make and apt 2.6 say, in English. GNU ld maps the file that it writes: on a full tmpfs it ends by
-# a bus error.
+# What dpkg, tar, gcc, make and apt 2.6 say, in English, at a line's end: a compiler quotes the user's lines as well.
+# GNU ld maps the file that it writes: on a full tmpfs a bus error ends it.
 _WORDS = re.compile(
-    r"No space left on device|Disk quota exceeded|File too large|not have enough free space|signal 7\b|Bus error"
+    r": (No space left on device|Disk quota exceeded|File too large)$"
+    r"|have enough free space|terminated with signal 7 \[Bus error\]",
+    re.MULTILINE,
 )
 
 
@@ -66,4 +68,5 @@ def _facts(folder: Path) -> os.statvfs_result:
 
 
 def _free(facts: os.statvfs_result) -> int:
-    return facts.f_bavail * facts.f_frsize
+    # What a file system keeps for root, 5 % of an ext4, root can write.
+    return (facts.f_bfree if os.geteuid() == 0 else facts.f_bavail) * facts.f_frsize

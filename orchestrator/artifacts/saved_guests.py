@@ -87,8 +87,8 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
         save(SavedGuest(key, folder))
 
     artifact = context.cache.obtain(KIND, inputs, _label(context, machine), build)
-    # Fails in a cache that cannot be written. QEMU 7.2 and 10.0 open the memory's file for writing, though they map it
-    # privately, so no guest can be restored there.
+    # Fails in a cache that cannot be written, and so it should: QEMU 7.2 opens the memory's file for writing, though it
+    # maps it privately.
     os.utime(artifact.stamp)
     if found is None:
         _keep_limit(context)

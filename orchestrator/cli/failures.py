@@ -13,9 +13,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from orchestrator.disk_room import NO_ROOM, full_one, room_left, temporary_folder
 from orchestrator.errors import HostError, Interrupted, LabError
-from orchestrator.paths import cache_dir, lab_dir
 
 _LIMITS = {
     errno.EMFILE: "allow more open files: ulimit -n 1024",
@@ -66,6 +64,9 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
 
 def _of_the_system(error: OSError) -> HostError:
     """What the system refused, with what can be done about it."""
+    from orchestrator.disk_room import NO_ROOM, full_one, room_left, temporary_folder
+    from orchestrator.paths import cache_dir, lab_dir
+
     where = str(error.filename) if error.filename is not None else ""
     if error.errno in NO_ROOM:
         # A write does not say which file it was for.

@@ -98,8 +98,8 @@ def storage_faults(path: Path) -> Iterator[None]:
 def check_room(folder: Path) -> None:
     """Raise HostError where next to nothing can be written any more into a run's folder.
 
-    Whoever keeps on writing need not say so: QEMU 7.2 and 10.0 drop what they cannot write of a guest's console, and
-    stop a guest whose disk's overlay cannot grow.
+    Whoever writes need not say so: QEMU 7.2 drops what it cannot write of a guest's console, and stops a guest whose
+    disk's overlay cannot grow.
     """
     if is_full(folder):
         raise _full(folder)

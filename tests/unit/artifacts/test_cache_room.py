@@ -14,6 +14,7 @@ from full_disk import room
 from namespaces import OWN_MOUNTS, call_with_mount
 
 from orchestrator.artifacts.cache import Cache
+from orchestrator.disk_room import is_lack_of_room
 from orchestrator.errors import BuildError, HostError
 
 INPUTS = {"version": 1}
@@ -68,7 +69,7 @@ def fill_again_and_again(disk: str, name: str) -> None:
     """Build with more and more room until that succeeds; nothing is ever found half, and the next build is whole."""
     root = Path(disk) / "cache"
     Cache(root).obtain("things", {}, "a first thing", lambda folder: None)
-    for kib in range(0, WHOLE_KIB + 200, 8):
+    for kib in range(0, WHOLE_KIB + 200, 28):
         inputs: dict[str, object] = {"room": kib}
         with room(Path(disk), kib):
             error = attempt(root, inputs, name)
@@ -104,6 +105,19 @@ def test_a_full_disk_of_temporary_files(tmp_path: Path) -> None:
     mount = ("tmpfs", "size=1m", "tmpfs", tmp_path / "disk")
     function = "test_cache_room:fill_temporary_folder"
     assert call_with_mount(mount, function, tmp_path / "disk", tmp_path / "cache") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "is_room"),
+    [
+        ("cc1: fatal error: error writing to /tmp/cc.s: No space left on device", True),
+        ("collect2: fatal error: ld terminated with signal 7 [Bus error], core dumped", True),
+        ("E: You don't have enough free space in /root/archives/.", True),
+        ('lab.c:3:9: error: expected ";" before printk\n 3 | printk("x: No space left on device") {', False),
+    ],
+)
+def test_the_words_of_programs(tmp_path: Path, words: str, is_room: bool) -> None:
+    assert is_lack_of_room(BuildError("it fails", detail=words.splitlines()), [tmp_path]) == is_room
 
 
 def test_what_fails_with_room_left_fails_for_its_own_reason(tmp_path: Path) -> None:
