@@ -113,7 +113,8 @@ def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
     for folder in parent.glob(f"{_WORK_PREFIX}*"):
         with contextlib.suppress(FileNotFoundError), claim(folder) as unused:  # another builder removes them as well
             facts = folder.lstat()
-            if unused and facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
+            is_left = unused or folder.is_symlink()  # a link holds nothing
+            if is_left and facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
                 _remove_tree(prefix, folder)
 
 
