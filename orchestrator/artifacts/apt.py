@@ -198,8 +198,9 @@ class AptRoot:
     def _is_fresh(self, sources: Mapping[str, str]) -> bool:
         """Whether the lists were fetched a moment ago, for another artifact, from the same sources."""
         with contextlib.suppress(FileNotFoundError):
-            recent = time.time() - self._stamp.stat().st_mtime < _FRESH
-            return recent and self._stamp.read_text() == digest(sources)
+            age = time.time() - self._stamp.stat().st_mtime
+            # A clock that was set back makes the lists of the future, which would be fresh until then.
+            return 0 <= age < _FRESH and self._stamp.read_text() == digest(sources)
         return False
 
     def _prepare(self, sources: str) -> None:

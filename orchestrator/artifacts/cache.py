@@ -12,7 +12,6 @@ A process checks an artifact when it first uses it (see ``digests``). One that w
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -28,6 +27,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from orchestrator.artifacts import digests
+from orchestrator.artifacts.cache_faults import build_faults, cache_faults
 from orchestrator.artifacts.digests import Damage
 from orchestrator.artifacts.usage import claim, hold, last_use, release
 from orchestrator.errors import HostError, LabError
@@ -248,7 +248,7 @@ class Cache:
     @contextlib.contextmanager
     def _lock(self, name: str, patience: float) -> Iterator[bool]:
         lock = FileLock(self.lock_file(name))
-        with _disk_errors(self.root):
+        with cache_faults(self.root):
             self._locks.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Between opening a lock's file and having its lock, the file must not be removed.
             gate = os.open(self._locks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -305,7 +305,7 @@ class Cache:
         for leftover in (unfinished, place):
             shutil.rmtree(leftover, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        try:
+        with build_faults(self.root, unfinished):
             build(unfinished)
             digests.record(unfinished, _MANIFEST)
             manifest = {"label": label, "inputs": inputs, "made": int(time.time())}
@@ -315,9 +315,6 @@ class Cache:
                 os.fsync(file.fileno())
             unfinished.rename(place)
             self._sound.add(place)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
         artifact = self._use(place)
         assert artifact is not None
         return artifact
@@ -337,23 +334,3 @@ class Cache:
 def is_real_folder(path: Path) -> bool:
     """Whether it is a folder, and not a link to one: what is elsewhere is not the cache's."""
     return path.is_dir() and not path.is_symlink()
-
-
-@contextlib.contextmanager
-def _disk_errors(root: Path) -> Iterator[None]:
-    """Turn an error of the disk into a LabError with a hint."""
-    try:
-        yield
-    except Timeout:
-        raise
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = f"free some space in {root}, or set ORCHESTRATOR_CACHE"
-            raise HostError("the disk of the cache folder is full", hint=hint) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
-            raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
-        if error.errno in (errno.ENOTDIR, errno.EEXIST):
-            hint = "set ORCHESTRATOR_CACHE to a folder"
-            raise HostError(f"the cache folder {root} cannot be made: {error}", hint=hint) from error
-        raise

@@ -20,6 +20,7 @@ from orchestrator.artifacts.cache import Artifact
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE
 from orchestrator.artifacts.namespace import as_root
 from orchestrator.artifacts.pins import versions
+from orchestrator.artifacts.usage import claim, hold, release
 from orchestrator.catalog.images import ImageRecipe
 from orchestrator.errors import BuildError, HostError
 from orchestrator.paths import data_dir
@@ -89,6 +90,7 @@ def tree_digest(folder: Path) -> str:
 def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
     """A folder for the tree, which is not below the cache: only ``prefix`` can remove the files of other users."""
     folder = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX))
+    hold(folder)
     try:
         _remove_abandoned(prefix, folder.parent)
         if " " in str(folder):
@@ -99,15 +101,20 @@ def _work_folder(prefix: tuple[str, ...], room: int) -> Iterator[Path]:
             raise HostError(what, hint=_ELSEWHERE)
         yield folder
     finally:
+        release(folder)
         _remove_tree(prefix, folder)
 
 
 def _remove_abandoned(prefix: tuple[str, ...], parent: Path) -> None:
-    """Remove our folders there that are older than any build can be: their builders were killed."""
+    """Remove our folders there that are older than any build can be, and held by none: their builders were killed.
+
+    A clock that is set forward makes a living builder's folder as old.
+    """
     for folder in parent.glob(f"{_WORK_PREFIX}*"):
-        with contextlib.suppress(FileNotFoundError):  # another builder removes them as well
+        with contextlib.suppress(FileNotFoundError), claim(folder) as unused:  # another builder removes them as well
             facts = folder.lstat()
-            if facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
+            is_left = unused or folder.is_symlink()  # a link holds nothing
+            if is_left and facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > 2 * _BUILD_LIMIT:
                 _remove_tree(prefix, folder)
 
 

@@ -88,6 +88,8 @@ def saved_guest(context: BuildContext, machine: Machine, save: Callable[[SavedGu
         save(SavedGuest(key, folder))
 
     artifact = context.cache.obtain(KIND, inputs, _label(context, machine), build)
+    # Fails in a cache that cannot be written, and so it should: QEMU 7.2 opens the memory's file for writing, though it
+    # maps it privately.
     os.utime(artifact.stamp)
     if found is None:
         _keep_limit(context)

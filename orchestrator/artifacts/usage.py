@@ -73,9 +73,16 @@ def in_use(file: Path) -> bool:
 
 
 def last_use(file: Path) -> float:
-    """Seconds since the epoch; of something that is gone, the epoch."""
+    """Seconds since the epoch; of something that is gone, the epoch.
+
+    A use in the future, which a clock that was ahead has left, is one of now: what nobody uses ages from here on.
+    """
     try:
-        return file.stat().st_mtime
+        used = file.stat().st_mtime
+        if used > (now := time.time()):
+            with suppress(OSError):  # another user's cache, or a read-only one
+                os.utime(file, (now, now))
+        return min(used, now)
     except OSError:
         return 0.0
 
@@ -89,6 +96,7 @@ def _is(file: Path, descriptor: int) -> bool:
 
 
 def _note_use(descriptor: int) -> None:
-    if time.time() - os.fstat(descriptor).st_mtime > DAY:
+    # Also a use in the future, which a clock that was set back has left: it would hide all uses until then.
+    if abs(time.time() - os.fstat(descriptor).st_mtime) > DAY:
         with suppress(OSError):  # another user's cache, or a read-only one
             os.utime(descriptor)

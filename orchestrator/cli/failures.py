@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import signal
 import sys
@@ -13,7 +14,17 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from orchestrator.errors import HostError, Interrupted, LabError
-from orchestrator.plain_text import plain_text
+
+_LIMITS = {
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "the host has too many files open: end other programs",
+    errno.EAGAIN: "allow more processes (ulimit -u), or more memory (ulimit -v)",
+    errno.ENOMEM: "allow more memory (ulimit -v), or end other programs",
+}
+"""What to do where a limit of the user's or of the host's is reached."""
+
+_NO_THREAD = "can't start new thread"
+"""What Python says with a RuntimeError, for a limit on processes or on memory."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,8 +44,15 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
             # The reader of our output has closed it; typer ends the program quietly.
             raise
         except OSError as error:
-            place = f"{error.filename}: " if error.filename is not None else ""
-            print(plain_text(f"error: {place}{(error.strerror or str(error)).lower()}"), file=sys.stderr)
+            print(f"error: {_of_the_system(error)}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
+        except MemoryError:
+            print(f"error: {HostError('there is not enough memory', hint=_LIMITS[errno.ENOMEM])}", file=sys.stderr)
+            raise typer.Exit(HostError.exit_status) from None
+        except RuntimeError as error:
+            if str(error) != _NO_THREAD:
+                raise
+            print(f"error: {HostError(_NO_THREAD, hint=_LIMITS[errno.EAGAIN])}", file=sys.stderr)
             raise typer.Exit(HostError.exit_status) from None
         except KeyboardInterrupt as interruption:
             number = interruption.signal if isinstance(interruption, Interrupted) else signal.SIGINT
@@ -42,6 +60,21 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(128 + number) from None
 
     return guarded
+
+
+def _of_the_system(error: OSError) -> HostError:
+    """What the system refused, with what can be done about it."""
+    from orchestrator.disk_room import NO_ROOM, full_one, room_left, temporary_folder
+    from orchestrator.paths import cache_dir, lab_dir
+
+    where = str(error.filename) if error.filename is not None else ""
+    if error.errno in NO_ROOM:
+        # A write does not say which file it was for.
+        folder = full_one((cache_dir(), lab_dir(), temporary_folder()))
+        hint = "make room there, then run again, or go on with --resume"
+        return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
+    hint = _LIMITS.get(error.errno or 0, "")
+    return HostError((error.strerror or str(error)).lower(), where=where, hint=hint)
 
 
 def stop_on_signals() -> None:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.disk_room import is_full, room_left
+from orchestrator.errors import HostError
 from orchestrator.guest.kernel_reports import LINE_CHARACTERS, RANK, KernelReport, Trouble, reports_in, sign_in
 from orchestrator.plain_text import plain_line, plain_text, without_sequences
 
@@ -65,6 +67,13 @@ class Console:
     def reports(self, after: int = 0) -> Iterator[KernelReport]:
         """All that the kernel reported since the mark ``after``, one report after the other."""
         return reports_in(self._all_lines(after))
+
+    def check_room(self) -> None:
+        """Raise HostError where the log's disk is full: lines may be missing. QEMU 7.2 drops them without a word."""
+        folder = self.path.parent
+        if is_full(folder):
+            what = f"there is no room left for what the guest prints: {room_left(folder)}"
+            raise HostError(what, where=str(self.path), hint="make room, then run again, or go on with --resume")
 
     def whole_lines(self, after: int) -> tuple[list[str], int]:
         """The lines that were printed to their ends since the mark ``after``, and the mark to go on from."""

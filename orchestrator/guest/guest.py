@@ -135,10 +135,14 @@ class Guest(SavableGuest):
                 raise error
 
     def check_console(self, mark: int = 0) -> None:
-        """Raise GuestOops, or GuestPanic, when the kernel has reported trouble since ``mark`` (see ``reports``)."""
+        """Raise GuestOops, or GuestPanic, when the kernel has reported trouble since ``mark`` (see ``reports``).
+
+        Raises HostError where its report may be missing: the disk of the console's log is full.
+        """
         unexpected = self.reports(mark, self.expected_reports)
         if unexpected:
             raise trouble_of(unexpected)
+        self.console.check_room()
 
     def reports(self, mark: int = 0, expected: Sequence[re.Pattern[str]] = ()) -> list[KernelReport]:
         """What the kernel has reported since ``mark`` (a ``console.length()``) and was not ``expected``.

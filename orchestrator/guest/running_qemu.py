@@ -19,6 +19,7 @@ from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
+from orchestrator.guest.start_failure import start_failure
 from orchestrator.process import Spawned, spawn
 
 _QUOTED_LINES = 5
@@ -73,9 +74,10 @@ class RunningQemu:
         return GuestExit(what, where=str(file), detail=Console(file).last_lines(_QUOTED_LINES), hint=hint)
 
     def start(self, machine: Machine, files: HostFiles, console_max: int = CONSOLE_MAX) -> None:
-        """Start QEMU and return when it has made the machine; by then it has opened all files. Raises GuestError.
+        """Start QEMU and return when it has made the machine; by then it has opened all files.
 
-        QEMU is ended where the console's log, or its own messages, have more than ``console_max`` bytes.
+        QEMU is ended where the console's log, or its own messages, have more than ``console_max`` bytes. Raises
+        HostError where QEMU ends before, GuestError where it was killed or does not answer.
         """
         pairs = [socket.socketpair() for _ in range(3 if machine.channel == "serial" else 2)]
         monitor, agent, *console = (ours for ours, _ in pairs)
@@ -103,7 +105,11 @@ class RunningQemu:
         if self.is_aborted:
             self.abort()
         self._bound = ConsoleBound([files.console, self.messages], console_max, self._end)
-        self.monitor = Monitor(monitor)
+        try:
+            self.monitor = Monitor(monitor)
+        except GuestError as error:
+            self.check_aborted()
+            raise start_failure(error, self.command_line, self.process, self.messages) from None
 
     def abort(self) -> None:
         """End QEMU from another thread, also one that is not started yet; our ends stay for their own thread."""

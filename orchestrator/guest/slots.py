@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from orchestrator.guest.host_memory import check_memory, host_memory_mib
 from orchestrator.paths import cache_dir
 
 _FOLDER = "slots"
@@ -63,9 +64,8 @@ _thread = _Thread()
 
 
 def host_slots() -> int:
-    """The slots of this host."""
-    memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-    return max(1, min(_SLOTS_A_CORE * len(os.sched_getaffinity(0)), memory_mib // _SLOT_MIB))
+    """The slots of this host, for the control group that we are in."""
+    return max(1, min(_SLOTS_A_CORE * len(os.sched_getaffinity(0)), host_memory_mib() // _SLOT_MIB))
 
 
 def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], None]) -> Slots:
@@ -73,7 +73,10 @@ def take_slots(memory_mib: int, say: Callable[[str], None], check: Callable[[], 
 
     ``check`` is called while it waits, and may raise. After an hour (two minutes where a process that has started this
     one holds slots), and where the cache cannot be written, the guest gets none and starts all the same.
+
+    Raises HostError for a guest with more memory than there can be.
     """
+    check_memory(memory_mib)
     if _thread.held:
         return Slots([])
     total = host_slots()

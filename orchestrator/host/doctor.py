@@ -17,12 +17,11 @@ from orchestrator.catalog.debian import debian
 from orchestrator.catalog.machine import machine_facts
 from orchestrator.errors import LabError
 from orchestrator.guest.accelerator import KvmSpeed, KvmState, measure_kvm
-from orchestrator.guest.emulator import QEMU
+from orchestrator.guest.emulator import OLDEST_QEMU, QEMU
 from orchestrator.host.findings import Finding, Status
 from orchestrator.paths import cache_dir, lab_dir
 from orchestrator.requirements import INSTALL_COMMAND, load_requirements
 
-OLDEST_QEMU = (7, 0)  # the first with the pinned machine type
 TESTED_QEMU = {7: "7.2", 10: "10.0"}  # by major version
 
 # What starts a guest, and the Debian package that brings it: the BIOS, and what it runs to load a kernel.

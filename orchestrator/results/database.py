@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from orchestrator.errors import LabError
 from orchestrator.results.faults import storage_faults
+from orchestrator.results.read_only import read_only_name
 
 SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x4B50524F  # lab.sql writes it
@@ -23,14 +24,18 @@ _PATIENCE_SECONDS = 30
 def connected(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the store at ``path``, for this thread; file and folder are made, for their owner only, where missing.
 
-    A file of an earlier version is upgraded; a program of that version refuses it then. Raises ``HostError`` when the
-    disk is full or not writable, and ``LabError`` for a file that is no store, is damaged, or was written by a newer
-    version.
+    One that cannot be written is opened to be read. A file of an earlier version is upgraded; a program of that version
+    refuses it then. Raises ``HostError`` when the disk is full or not writable, and ``LabError`` for a file that is no
+    store, is damaged, or was written by a newer version.
     """
     with storage_faults(path):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make(path)
-        connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
+        name = read_only_name(path)
+        if name is None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(path)
+        connection = sqlite3.connect(
+            name or path, uri=name is not None, timeout=_PATIENCE_SECONDS, isolation_level=None
+        )
     with closing(connection):
         with storage_faults(path):
             if _version(connection, path) == 0:

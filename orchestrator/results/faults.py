@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.disk_room import NO_ROOM, is_full, room_left
 from orchestrator.errors import HostError, LabError, UsageError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 _NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR})
@@ -19,7 +19,7 @@ _NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR})
 
 def _full(path: Path) -> LabError:
     return HostError(
-        "there is no room left to keep results",
+        f"there is no room left to keep results: {room_left(path)}",
         where=str(path),
         hint="Free some space, then go on with --resume: everything recorded before is safe.",
     )
@@ -43,8 +43,10 @@ def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
             return _full(path)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             return _forbidden(path, str(error))
-        case sqlite3.SQLITE_IOERR:
+        case sqlite3.SQLITE_IOERR if is_full(path):
             # In WAL mode a file that cannot grow is often reported as a plain I/O error.
+            return _full(path)
+        case sqlite3.SQLITE_IOERR:
             return HostError(
                 f"results could not be read or written: {error} ({error.sqlite_errorname})",
                 where=str(path),
@@ -67,7 +69,7 @@ def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
 
 def _from_system(path: Path, error: OSError) -> LabError:
     words = (error.strerror or str(error)).lower()
-    if error.errno in _FULL:
+    if error.errno in NO_ROOM:
         return _full(path)
     if error.errno in _FORBIDDEN:
         return _forbidden(path, words)
@@ -91,3 +93,13 @@ def storage_faults(path: Path) -> Iterator[None]:
     except UnicodeEncodeError as error:
         printable = str(path).encode("utf-8", "backslashreplace").decode()
         raise UsageError(f"the path is not valid UTF-8: {printable}", hint="Choose another folder.") from error
+
+
+def check_room(folder: Path) -> None:
+    """Raise HostError where next to nothing can be written any more into a run's folder.
+
+    Whoever writes need not say so: QEMU 7.2 drops what it cannot write of a guest's console, and stops a guest whose
+    disk's overlay cannot grow.
+    """
+    if is_full(folder):
+        raise _full(folder)

@@ -72,6 +72,12 @@ class Store:
             with closing(store._ownership):
                 yield store
 
+    def check_writable(self) -> None:
+        """Raise HostError where no run can be kept: to be known before anything is built for one."""
+        with self._writing() as connection:
+            # To begin a transaction is no write yet: SQLite 3.40 begins one in a file that can only be read.
+            connection.execute("DELETE FROM runs WHERE 0")
+
     def begin_run(
         self,
         experiment: str,
@@ -288,7 +294,10 @@ class Store:
     def _set_status(self, run: str, status: RunStatus, finished: str | None) -> None:
         with self._writing() as connection:
             self.entry(run)
-            connection.execute("UPDATE runs SET status = ?, finished = ? WHERE id = ?", (status, finished, run))
+            # Not before its beginning, where the host's clock was set back meanwhile; NULL stays NULL.
+            connection.execute(
+                "UPDATE runs SET status = ?, finished = max(started, ?) WHERE id = ?", (status, finished, run)
+            )
 
     def _number(self, run: str) -> int:
         self.entry(run)

@@ -23,7 +23,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.guest_files import remove_leftovers
 from orchestrator.results import profile
 from orchestrator.results.contract import CellRecord, Status
-from orchestrator.results.faults import storage_faults
+from orchestrator.results.faults import check_room, storage_faults
 from orchestrator.run.artifacts import BootArtifacts, prepare
 from orchestrator.run.comparison import compared
 from orchestrator.run.events import CellBegan, Event, Outcome, Progress
@@ -133,7 +133,7 @@ def run_boot(session: Session) -> None:
     is measured: the cells after it get a fresh one; but for a ``harmless`` one, which is proved to have left nothing.
     An error ends the cells that had begun, or all of them where none had: there is no guest to measure in, and a second
     try would end the same, because the exact clock repeats everything; but for a QEMU that was killed, which costs one
-    cell. HostError and UsageError end the run and are raised.
+    cell. HostError and UsageError end the run and are raised; so does a full disk, whatever it made fail.
     """
     task = session.task
     task.directory.mkdir(parents=True, exist_ok=True)
@@ -163,6 +163,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
     try:
         with closing(session.task.kind.measure(session, cells)) as records:
             for measured in records:
+                check_room(session.task.directory)
                 outcome = _compared_in_boot(session, measured)
                 ended.add(measured.id)
                 session.end(outcome)
@@ -170,6 +171,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                     break
     except LabError as error:
         status = status_of(error)
+        check_room(session.task.directory)
         concerned = [cell for cell in cells if cell.id in session.begun and cell.id not in ended]
         if not concerned:
             # What cannot be supported is a cell's work; a guest that does not boot has failed.

@@ -62,6 +62,7 @@ class Runner:
 
         What is wrong on this host and what cannot be fetched is known before the run begins: nothing is recorded then.
         """
+        self.store.check_writable()
         facts = host_facts(self.context)
         steps: list[str] = []
         with step_echo(steps.append):

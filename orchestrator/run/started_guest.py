@@ -19,6 +19,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory import SharedMemory
 from orchestrator.guest.saved import SavedGuest
+from orchestrator.results.faults import check_room
 from orchestrator.run.guest_checks import OtherPace, check_cpus, check_pace, wait_for_clocksource
 from orchestrator.run.postconditions import check_clocksource
 from orchestrator.steps import step
@@ -122,6 +123,10 @@ class GuestStart:
             guest.kill()
             if guest.is_aborted or not isinstance(error, LabError):
                 raise
+            check_room(self.directory)
+            if isinstance(error, HostError):  # no fault of the saved guest's
+                self._give_up(f"no guest can be restored: {error.what}")
+                return None
             discard(self.context, self.machine, version)
             self._give_up(f"the saved guest {saved.key} is discarded: {error.what}")
             return None

@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from full_disk import room
+from namespaces import OWN_MOUNTS, call_with_mount
 
 from orchestrator.benchmarks.system.workloads import system_workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = (
-    *("cat", "chmod", "cp", "env", "flock", "grep", "id", "mkdir"),
+    *("cat", "chmod", "cp", "df", "env", "flock", "grep", "id", "mkdir"),
     *("readlink", "rm", "sh", "sha256sum", "sleep", "tail"),
 )
 CONSTRAINTS = "orchestrator-needs-nothing==1\n"
@@ -385,6 +387,27 @@ def test_pip_failing_is_quoted_and_leaves_nothing_usable(copying: Checkout) -> N
     assert list(copying.cache.glob("venv-*/bin/python"))
     copying.tool("python3", "exit 1")
     assert "missing on this host: python3.11+venv" in copying.lab().stderr
+
+
+def fill_up(folder: str, tools: str, cache: str) -> None:
+    """Set up with too little room, for the lock's file too, and then with enough; what is half made is never used."""
+    checkout = Checkout(Path(folder), Path(tools), Path(cache))
+    for kib in (0, 64, 4096):
+        with room(checkout.cache, kib):
+            done = checkout.lab()
+        said = f"lab: there is no room for the Python packages in the cache folder {cache}: they need 600 MB, and 0 MB"
+        assert (done.returncode, said in done.stderr) == (3, True), done.stderr
+        assert done.stderr.splitlines()[-1].endswith("name another folder: ORCHESTRATOR_CACHE=/some/folder")
+        assert list(checkout.cache.glob("venv-*/lab-complete")) == []
+    assert checkout.lab().returncode == 7
+
+
+@OWN_MOUNTS
+def test_a_full_disk_is_told_and_leaves_nothing_usable(copying: Checkout) -> None:
+    copying.cache.mkdir()
+    mount = ("tmpfs", "size=512m", "tmpfs", copying.cache)
+    arguments = (copying.folder, copying.tools, copying.cache)
+    assert call_with_mount(mount, "test_lab_script:fill_up", *arguments, time_limit=240.0) == ""
 
 
 def as_ordinary_user(checkout: Checkout) -> subprocess.CompletedProcess[str]:

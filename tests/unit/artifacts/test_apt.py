@@ -43,8 +43,10 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
     made.close()
 
 
-def with_sources(check: str, tmp_path: Path, key: SigningKey, line: str = "deb {uri} bookworm main\n") -> None:
-    """Call one of the checks below where /etc/apt names an archive of two packages, and apt may trust anything."""
+def with_sources(
+    check: str, tmp_path: Path, key: SigningKey, line: str = "deb {uri} bookworm main\n", module: str = "test_apt"
+) -> None:
+    """Call one of a module's checks where /etc/apt names an archive of two packages, and apt may trust anything."""
     archive = archive_in(tmp_path, key)
     for version in ("1.9-1", "1.10-1"):
         archive.publish("lab-tool", version, "i386", "lab-data (>= 1.0), libc6 | libc7")
@@ -62,7 +64,7 @@ def with_sources(check: str, tmp_path: Path, key: SigningKey, line: str = "deb {
     (tmp_path / "etc/preferences").write_text("Package: *\nPin: release n=bookworm\nPin-Priority: -1\n")
     before = sorted(tmp_path.glob("etc/**/*"))
     mount = ("none", "bind", str(tmp_path / "etc"), Path("/etc/apt"))
-    assert call_with_mount(mount, f"test_apt:{check}", tmp_path, key.home) == ""
+    assert call_with_mount(mount, f"{module}:{check}", tmp_path, key.home) == ""
     assert sorted(tmp_path.glob("etc/**/*")) == before
 
 

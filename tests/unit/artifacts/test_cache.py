@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -121,6 +122,32 @@ def test_remains_of_a_killed_builder_are_never_used(tmp_path: Path) -> None:
     assert not place.exists()
 
 
+def test_a_process_that_waits_for_a_builder_takes_over_when_that_is_killed(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    builder_process = FORK.Process(target=obtain, args=(root, tmp_path, FOR_EVER), daemon=True)
+    builder_process.start()
+    place = root / "things" / f"{digest(INPUTS)}.building"
+    wait_while_alive(builder_process, (place / "content").exists)
+    waiting = FORK.Process(target=obtain_or_exit, args=(root, tmp_path), daemon=True)
+    waiting.start()
+    # It has the folder of the locks open as long as it waits for one.
+    wait_while_alive(waiting, lambda: str(root / "locks") in opened_files(waiting.pid))
+    builder_process.kill()
+    waiting.join()
+    assert waiting.exitcode == 0
+    assert (tmp_path / "builds").read_text() == "xx"
+    builder_process.join()
+
+
+def opened_files(pid: int | None) -> list[str]:
+    """The files that a process has open now."""
+    found = []
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(FileNotFoundError):  # it has just closed it
+            found.append(str(link.readlink()))
+    return found
+
+
 def test_a_builder_killed_before_the_last_step_is_not_listed(tmp_path: Path) -> None:
     made = Cache(tmp_path / "cache").obtain("things", INPUTS, "a thing", builder(tmp_path))
     made.path.rename(made.path.with_name(f"{made.key}.building"))
@@ -141,11 +168,11 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_the_host_s(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
-    with pytest.raises(HostError, match="disk of the cache folder is full") as caught:
+    with pytest.raises(HostError, match="disk of the cache folder was full a moment ago") as caught:
         cache.obtain("things", INPUTS, "a thing", fill_the_disk)
-    assert str(cache.root) in caught.value.hint
+    assert (caught.value.where, "ORCHESTRATOR_CACHE=" in caught.value.hint) == (str(cache.root), True)
     assert list((cache.root / "things").iterdir()) == []
-    with pytest.raises(HostError, match="full"), cache.lock("anything"):
+    with pytest.raises(HostError, match="was full"), cache.lock("anything"):
         Path("/dev/full").write_text("x")
 
 
@@ -160,7 +187,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
     root.mkdir()
     mount = ("tmpfs", "size=4k,nr_inodes=2", "tmpfs", root)
     complaint = call_with_mount(mount, "test_cache:obtain_in", root, tmp_path)
-    assert "HostError: the disk of the cache folder is full" in complaint
+    assert f"HostError: {root}: the disk of the cache folder is full: it takes no further file" in complaint
 
 
 @OWN_MOUNTS

@@ -22,10 +22,12 @@ OWN_MOUNTS = pytest.mark.skipif(
 """For tests that need ``call_with_mount``."""
 
 
-def call_with_mount(mount: tuple[str, str, str, Path], function: str, *arguments: object) -> str:
+def call_with_mount(
+    mount: tuple[str, str, str, Path], function: str, *arguments: object, time_limit: float = _LIMIT
+) -> str:
     """Call ``module:function`` with text arguments under a mount (type, options, source, target).
 
-    Returns its stderr when it failed, and nothing when it did not.
+    ``time_limit`` is in seconds. Returns its stderr when it failed, and nothing when it did not.
     """
     module, _, name = function.partition(":")
     program = f"import sys, {module}; {module}.{name}(*sys.argv[1:])"
@@ -37,7 +39,7 @@ def call_with_mount(mount: tuple[str, str, str, Path], function: str, *arguments
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": search},
-        timeout=_LIMIT,
+        timeout=time_limit,
     )
     print(ended.stdout, ended.stderr)
     assert ended.returncode in (0, 1)

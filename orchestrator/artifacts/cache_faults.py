@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Errors of keeping something in the cache, each with its cause and a hint."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import Timeout
+
+from orchestrator.disk_room import NO_ROOM, full_one, is_full, is_lack_of_room, room_left, temporary_folder
+from orchestrator.errors import HostError
+
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
+
+
+@contextlib.contextmanager
+def cache_faults(root: Path) -> Iterator[None]:
+    """Turn an error of the cache's disk into a HostError with a hint."""
+    try:
+        yield
+    except Timeout:
+        raise
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise _no_room(root) from error
+        if error.errno in _FORBIDDEN:
+            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
+            raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
+        if error.errno in _NO_FOLDER:
+            hint = "set ORCHESTRATOR_CACHE to a folder"
+            raise HostError(f"the cache folder {root} cannot be made: {error}", hint=hint) from error
+        raise
+
+
+@contextlib.contextmanager
+def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
+    """Remove what a build that fails has half made. Raises HostError where it failed for lack of room.
+
+    Without that a compiler that finds no room would say that the user's module does not build.
+    """
+    try:
+        yield
+    except Exception as error:
+        temporary = temporary_folder()
+        full = _no_room(root, temporary) if is_lack_of_room(error, (root, temporary)) else None
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if full is not None:
+            raise full from error
+        raise
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _no_room(root: Path, *others: Path) -> HostError:
+    """The disk of the cache, or of temporary files, is full; or it was, and a program has removed a file since."""
+    folder = full_one((root, *others))
+    name, variable = ("temporary files", "TMPDIR") if folder in others else ("the cache folder", "ORCHESTRATOR_CACHE")
+    when = "is full" if is_full(folder) else "was full a moment ago"
+    hint = "make room (`orchestrator cache prune` does)" if folder == root else "make room"
+    return HostError(
+        f"the disk of {name} {when}: {room_left(folder)}",
+        where=str(folder),
+        hint=f"{hint}, or name a folder on another disk: {variable}=/some/folder",
+    )

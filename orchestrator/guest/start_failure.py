@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A QEMU that ends before it has made the machine: no guest has run, so it is the host that lacks a usable QEMU."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.errors import GuestError, HostError, LabError
+from orchestrator.guest.console import Console
+from orchestrator.guest.emulator import OLDEST_QEMU, qemu_version
+from orchestrator.process import Spawned
+
+_QUOTED_LINES = 10
+_DYING_LIMIT = 5.0
+_NO_MEMORY = "Cannot allocate memory"
+
+
+def start_failure(error: GuestError, command_line: Sequence[str], process: Spawned, messages: Path) -> LabError:
+    """What to raise where QEMU's monitor did not answer: ``error`` where QEMU lives, or somebody has killed it."""
+    try:
+        status = process.wait(_DYING_LIMIT)
+    except subprocess.TimeoutExpired:
+        return error
+    if status == -signal.SIGKILL:
+        return error
+    printed = Console(messages).last_lines(_QUOTED_LINES)
+    how = f"status {status}" if status >= 0 else f"signal {-status}"
+    hint = f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `./lab doctor` examines it"
+    if any(_NO_MEMORY in line for line in printed):
+        hint = (
+            "allow more memory: QEMU wants 1 GiB of addresses for what it translates, besides the guest's (ulimit -v)"
+        )
+    return HostError(
+        f"QEMU ended ({how}) before it had made the guest's machine; the host has {qemu_version()}",
+        detail=[f"$ {shlex.join(command_line)}", *(printed or ["(no output)"])],
+        hint=hint,
+    )
