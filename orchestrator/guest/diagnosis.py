@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
 from orchestrator.guest.console import Console
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
+from orchestrator.process import exit_status
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
@@ -32,7 +33,7 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
         return _panic(doing, console) or _hang(error, doing, console)
     if isinstance(error, GuestConnectionLost):
         return _lost(error.what, doing, console, messages, process)
-    if process is not None and _exit_status(process, _SOON) is not None:
+    if process is not None and exit_status(process, _SOON) is not None:
         return _lost(error.what, doing, console, messages, process)
     return error
 
@@ -64,7 +65,7 @@ def _hang(error: GuestHang, doing: str, console: Console) -> GuestHang:
 
 
 def _lost(why: str, doing: str, console: Console, messages: Path, process: Process | None) -> GuestError:
-    status = _exit_status(process, DYING_LIMIT) if process is not None else None
+    status = exit_status(process, DYING_LIMIT) if process is not None else None
     panic = _panic(doing, console)
     if panic is not None:
         return panic
@@ -80,10 +81,3 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Proce
     )
     ended.status = status
     return ended
-
-
-def _exit_status(process: Process, patience: float) -> int | None:
-    try:
-        return process.wait(patience)
-    except subprocess.TimeoutExpired:
-        return None

@@ -18,7 +18,7 @@ from orchestrator.guest.drain import drained
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
-from orchestrator.process import kill_group, spawn
+from orchestrator.process import exit_status, kill_group, spawn
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,7 @@ class RunningQemu:
     def wait(self) -> None:
         """Wait for QEMU's end, some seconds at most."""
         if self.process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(DYING_LIMIT)
+            exit_status(self.process, DYING_LIMIT)
 
     def kill(self) -> None:
         """End QEMU at once."""
