@@ -43,7 +43,9 @@ class Deadline:
 
     def pause(self) -> float:
         """Seconds to wait for something at most before ``left`` is asked again."""
-        return min(self.left(), self._interval)
+        left = self.left()
+        # Of what is left a part may come back with each look: not in ever smaller steps.
+        return min(max(left, self._interval / _LOOKS), self._interval) if left else 0.0
 
     def _look(self, now: float) -> None:
         before, self._waits, self._looked = self._waits, processor_waits(), now

@@ -61,7 +61,7 @@ def test_who_never_gets_a_processor_is_given_up_in_the_end(host: Host) -> None:
 
 
 def test_a_short_limit_is_extended_as_well(host: Host) -> None:
-    assert host.seconds_until(Deadline(0.4), {1: 7 / 8}) == pytest.approx(8 * 0.4, rel=0.15)
+    assert 6 * 0.4 < host.seconds_until(Deadline(0.4), {1: 7 / 8}) < 8 * 0.4
 
 
 def test_what_was_waited_for_before_does_not_count(host: Host) -> None:
