@@ -18,7 +18,7 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.process import kill_group, run, spawn
 from orchestrator.steps import step_echo
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -49,7 +49,7 @@ def test_a_partial_message_is_not_kept_for_ever() -> None:
     try:
         os.write(ours, b"[   12.345678] a line without an end " + b"x" * 20_000)
         read = b""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while len(read) < 20_000 and time.monotonic() < deadline:
             read += line.read(0.1)
         assert read.endswith(b"x" * 20_000)
