@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, LabError
 from orchestrator.steps import step
 
@@ -120,10 +121,10 @@ def run(
     environment: Mapping[str, str | None] | None = None,
     listener: Callable[[str], None] | None = None,
 ) -> Finished:
-    """Run a program and all that it starts to its end, within ``time_limit`` seconds of host time; a step of the log.
+    """Run a program and all that it starts to its end, within ``time_limit`` seconds; a step of the log.
 
     ``environment`` changes ours for it: a variable is set, or with None taken away. A ``listener`` gets each line of
-    the program's standard output as it comes.
+    the program's standard output as it comes. See ``Deadline`` for what counts of the time.
 
     Raises HostError when the program is not there, LabError when the time is over.
     """
@@ -139,7 +140,7 @@ def run(
                 start_new_session=True,
             )
         try:
-            stdout, stderr = _communicate(child, time_limit, listener)
+            stdout, stderr = _communicate(child, Deadline(time_limit), listener)
         except subprocess.TimeoutExpired:
             command = f"$ {shlex.join(argv)}"
             raise LabError(f"{argv[0]} did not end within {time_limit:g} s", detail=[command]) from None
@@ -151,11 +152,22 @@ def run(
     return Finished(tuple(argv), child.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
 
+def exit_status(child: Spawned, time_limit: float) -> int | None:
+    """The exit status of a child that ends within ``time_limit`` seconds (see ``Deadline``), else None."""
+    deadline = Deadline(time_limit)
+    while True:
+        try:
+            return child.wait(deadline.pause())
+        except subprocess.TimeoutExpired:
+            if not deadline.left():
+                return None
+
+
 def _communicate(
-    child: subprocess.Popen[bytes], time_limit: float, listener: Callable[[str], None] | None
+    child: subprocess.Popen[bytes], deadline: Deadline, listener: Callable[[str], None] | None
 ) -> tuple[bytes, bytes]:
     if listener is None:
-        return child.communicate(timeout=time_limit)
+        return _ended(child, deadline)
     assert child.stdout is not None
     output = child.stdout
     child.stdout = None  # communicate() then reads only the errors
@@ -169,8 +181,7 @@ def _communicate(
     reader = threading.Thread(target=listen, daemon=True)
     reader.start()
     try:
-        _, errors = child.communicate(timeout=time_limit)
-        reader.join(time_limit)
+        _, errors = _ended(child, deadline)
     finally:
         kill_group(child)
         reader.join()
@@ -183,6 +194,16 @@ def _process_descriptor(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except ProcessLookupError:  # it has ended already
         return None
+
+
+def _ended(child: subprocess.Popen[bytes], deadline: Deadline) -> tuple[bytes, bytes]:
+    """What a child printed, once it has ended. Raises subprocess.TimeoutExpired at the deadline."""
+    while True:
+        try:
+            return child.communicate(timeout=deadline.pause())
+        except subprocess.TimeoutExpired:
+            if not deadline.left():
+                raise
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:

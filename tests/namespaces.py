@@ -12,7 +12,7 @@ import pytest
 
 _UNSHARE = ["unshare", "--map-root-user", "--mount"]
 _HERE = Path(__file__).parent
-_LIMIT = 60.0
+_LIMIT = 600.0
 
 OWN_MOUNTS = pytest.mark.skipif(
     subprocess.run([*_UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False, capture_output=True).returncode

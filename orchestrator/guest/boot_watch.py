@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang
 from orchestrator.guest.console import Console
 from orchestrator.guest.framed import FramedChannel
@@ -25,21 +25,21 @@ def watch_boot(agent: FramedChannel, console: Console, time_limit: float, listen
 
     Raises GuestHang after ``time_limit`` seconds without console output.
     """
-    start = time.monotonic()
-    deadline, passed_on, printed, waiting = start + time_limit, 0, 0, True
+    deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
+    passed_on, printed, waiting = 0, 0, True
     while waiting:
         try:
-            agent.wait_for_agent(time.monotonic() + _LISTENING_INTERVAL)
+            agent.wait_for_agent(Deadline(_LISTENING_INTERVAL))
             waiting = False
         except GuestHang:
             pass
         finally:  # also the last lines of a guest that dies
             lines, passed_on = console.whole_lines(passed_on)
             listener(lines)
-        length, now = console.length(), time.monotonic()
+        length = console.length()
         if length > printed:
-            printed, deadline = length, now + time_limit
-        if waiting and now >= deadline:
+            printed, deadline = length, Deadline(time_limit)
+        if waiting and not deadline.left():
             raise GuestHang(f"no console output for {time_limit:g} s")
-        if waiting and now >= start + LONGEST_WORK:
+        if waiting and not last.left():
             raise GuestHang(f"it is still at work after {LONGEST_WORK / 3600:g} hours, the most that are allowed")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What every channel into a guest does: commands in, their output and status back, files both ways.
 
-``tests/qemu/channel_contract.py`` tests this contract with each channel. Time limits are in host seconds: a guest's own
-clock may jump.
+``tests/qemu/channel_contract.py`` tests this contract with each channel. Time limits are in host seconds in which a
+processor could be had (see ``deadline``): a guest's own clock may jump.
 """
 
 from __future__ import annotations

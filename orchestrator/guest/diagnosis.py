@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from orchestrator.guest.guilty import guilty_function
 from orchestrator.guest.hang import is_stopped
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
 from orchestrator.guest.panic import Panic, answers_interruption, panic_among
-from orchestrator.process import Spawned
+from orchestrator.process import Spawned, exit_status
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
@@ -42,7 +41,7 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
         return _panic(doing, console) or _hang(error, doing, console, process)
     if isinstance(error, GuestConnectionLost):
         return _lost(error.what, doing, console, messages, process)
-    if process is not None and _exit_status(process, _SOON) is not None:
+    if process is not None and exit_status(process, _SOON) is not None:
         return _lost(error.what, doing, console, messages, process)
     return error
 
@@ -109,7 +108,7 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
 
 
 def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawned | None) -> GuestError:
-    status = _exit_status(process, DYING_LIMIT) if process is not None else None
+    status = exit_status(process, DYING_LIMIT) if process is not None else None
     panic = _panic(doing, console)
     if panic is not None:
         return panic
@@ -129,10 +128,3 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
     )
     ended.status = status
     return ended
-
-
-def _exit_status(process: Spawned, patience: float) -> int | None:
-    try:
-        return process.wait(patience)
-    except subprocess.TimeoutExpired:
-        return None

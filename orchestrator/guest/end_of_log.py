@@ -6,6 +6,7 @@ from __future__ import annotations
 import secrets
 import time
 
+from orchestrator.deadline import Deadline
 from orchestrator.guest.console import Console
 from orchestrator.guest.framed import FramedChannel
 
@@ -31,12 +32,12 @@ def wait_for_end_of_log(agent: FramedChannel, console: Console) -> None:
     end = mark + _BYTES
     # An alert: the guest's log level may be low.
     agent.put(f"<1>{line}\n".encode(), "/dev/kmsg", mode=0o644, time_limit=_LIMIT)
-    deadline = time.monotonic() + _LIMIT
-    while time.monotonic() < deadline and mark < end:
+    deadline = Deadline(_LIMIT)
+    while deadline.left() and mark < end:
         lines, after = console.whole_lines(mark)
         if any(line in printed for printed in lines):
             return
         if after > mark:
-            mark, deadline = after, time.monotonic() + _LIMIT
+            mark, deadline = after, Deadline(_LIMIT)
         else:
             time.sleep(_PAUSE)

@@ -13,11 +13,11 @@ import os
 import select
 import socket
 import struct
-import time
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
     KILL_LIMIT,
@@ -70,8 +70,8 @@ class FramedChannel:
         self._request = 0
         self._torn = False
 
-    def wait_for_agent(self, deadline: float) -> None:
-        """Wait for the agent's first frame. Raises GuestHang at the deadline (host's monotonic seconds)."""
+    def wait_for_agent(self, deadline: Deadline) -> None:
+        """Wait for the agent's first frame. Raises GuestHang at the deadline ."""
         kind, _, payload = self._frame(deadline)
         if kind != Frame.HELLO or payload != _WORD.pack(PROTOCOL):
             raise GuestConnectionLost("what answers in the guest is not our agent, or one of another version")
@@ -86,7 +86,7 @@ class FramedChannel:
 
     def wait_for_answer(self, ping: int, time_limit: float) -> None:
         """Wait for the answer to a ``send_ping``."""
-        self._done(ping, time.monotonic() + time_limit)
+        self._done(ping, Deadline(time_limit))
 
     def run(
         self, argv: Sequence[str], *, time_limit: float, directory: str = "/", listener: Listener | None = None
@@ -96,7 +96,7 @@ class FramedChannel:
         request = self._send(Frame.EXEC, b"".join(os.fsencode(word) + b"\0" for word in (directory, *argv)))
         output = Output(listener)
         try:
-            status = self._collect(request, output, time.monotonic() + time_limit)
+            status = self._collect(request, output, Deadline(time_limit))
         except TooMuchOutput:
             self._kill(request, argv, time_limit)
             raise
@@ -110,7 +110,7 @@ class FramedChannel:
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest. Raises GuestError with the guest's reason, OSError for the host's file."""
-        deadline = time.monotonic() + time_limit
+        deadline = Deadline(time_limit)
         request = self._next_request()
         head = _WORD.pack(mode) + guest_path(target) + b"\0"
         with contextlib.closing(blocks(content, PAYLOAD_MAX)) as rest:
@@ -122,7 +122,7 @@ class FramedChannel:
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest whole. Raises GuestError with the guest's reason, or when it is too large."""
-        deadline = time.monotonic() + time_limit
+        deadline = Deadline(time_limit)
         request = self._send(Frame.GET, guest_path(source) + b"\0", deadline)
         return self._done(request, deadline, f"cannot read {source}", largest)
 
@@ -130,7 +130,7 @@ class FramedChannel:
         """Close the connection; the agent then resets its machine, and QEMU ends."""
         self._socket.close()
 
-    def _collect(self, request: int, output: Output, deadline: float) -> int:
+    def _collect(self, request: int, output: Output, deadline: Deadline) -> int:
         while True:
             kind, payload = self._reply(request, deadline)
             if kind in (Frame.STDOUT, Frame.STDERR):
@@ -142,15 +142,15 @@ class FramedChannel:
                 raise GuestError(f"the guest cannot start the command: {_error_text(kind, payload)}")
 
     def _kill(self, request: int, argv: Sequence[str], time_limit: float) -> None:
-        self._send_frame(Frame.KILL, request, b"", time.monotonic() + KILL_LIMIT)
+        self._send_frame(Frame.KILL, request, b"", Deadline(KILL_LIMIT))
         try:
-            self._collect(request, Output(lambda stream, data: None), time.monotonic() + KILL_LIMIT)
+            self._collect(request, Output(lambda stream, data: None), Deadline(KILL_LIMIT))
         except GuestHang:
             raise GuestHang(
                 f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
             ) from None
 
-    def _done(self, request: int, deadline: float, failure: str = "the request failed", largest: int = 0) -> bytes:
+    def _done(self, request: int, deadline: Deadline, failure: str = "the request failed", largest: int = 0) -> bytes:
         content = bytearray()
         is_too_large = False
         while True:
@@ -169,10 +169,10 @@ class FramedChannel:
             else:
                 return bytes(content)
 
-    def _reply(self, request: int, deadline: float) -> tuple[int, bytes]:
+    def _reply(self, request: int, deadline: Deadline) -> tuple[int, bytes]:
         """The next frame of one request; late frames of earlier ones are discarded."""
         # Checked here as well: with a guest that never stops sending, _wait is never called.
-        while time.monotonic() <= deadline:
+        while deadline.left() > 0:
             kind, number, payload = self._frame(deadline)
             if number == request:
                 return kind, payload
@@ -182,15 +182,15 @@ class FramedChannel:
         self._request = (self._request + 1) & 0xFFFFFFFF
         return self._request
 
-    def _send(self, kind: Frame, payload: bytes, deadline: float | None = None) -> int:
+    def _send(self, kind: Frame, payload: bytes, deadline: Deadline | None = None) -> int:
         request = self._next_request()
-        self._send_frame(kind, request, payload, deadline or time.monotonic() + KILL_LIMIT)
+        self._send_frame(kind, request, payload, deadline or Deadline(KILL_LIMIT))
         return request
 
-    def _send_frame(self, kind: Frame, request: int, payload: bytes, deadline: float) -> None:
+    def _send_frame(self, kind: Frame, request: int, payload: bytes, deadline: Deadline) -> None:
         self._send_whole([_HEADER.pack(len(payload), kind, request) + payload], deadline)
 
-    def _send_whole(self, frames: Iterable[bytes], deadline: float) -> None:
+    def _send_whole(self, frames: Iterable[bytes], deadline: Deadline) -> None:
         """Send frames that the agent needs all of."""
         if self._torn:
             raise GuestConnectionLost("an earlier request was cut off in the middle by its time limit")
@@ -200,7 +200,7 @@ class FramedChannel:
             self._transmit(frame, deadline)
         self._torn = False
 
-    def _transmit(self, frame: bytes, deadline: float) -> None:
+    def _transmit(self, frame: bytes, deadline: Deadline) -> None:
         data = memoryview(frame)
         while data:
             try:
@@ -210,7 +210,7 @@ class FramedChannel:
             except OSError as error:
                 raise GuestConnectionLost(f"the command channel broke: {error.strerror}") from None
 
-    def _frame(self, deadline: float) -> tuple[int, int, bytes]:
+    def _frame(self, deadline: Deadline) -> tuple[int, int, bytes]:
         self._receive(_HEADER.size, deadline)
         length, kind, request = _HEADER.unpack_from(self._received)
         if length > PAYLOAD_MAX:
@@ -222,7 +222,7 @@ class FramedChannel:
         del self._received[:end]
         return kind, request, payload
 
-    def _receive(self, size: int, deadline: float) -> None:
+    def _receive(self, size: int, deadline: Deadline) -> None:
         """Wait until the buffer holds ``size`` bytes."""
         while len(self._received) < size:
             try:
@@ -236,11 +236,12 @@ class FramedChannel:
                 raise GuestConnectionLost("the command channel was closed from the guest's side")
             self._received += data
 
-    def _wait(self, deadline: float, event: int) -> None:
+    def _wait(self, deadline: Deadline, event: int) -> None:
         poll = select.poll()
         poll.register(self._socket, event)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise GuestHang("the guest gave no answer in time")
+        while not poll.poll(deadline.pause() * 1000):
+            if not deadline.left():
+                raise GuestHang("the guest gave no answer in time")
 
 
 def _error_text(kind: int, payload: bytes) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandFailed, GuestConnectionLost, GuestError, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, CommandResult, Listener
 from orchestrator.guest.console import REPORTS_MAX, plain_lines
@@ -83,12 +83,12 @@ class Guest(SavableGuest):
         Raises CommandFailed with what it printed last when it still fails after ``time_limit`` host seconds,
         CommandTimeout when it did not end by then.
         """
-        deadline = time.monotonic() + time_limit
+        deadline = Deadline(time_limit)
         with step("wait until succeeds", *argv) as waiting:
             attempts = 1
             result = self._run(argv, time_limit)
             while result.status != 0:
-                left = deadline - time.monotonic()
+                left = deadline.left()
                 if left <= 0:
                     raise _failure(
                         result, f"still ended with status {result.status} in the guest after {time_limit:g} s"

@@ -12,13 +12,14 @@ import re
 import time
 from pathlib import Path
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError
 from orchestrator.guest.console import Console
 from orchestrator.guest.monitor import Monitor
 from orchestrator.process import Spawned
 
 _SILENCE = 2.0
-"""Host seconds without a new line on the console after which the kernel is not expected to say more."""
+"""Seconds without a new line on the console after which the kernel is not expected to say more."""
 
 _PAUSE = 0.02
 
@@ -38,11 +39,11 @@ def interrupt(monitor: Monitor, process: Spawned, console: Console) -> str:
     before = printed = console.length()
     with contextlib.suppress(GuestError):  # it is gone, or does not answer
         monitor.command("inject-nmi")
-    deadline = time.monotonic() + _SILENCE
-    while process.poll() is None and time.monotonic() < deadline:
+    quiet = Deadline(_SILENCE)
+    while process.poll() is None and quiet.left():
         time.sleep(_PAUSE)
         if (length := console.length()) > printed:
-            printed, deadline = length, time.monotonic() + _SILENCE
+            printed, quiet = length, Deadline(_SILENCE)
     return _places(monitor) if process.poll() is None and printed == before else ""
 
 

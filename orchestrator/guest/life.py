@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -24,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestPanic
 from orchestrator.guest.boot_watch import Listener, watch_boot
 from orchestrator.guest.channel import Channel
@@ -137,7 +137,7 @@ class GuestLife:
                 if self.machine.disk_drivers is not None:
                     self._files = make_guest_files(self.machine, self._directory, self._name)
                 self._start(HostFiles(self.console.path, memory=memory, passed=passed))
-            deadline = time.monotonic() + time_limit
+            deadline = Deadline(time_limit)
             with step("wait for the agent"), self._qemu.drained_console():
                 if listener is None:
                     self._agent.wait_for_agent(deadline)

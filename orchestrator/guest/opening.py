@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError
 from orchestrator.guest.channel import Channel
 from orchestrator.guest.console import plain_lines
@@ -26,8 +27,8 @@ def mount_data(agent: FramedChannel, machine: Machine) -> None:
             raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=detail)
 
 
-def open_channel(qemu: RunningQemu, machine: Machine, keys: SshKeys | None, deadline: float) -> Channel:
-    """The channel of a guest whose agent answers. ``deadline`` is in the host's monotonic seconds."""
+def open_channel(qemu: RunningQemu, machine: Machine, keys: SshKeys | None, deadline: Deadline) -> Channel:
+    """The channel of a guest whose agent answers."""
     assert qemu.agent is not None
     if machine.channel == "ssh":
         assert keys is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.monitor import Monitor
 from orchestrator.guest.start_failure import start_failure
-from orchestrator.process import Spawned, spawn
+from orchestrator.process import Spawned, exit_status, spawn
 
 _QUOTED_LINES = 5
 
@@ -140,8 +139,7 @@ class RunningQemu:
     def wait(self) -> None:
         """Wait for QEMU's end, some seconds at most."""
         if self.process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(DYING_LIMIT)
+            exit_status(self.process, DYING_LIMIT)
 
     def kill(self) -> None:
         """End QEMU at once."""

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang, HostError
 from orchestrator.guest.machine import MemoryFile
 from orchestrator.guest.memory import SharedMemory
@@ -152,7 +153,7 @@ def _prepare(monitor: Monitor, capabilities: _Capabilities) -> None:
 
 
 def _wait_for(monitor: Monitor, wanted: str) -> None:
-    deadline = time.monotonic() + _STATE_LIMIT
+    deadline = Deadline(_STATE_LIMIT)
     while True:
         answer = monitor.command("query-migrate")
         status = answer.get("status") if isinstance(answer, dict) else None
@@ -160,6 +161,6 @@ def _wait_for(monitor: Monitor, wanted: str) -> None:
             return
         if status in ("failed", "cancelled"):
             raise GuestError("QEMU cannot save or load the state of the guest's devices")
-        if time.monotonic() > deadline:
+        if not deadline.left():
             raise GuestHang(f"QEMU did not save or load the guest's devices within {_STATE_LIMIT:g} s")
         time.sleep(_POLL_INTERVAL)

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest_files import GuestFiles, make_restored_files
@@ -47,7 +47,7 @@ class SavableGuest(GuestLife):
                 begin_console(saved, self.console.path)
                 self._start(HostFiles(self.console.path, memory=saved.memory))
             assert self._qemu.monitor is not None
-            deadline = time.monotonic() + time_limit
+            deadline = Deadline(time_limit)
             with step("load the devices"):
                 load_devices(self._qemu.monitor, saved.state)
             with step("wait for the agent"), self._qemu.drained_console():

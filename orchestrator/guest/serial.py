@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.channel import (
     KILL_LIMIT,
@@ -71,11 +72,10 @@ class SerialChannel:
         self._token = secrets.token_hex(8)
         self._number = 0
 
-    def login(self, user: str, password: str | None, deadline: float) -> None:
+    def login(self, user: str, password: str | None, deadline: Deadline) -> None:
         """Log in, or use the shell that is there, and start the serving script in it.
 
-        Raises GuestError when the guest refuses, or lacks what this takes; GuestHang at the deadline (host's monotonic
-        seconds).
+        Raises GuestError when the guest refuses, or lacks what this takes; GuestHang at the deadline.
         """
         log_in(self._line, user, password, deadline)
         serve = base64.b64encode(_script("serial-serve.sh"))
@@ -83,7 +83,7 @@ class SerialChannel:
         half = len(self._token) // 2
         words = f" set -- {len(serve)} {self._token[:half]} {self._token[half:]}; ".encode()
         self._line.send(words + begin + b"\n", deadline)
-        reply = self._parsed(self._line.until(self._mark(), max(0.1, deadline - time.monotonic()), deadline))
+        reply = self._parsed(self._line.until(self._mark(), max(0.1, deadline.left()), deadline))
         if reply is not None and reply.words[-1][0] == "lacks":
             raise GuestError(
                 f"the guest lacks {', '.join(reply.words[-1][1:])}, which a channel over its console takes"
@@ -97,12 +97,12 @@ class SerialChannel:
         """Run a program, looked for where the user's shell does; see ``Channel.run``."""
         check_command(argv, directory)
         command = MarkedCommand(argv, directory, Output(listener))
-        beginning = time.monotonic() + KILL_LIMIT + len(command.script) / _SLOWEST
+        beginning = Deadline(KILL_LIMIT + len(command.script) / _SLOWEST)
         self._ask("finish", beginning)  # what was broken off before it ended
         self._upload("script", command.script, beginning)
         self._ask("start", beginning)
         try:
-            self._collect(command, time.monotonic() + time_limit)
+            self._collect(command, Deadline(time_limit))
         except TooMuchOutput:
             self._stop(argv, time_limit)
             raise
@@ -111,13 +111,13 @@ class SerialChannel:
             raise CommandTimeout(
                 f"{argv[0]} did not end within {time_limit:g} s and was killed", detail=command.output.last_lines()
             ) from None
-        self._ask("finish", time.monotonic() + KILL_LIMIT)
+        self._ask("finish", Deadline(KILL_LIMIT))
         # Without a status the shell itself was killed, by the command's signal to its group.
         return command.output.result(argv, _KILLED if command.status is None else command.status)
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest; see ``Channel.put``."""
-        path, deadline = guest_path(target), time.monotonic() + time_limit
+        path, deadline = guest_path(target), Deadline(time_limit)
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
             block = next(rest, b"")  # a file of the host that cannot be read is known before anything is sent
             self._upload("path", path, deadline)
@@ -151,21 +151,21 @@ class SerialChannel:
     def close(self) -> None:
         """Restore the console as it was, where that is possible, and close it."""
         with contextlib.suppress(GuestError):
-            self._ask("leave", time.monotonic() + _LEAVING_LIMIT)
+            self._ask("leave", Deadline(_LEAVING_LIMIT))
         self._line.close()
 
-    def _collect(self, command: MarkedCommand, deadline: float) -> None:
+    def _collect(self, command: MarkedCommand, deadline: Deadline) -> None:
         taken = dict.fromkeys(Stream, 0)
         pause = _POLL_FIRST
         while not command.ended:
-            if time.monotonic() > deadline:
+            if not deadline.left():
                 raise GuestHang("the guest gave no answer in time")
             reply = self._ask(f"next {taken[Stream.STDOUT]} {taken[Stream.STDERR]}", deadline)
             word = reply.words[0][0]
             if word == "over":
                 return
             if word not in set(Stream):  # no output yet, or the line with the stream's name was damaged
-                time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+                time.sleep(min(pause, deadline.left()))
                 pause = min(_POLL_LAST, 2 * pause)
                 continue
             stream = Stream(word)
@@ -178,26 +178,26 @@ class SerialChannel:
 
     def _stop(self, argv: Sequence[str], time_limit: float) -> None:
         try:
-            self._ask("stop", time.monotonic() + KILL_LIMIT)
+            self._ask("stop", Deadline(KILL_LIMIT))
         except GuestHang:
             raise GuestHang(
                 f"{argv[0]} did not end within {time_limit:g} s, and the guest does not answer any more"
             ) from None
 
-    def _upload(self, name: str, content: bytes, deadline: float) -> None:
+    def _upload(self, name: str, content: bytes, deadline: Deadline) -> None:
         self._ask(f"begin {name}", deadline)
         for index, block in enumerate(blocks(content, _BLOCK)):
             if not self._add(index, block, deadline):
                 raise GuestError("the guest has no room for what a channel over its console keeps there")
 
-    def _add(self, index: int, block: bytes, deadline: float) -> bool:
+    def _add(self, index: int, block: bytes, deadline: Deadline) -> bool:
         data = base64.b64encode(block)
         word = "damaged"
         while word == "damaged":
             word = self._ask(f"add {index} {len(data)} {_checksum(block)}", deadline, data).words[-1][0]
         return word == "done"
 
-    def _fetch(self, name: str, deadline: float, size: int = 0) -> bytes:
+    def _fetch(self, name: str, deadline: Deadline, size: int = 0) -> bytes:
         """One of our own files in the guest, in pieces with valid checksums; ``size`` indexes the first piece's KiB."""
         content = bytearray()
         while True:
@@ -212,7 +212,7 @@ class SerialChannel:
             if len(piece) < kib * 1024:
                 return bytes(content)
 
-    def _ask(self, request: str, deadline: float, data: bytes = b"") -> _Reply:
+    def _ask(self, request: str, deadline: Deadline, data: bytes = b"") -> _Reply:
         """One request, made again until it is answered. Raises GuestHang at the deadline."""
         patience = _FIRST_SILENCE + len(data) / _SLOWEST  # while the guest receives data it prints nothing
         silence = patience
@@ -222,9 +222,9 @@ class SerialChannel:
             # The empty line ends whatever an earlier attempt has left behind.
             self._line.send(f"\n{self._number} {request}\n".encode() + data, deadline)
             try:
-                text = self._line.until(self._mark(), silence, min(deadline, time.monotonic() + _LONGEST_REPLY))
+                text = self._line.until(self._mark(), silence, Deadline(min(deadline.left(), _LONGEST_REPLY)))
             except GuestHang:
-                if time.monotonic() >= deadline:
+                if not deadline.left():
                     raise
                 # The guest may still wait for bytes that were lost on their way; or for something that never ends.
                 self._line.send(b"\n" * len(data) if silence == patience else b"\x03", deadline)

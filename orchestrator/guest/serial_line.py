@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pexpect
 from pexpect import fdpexpect
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestHang
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ class SerialLine:
         os.set_blocking(descriptor, False)
         self._console = _Console(descriptor)
 
-    def send(self, data: bytes, deadline: float) -> None:
-        """Send all of it. Raises GuestHang at the deadline (host's monotonic seconds)."""
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send all of it. Raises GuestHang at the deadline."""
         if self._console.closed:
             raise GuestConnectionLost("the console was closed")
         rest = memoryview(data)
@@ -89,7 +90,7 @@ class SerialLine:
             try:
                 rest = rest[os.write(self._console.child_fd, rest) :]
             except BlockingIOError:
-                if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                if not poll.poll(deadline.pause() * 1000) and not deadline.left():
                     raise GuestHang("the guest's console takes nothing any more") from None
             except OSError as error:
                 raise _lost(error) from None
@@ -98,15 +99,17 @@ class SerialLine:
         """Discard what was received so far."""
         self._console.forget()
 
-    def until(self, mark: bytes, silence: float, deadline: float) -> bytes:
+    def until(self, mark: bytes, silence: float, deadline: Deadline) -> bytes:
         """The input before the mark. Raises GuestHang after ``silence`` seconds without input, and at the deadline."""
+        received, quiet = self._console.received, Deadline(silence)
         while True:
-            received, left = self._console.received, min(silence, deadline - time.monotonic())
-            if left > 0 and self._expect(mark, left):
+            if self._expect(mark, min(quiet.pause(), deadline.pause())):
                 return self._console.before or b""
             if self._console.unmatched > ANSWER_MAX:
                 raise GuestHang(f"the guest's console has {ANSWER_MAX >> 20} MiB in place of an answer")
-            if left <= 0 or received == self._console.received:
+            if received < self._console.received:
+                received, quiet = self._console.received, Deadline(silence)
+            if not (quiet.left() and deadline.left()):
                 raise GuestHang("the guest gave no answer in time")
 
     def read(self, patience: float) -> bytes:

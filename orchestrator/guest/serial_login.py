@@ -7,6 +7,7 @@ import re
 import time
 from enum import StrEnum
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.serial_line import SerialLine
@@ -35,18 +36,18 @@ _REFUSAL = re.compile(rb"(?mi)\b(?:login incorrect|authentication failure|permis
 _PATTERNS = {sight: re.compile(sight.value.encode()) for sight in _Sight}
 
 
-def log_in(line: SerialLine, user: str, password: str | None, deadline: float) -> None:
+def log_in(line: SerialLine, user: str, password: str | None, deadline: Deadline) -> None:
     """Return when the console shows a shell's prompt.
 
     Raises GuestError when the guest wants a password that we have not, or refuses the one we have; GuestHang, quoting
-    what the console shows, at the deadline (host's monotonic seconds).
+    what the console shows, at the deadline.
     """
     named = answered = False
     attempts = 0
     screen = b""
     nudged = 0.0
-    while time.monotonic() < deadline:
-        text = line.read(min(_QUIET, max(0.0, deadline - time.monotonic())))
+    while deadline.left():
+        text = line.read(min(_QUIET, deadline.left()))
         screen = (screen + text)[-_SCREEN_MAX:]
         shown = _CONTROL.sub(b"", screen)
         sight = None if text else _last_sight(shown)

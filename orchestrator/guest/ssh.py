@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
 import paramiko
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestError, GuestHang
 from orchestrator.guest.channel import (
     KILL_LIMIT,
@@ -51,7 +51,7 @@ class SshChannel:
 
     @classmethod
     def connect(
-        cls, port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: float, *, ssse3: bool = False
+        cls, port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: Deadline, *, ssse3: bool = False
     ) -> Self:
         """Connect to a loopback port, retrying until sshd is there; see ``ssh_connection.connect``."""
         return cls(connect(port, host_key, client_key, deadline, ssse3=ssse3))
@@ -62,9 +62,9 @@ class SshChannel:
         """Run a program, looked for in the PATH of the guest's sshd; see ``Channel.run``."""
         check_command(argv, directory)
         command = MarkedCommand(argv, directory, Output(listener))
-        with self._started(command.script, time.monotonic() + KILL_LIMIT) as session:
+        with self._started(command.script, Deadline(KILL_LIMIT)) as session:
             try:
-                self._collect(session, command, time.monotonic() + time_limit, lambda: command.ended)
+                self._collect(session, command, Deadline(time_limit), lambda: command.ended)
             except TooMuchOutput:
                 self._kill(session, command, time_limit)
                 raise
@@ -78,7 +78,7 @@ class SshChannel:
 
     def put(self, content: bytes | Path, target: str, *, mode: int, time_limit: float) -> None:
         """Write a file in the guest; see ``Channel.put``."""
-        path, deadline = guest_path(target), time.monotonic() + time_limit
+        path, deadline = guest_path(target), Deadline(time_limit)
         probe = ["dd", "if=/dev/zero", f"of={target}", "bs=1", "count=1", "conv=notrunc", "oflag=append", "status=none"]
         with contextlib.closing(blocks(content, _BLOCK)) as rest:
             block = next(rest, b"")  # a file of the host that cannot be read is known before anything is sent
@@ -100,7 +100,7 @@ class SshChannel:
 
     def get(self, source: str, *, time_limit: float, largest: int = OUTPUT_MAX) -> bytes:
         """Read a file of the guest whole; see ``Channel.get``."""
-        path, deadline = guest_path(source), time.monotonic() + time_limit
+        path, deadline = guest_path(source), Deadline(time_limit)
         content = bytearray()
         probe = ["dd", f"if={source}", "of=/dev/null", "bs=1", "count=1", "status=none"]
         with self._files(deadline, f"cannot read {source}", probe) as (files, step):
@@ -126,7 +126,7 @@ class SshChannel:
         self._connection.close()
 
     @contextlib.contextmanager
-    def _started(self, script: bytes, deadline: float) -> Iterator[paramiko.Channel]:
+    def _started(self, script: bytes, deadline: Deadline) -> Iterator[paramiko.Channel]:
         with self._connection.session(deadline) as session:
             with self._connection.bounded(deadline, session):
                 session.exec_command(_SHELL)
@@ -135,14 +135,13 @@ class SshChannel:
             yield session
 
     def _collect(
-        self, session: paramiko.Channel, command: MarkedCommand, deadline: float, enough: Callable[[], bool]
+        self, session: paramiko.Channel, command: MarkedCommand, deadline: Deadline, enough: Callable[[], bool]
     ) -> None:
         """Receive a command's output until it is enough, or the session has ended."""
         poll = select.poll()
         poll.register(session.fileno(), select.POLLIN)
         while not enough():
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if not deadline.left():
                 raise GuestHang("the guest gave no answer in time")
             over = session.eof_received or session.closed  # read before the output, some of which may arrive after it
             with self._connection.watched(deadline):  # reads what was received, without waiting
@@ -155,10 +154,10 @@ class SshChannel:
             if over:
                 self._connection.check()
                 return
-            poll.poll(left * 1000)
+            poll.poll(deadline.pause() * 1000)
 
     def _kill(self, session: paramiko.Channel, command: MarkedCommand, time_limit: float) -> None:
-        deadline = time.monotonic() + KILL_LIMIT
+        deadline = Deadline(KILL_LIMIT)
         try:
             # A guest may be so slow, or a limit so short, that the command's number is still on its way.
             self._collect(session, command, deadline, lambda: command.process is not None)
@@ -177,7 +176,7 @@ class SshChannel:
 
     @contextlib.contextmanager
     def _files(
-        self, deadline: float, failure: str, probe: Sequence[str]
+        self, deadline: Deadline, failure: str, probe: Sequence[str]
     ) -> Iterator[tuple[paramiko.SFTPClient, Callable[[], contextlib.AbstractContextManager[None]]]]:
         """SFTP on a session of its own, and what each step of its use is done in.
 

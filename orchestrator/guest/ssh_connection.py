@@ -13,6 +13,7 @@ from typing import Any
 
 import paramiko
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.ssh_bounds import BoundedTransport
 from orchestrator.plain_text import plain_line
@@ -25,6 +26,8 @@ _FIRST_PATIENCE = 3.0
 _RETRY_INTERVAL = 0.1
 _SEVERING_DELAY = 2.0
 """Seconds after its deadline that a request gets to be abandoned by itself, before the whole connection is severed."""
+_LONGEST_WAIT = 1e6
+"""Seconds, for a call of paramiko's that we end at the deadline: by itself it waits for an hour."""
 _NOTICING_LIMIT = 1.0
 """Seconds until paramiko's own thread has noticed what broke."""
 
@@ -41,6 +44,26 @@ _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, Value
 logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
 
 
+class _Timer(threading.Thread):
+    """Does something ``delay`` seconds after a deadline, unless it is cancelled."""
+
+    def __init__(self, deadline: Deadline, delay: float, action: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._deadline, self._delay, self._action = deadline, delay, action
+        self._cancelled = threading.Event()
+
+    def run(self) -> None:
+        while self._deadline.left():
+            if self._cancelled.wait(self._deadline.pause()):
+                return
+        if not self._cancelled.wait(self._delay):
+            self._action()
+
+    def cancel(self) -> None:
+        """Do it no more."""
+        self._cancelled.set()
+
+
 class Connection:
     """An open transport and its sessions."""
 
@@ -49,17 +72,17 @@ class Connection:
         self._transport = transport
 
     @contextlib.contextmanager
-    def session(self, deadline: float) -> Iterator[paramiko.Channel]:
+    def session(self, deadline: Deadline) -> Iterator[paramiko.Channel]:
         """A session of its own, closed at the end. Raises GuestHang when it is not open at the deadline."""
         with self.bounded(deadline):
-            session = self._transport.open_session(timeout=_seconds_until(deadline))
+            session = self._transport.open_session(timeout=_LONGEST_WAIT)
         try:
             yield session
         finally:
             close_session(session)
 
     @contextlib.contextmanager
-    def bounded(self, deadline: float, session: paramiko.Channel | None = None) -> Iterator[None]:
+    def bounded(self, deadline: Deadline, session: paramiko.Channel | None = None) -> Iterator[None]:
         """Whatever waits in here ends at the deadline, with GuestHang. Raises GuestConnectionLost when it broke.
 
         A plain OSError is let through: that is what the guest's SFTP refuses with.
@@ -72,13 +95,10 @@ class Connection:
             abandoned.set()
             close()
 
-        left = _seconds_until(deadline)
-        timers = [threading.Timer(left + _SEVERING_DELAY, abandon, [self._transport.close])]
+        timers = [_Timer(deadline, _SEVERING_DELAY, lambda: abandon(self._transport.close))]
         if session is not None:
-            session.settimeout(left)
-            timers.append(threading.Timer(left, abandon, [session.close]))
+            timers.append(_Timer(deadline, 0.0, lambda: abandon(session.close)))
         for timer in timers:
-            timer.daemon = True
             timer.start()
         try:
             with self.watched(deadline, session, abandoned):
@@ -89,7 +109,7 @@ class Connection:
 
     @contextlib.contextmanager
     def watched(
-        self, deadline: float, session: paramiko.Channel | None = None, abandoned: threading.Event | None = None
+        self, deadline: Deadline, session: paramiko.Channel | None = None, abandoned: threading.Event | None = None
     ) -> Iterator[None]:
         """What paramiko raises in here becomes one of our own errors, except for a plain OSError."""
         try:
@@ -115,12 +135,12 @@ class Connection:
     def _is_sound(self, session: paramiko.Channel | None) -> bool:
         return self._transport.is_active() and (session is None or not session.closed)
 
-    def _broken(self, error: Exception, deadline: float) -> GuestError:
+    def _broken(self, error: Exception, deadline: Deadline) -> GuestError:
         if isinstance(error, paramiko.ChannelException):
             return GuestError(f"the guest's sshd opens no session ({_said(error.text).lower()})")
         if isinstance(error, paramiko.SFTPError):
             return GuestConnectionLost(f"the guest's server of files is not to be understood: {_said(error)}")
-        if time.monotonic() < deadline:
+        if deadline.left():
             self._transport.join(_NOTICING_LIMIT)
         elif self._transport.is_active():
             return _silence()
@@ -128,18 +148,17 @@ class Connection:
 
 
 def connect(
-    port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: float, *, ssse3: bool = False
+    port: int, host_key: paramiko.PKey, client_key: paramiko.PKey, deadline: Deadline, *, ssse3: bool = False
 ) -> Connection:
     """Connect to the loopback port that leads to the guest's sshd, as soon as that is there.
 
     ``ssse3``: whether the guest's CPU has SSSE3, with which OpenSSL computes AES quickly in another mode.
 
-    Raises GuestError when who answers has another host key or refuses ours, GuestHang at the deadline (host's monotonic
-    seconds).
+    Raises GuestError when who answers has another host key or refuses ours, GuestHang at the deadline.
     """
     patience = _FIRST_PATIENCE
     problem: Exception | None = None
-    while (left := deadline - time.monotonic()) > 0:
+    while (left := deadline.left()) > 0:
         began = time.monotonic()
         try:
             return _attempt(port, host_key, client_key, min(left, patience), ssse3=ssse3)
@@ -218,10 +237,6 @@ def _said(problem: object) -> str:
     """A part of a sentence from what paramiko raises, which may quote the guest's sshd."""
     text = plain_line(str(problem) or type(problem).__name__)
     return text if len(text) <= _QUOTED else text[: _QUOTED - 4] + " ..."
-
-
-def _seconds_until(deadline: float) -> float:
-    return max(0.001, deadline - time.monotonic())  # nothing is no limit to paramiko
 
 
 def _silence() -> GuestHang:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import shlex
 import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import GuestError, HostError, LabError
 from orchestrator.guest.console import Console
 from orchestrator.guest.emulator import OLDEST_QEMU, qemu_version
-from orchestrator.process import Spawned
+from orchestrator.process import Spawned, exit_status
 
 _QUOTED_LINES = 10
 _DYING_LIMIT = 5.0
@@ -21,11 +20,8 @@ _NO_MEMORY = "Cannot allocate memory"
 
 def start_failure(error: GuestError, command_line: Sequence[str], process: Spawned, messages: Path) -> LabError:
     """What to raise where QEMU's monitor did not answer: ``error`` where QEMU lives, or somebody has killed it."""
-    try:
-        status = process.wait(_DYING_LIMIT)
-    except subprocess.TimeoutExpired:
-        return error
-    if status == -signal.SIGKILL:
+    status = exit_status(process, _DYING_LIMIT)
+    if status is None or status == -signal.SIGKILL:
         return error
     printed = Console(messages).last_lines(_QUOTED_LINES)
     how = f"status {status}" if status >= 0 else f"signal {-status}"

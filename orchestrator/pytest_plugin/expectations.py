@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestExit, GuestHang, UsageError
 from orchestrator.guest.console import REPORTS_MAX, plain_lines
 from orchestrator.guest.guest import Guest
@@ -28,15 +29,15 @@ def wait_for_line(guest: Guest, regex: str, mark: int, time_limit: float) -> tup
     """
     pattern = _compiled(regex)
     end = mark + _MOST_BYTES
-    deadline = time.monotonic() + time_limit
-    while time.monotonic() < deadline and mark < end:
+    deadline = Deadline(time_limit)
+    while deadline.left() and mark < end:
         alive = guest.pid is not None  # asked first: what it printed last is looked at
         lines, after = guest.console.whole_lines(mark)
         for line in lines:
             if pattern.search(line):
                 return line, _behind(guest, line, mark)
         if after > mark:
-            mark, deadline = after, time.monotonic() + time_limit
+            mark, deadline = after, Deadline(time_limit)
         elif not alive:
             raise GuestExit(f"the guest is gone, and printed no line with {regex!r}", detail=guest.console.last_lines())
         else:
@@ -76,10 +77,10 @@ def expect_panic(guest: Guest, regex: str, time_limit: float) -> Iterator[None]:
         yield
     except GuestError as error:
         failure = error
-    deadline, printed = time.monotonic() + time_limit, mark
-    while guest.pid is not None and time.monotonic() < deadline:
+    deadline, printed = Deadline(time_limit), mark
+    while guest.pid is not None and deadline.left():
         if guest.console.length() > printed:
-            printed, deadline = guest.console.length(), time.monotonic() + time_limit
+            printed, deadline = guest.console.length(), Deadline(time_limit)
         time.sleep(_PAUSE)
     reports = list(islice(guest.console.reports(mark), REPORTS_MAX))
     panics = [report for report in reports if report.trouble is Trouble.PANIC]
@@ -94,17 +95,17 @@ def expect_panic(guest: Guest, regex: str, time_limit: float) -> Iterator[None]:
 
 def _reported(guest: Guest, pattern: re.Pattern[str], mark: int, time_limit: float) -> bool:
     """Whether the kernel reports what is expected before nothing was printed for ``time_limit`` seconds."""
-    deadline, printed = time.monotonic() + time_limit, -1
+    deadline, printed = Deadline(time_limit), -1
     while True:
         length = guest.console.length()
         if length != printed:
-            printed, deadline = length, time.monotonic() + time_limit
+            printed, deadline = length, Deadline(time_limit)
             reports = islice(guest.console.reports(mark), REPORTS_MAX)
             if any(report.is_expected([pattern]) for report in reports):
                 if guest.state is State.READY:
                     guest.drain_console()  # the report's end, which belongs to this test
                 return True
-        if guest.pid is None or time.monotonic() >= deadline:
+        if guest.pid is None or not deadline.left():
             return False
         time.sleep(_PAUSE)
 

@@ -3,22 +3,20 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
-
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang
 
 
-@dataclass(frozen=True)
-class Deadline:
-    """A cell's time limit in seconds of the host's, which begins when this is made."""
+class CellDeadline:
+    """A cell's time limit in seconds, which begins when this is made; see ``Deadline`` for what counts."""
 
-    limit: float
-    _start: float = field(default_factory=time.monotonic)
+    def __init__(self, limit: float) -> None:
+        self._deadline = Deadline(limit)
 
     def left(self) -> float:
         """Seconds left. Raises GuestHang when there are none."""
-        left = self._start + self.limit - time.monotonic()
+        left = self._deadline.left()
         if left <= 0:
-            raise GuestHang(f"the cell's time limit of {self.limit} s is over", hint="raise it: --set time_limit=...")
+            limit = self._deadline.limit
+            raise GuestHang(f"the cell's time limit of {limit} s is over", hint="raise it: --set time_limit=...")
         return left

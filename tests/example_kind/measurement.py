@@ -12,7 +12,7 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.results.contract import CellRecord, WorkEvidence
 from orchestrator.results.statistics import median
 from orchestrator.results.validity import valid_result
-from orchestrator.run.deadline import Deadline
+from orchestrator.run.deadline import CellDeadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
@@ -29,7 +29,7 @@ def measure_reading(ready: ReadyGuest, cell: ReadingCell, notes: Sequence[str]) 
     Raises UnsupportedError where the guest lacks the file, EvidenceError where its content changes or a proof fails,
     GuestError when the guest is in trouble or the cell's time is over.
     """
-    guest, file, deadline = ready.guest, cell.task.file, Deadline(cell.time_limit)
+    guest, file, deadline = ready.guest, cell.task.file, CellDeadline(cell.time_limit)
     mark = guest.console.length()
     if guest.run(["test", "-r", file]).status != 0:
         raise UnsupportedError(f"the guest has no file {file}")

@@ -101,7 +101,7 @@ def seen_on_terminal(command: CommandLine, *arguments: str | Path) -> tuple[int,
         written = b""
         while block := _read(terminal.fileno()):
             written += block
-        stdout, _ = process.communicate(timeout=60)
+        stdout, _ = process.communicate(timeout=600)
     return process.returncode, stdout, written.decode()
 
 

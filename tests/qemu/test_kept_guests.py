@@ -123,7 +123,7 @@ def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
     )
     result.stdout.fnmatch_lines([f"*::test_wrong: orchestrator shell --saved {state}"])
     program = "from orchestrator.cli.main import main; main()"
-    person = pexpect.spawn(sys.executable, ["-P", "-c", program, "shell", "--saved", state], timeout=60)
+    person = pexpect.spawn(sys.executable, ["-P", "-c", program, "shell", "--saved", state], timeout=600)
     person.expect_exact("pentium4:/ # ")
     person.sendline("cat /root/left")
     person.expect_exact("what it left")
@@ -133,6 +133,6 @@ def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
     person.close()
     assert person.exitstatus == 0
     assert qemus_in(pytester.path) == []
-    wrong = pexpect.spawn(sys.executable, ["-P", "-c", program, "shell", "--saved", state, "--smp", "2"], timeout=60)
+    wrong = pexpect.spawn(sys.executable, ["-P", "-c", program, "shell", "--saved", state, "--smp", "2"], timeout=600)
     wrong.expect_exact("the guest of --saved is the machine that it was")
     wrong.close()

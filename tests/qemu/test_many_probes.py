@@ -177,7 +177,7 @@ def test_a_guest_that_is_killed_is_reported_with_how_far_it_had_got(command: Com
         assert log is not None
         (qemu,) = [one for one in Path("/proc").iterdir() if one.name.isdigit() and str(log) in argv_of(one)]
         os.kill(int(qemu.name), signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert process.returncode == 1
     cells = records(command)
     assert {cell.status for cell in cells} == {"failed"}

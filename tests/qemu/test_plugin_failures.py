@@ -199,7 +199,7 @@ def test_a_workers_wrong_mark_is_a_failed_test_with_its_sentence(pytester: pytes
 def test_a_prompt_in_the_guest_of_a_failed_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where this test itself runs in a worker
     pytester.makepyfile(MARK + "\ndef test_it(guest):\n    guest.put(b'what it left', '/tmp/left')\n    assert False\n")
-    child = pytester.spawn_pytest("--qemu --qemu-interact-on-failure", expect_timeout=300.0)
+    child = pytester.spawn_pytest("--qemu --qemu-interact-on-failure", expect_timeout=600.0)
     child.expect_exact("guest# ")
     child.sendline("cat /tmp/left; echo; cat /nowhere")
     child.expect_exact("what it left")

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import itertools
-import time
 from types import SimpleNamespace
 
 import pytest
 from channel_contract import ChannelContract
 
+from orchestrator import deadline
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestError, GuestHang
 from orchestrator.guest import ssh_connection
 from orchestrator.guest.guest import Guest
@@ -36,7 +37,7 @@ def test_another_host_key_is_refused(shared_guest: Guest) -> None:
     other, client = (read_private_key(new_private_key()) for _ in range(2))
     # An attempt that is made again ends at the deadline, with another error.
     with pytest.raises(GuestError, match=r"who answers on port .* is not the guest: its host key is SHA") as refused:
-        SshChannel.connect(port_of(shared_guest), other, client, time.monotonic() + PATIENCE)
+        SshChannel.connect(port_of(shared_guest), other, client, Deadline(PATIENCE))
     assert other.fingerprint in refused.value.what
 
 
@@ -45,15 +46,16 @@ def test_a_key_that_the_guest_does_not_know_is_refused(shared_guest: Guest) -> N
     assert shared_guest._files.keys is not None
     host_key, stranger = shared_guest._files.keys.host, read_private_key(new_private_key())
     with pytest.raises(GuestError, match="the guest's sshd refuses our key for root"):
-        SshChannel.connect(port_of(shared_guest), host_key, stranger, time.monotonic() + PATIENCE)
+        SshChannel.connect(port_of(shared_guest), host_key, stranger, Deadline(PATIENCE))
 
 
 def test_without_an_sshd_it_is_tried_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     key = read_private_key(new_private_key())
     clock, pauses = itertools.count(), list[float]()  # a second passes each time that somebody looks
     times = SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=pauses.append)
-    monkeypatch.setattr(ssh_connection, "time", times)
+    for module in (deadline, ssh_connection):
+        monkeypatch.setattr(module, "time", times)
     with pytest.raises(GuestHang, match="the guest's sshd does not answer"):
-        SshChannel.connect(1, key, key, 20.0)
+        SshChannel.connect(1, key, key, Deadline(20))
     assert next(clock) > 20
     assert len(pauses) > 1

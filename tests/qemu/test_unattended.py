@@ -7,11 +7,9 @@ import dataclasses
 import itertools
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +19,7 @@ from orchestrator.artifacts.unattended import FOLDER, OUTPUT, STATUS
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
 from orchestrator.cpio import Entry, archive
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
@@ -150,5 +149,13 @@ def test_a_guest_that_goes_on_may_take_longer_than_its_time_limit(
 def keep_time(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[], float]) -> None:
     """Let a booting guest be watched by another clock than the host's, whose speed depends on what else runs there."""
     wait = FramedChannel.wait_for_agent
-    monkeypatch.setattr("orchestrator.guest.boot_watch.time", SimpleNamespace(monotonic=seconds, sleep=time.sleep))
-    monkeypatch.setattr(FramedChannel, "wait_for_agent", lambda channel, _: wait(channel, time.monotonic() + _LOOK))
+
+    class Kept:
+        def __init__(self, limit: float) -> None:
+            self._end = seconds() + limit
+
+        def left(self) -> float:
+            return max(0.0, self._end - seconds())
+
+    monkeypatch.setattr("orchestrator.guest.boot_watch.Deadline", Kept)
+    monkeypatch.setattr(FramedChannel, "wait_for_agent", lambda channel, _: wait(channel, Deadline(_LOOK)))

@@ -26,7 +26,7 @@ def build_tree(folder: Path, source: Path, word: int, *options: str) -> Path:
     ]
     argv += [f"-Wl,-m,{emulation},-Ttext={text},--build-id=none", *options]
     image = folder / "vmlinux"
-    subprocess.run([*argv, "-o", image, source], check=True, timeout=60)
-    listed = subprocess.run(["nm", "-n", image], check=True, timeout=60, capture_output=True, text=True)
+    subprocess.run([*argv, "-o", image, source], check=True, timeout=600)
+    listed = subprocess.run(["nm", "-n", image], check=True, timeout=600, capture_output=True, text=True)
     (folder / "System.map").write_text(listed.stdout)
     return folder

@@ -38,11 +38,11 @@ class SigningKey:
 
     def close(self) -> None:
         """End the agent that holds the secret key."""
-        subprocess.run(["gpgconf", "--homedir", self.home, "--kill", "all"], check=True, timeout=30)
+        subprocess.run(["gpgconf", "--homedir", self.home, "--kill", "all"], check=True, timeout=600)
 
     def _gpg(self, *arguments: str) -> None:
         argv = ["gpg", "--homedir", str(self.home), "--batch", "--quiet", "--pinentry-mode", "loopback", *arguments]
-        subprocess.run(argv, check=True, capture_output=True, timeout=60)
+        subprocess.run(argv, check=True, capture_output=True, timeout=600)
 
 
 @dataclass(frozen=True)

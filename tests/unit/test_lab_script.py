@@ -111,7 +111,7 @@ class Checkout:
     def run(self, command: list[str], settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **settings}
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment, cwd=self.folder.parent, timeout=120
+            command, capture_output=True, text=True, check=False, env=environment, cwd=self.folder.parent, timeout=600
         )
 
     def tool(self, name: str, script: str) -> None:
@@ -214,7 +214,7 @@ def test_signals_reach_the_orchestrator_itself(ready: Checkout) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().split("|")[0] == str(process.pid)
         process.terminate()
-        assert process.wait(timeout=60) == -signal.SIGTERM
+        assert process.wait(timeout=600) == -signal.SIGTERM
 
 
 def test_a_relative_cache_folder_is_one_below_the_callers(ready: Checkout) -> None:
@@ -353,7 +353,7 @@ def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(copying: Che
         subprocess.Popen(command, env=copying.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    stderr = "".join(process.communicate(timeout=120)[1] for process in processes)
+    stderr = "".join(process.communicate(timeout=600)[1] for process in processes)
     assert [process.returncode for process in processes] == [7, 7]
     assert stderr.count("installing Python packages") == 1
     # An interpreter that has become another one.

@@ -20,7 +20,7 @@ from orchestrator.guest.confinement import confinement_here
 from orchestrator.process import run, spawn
 from orchestrator.steps import step_echo
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -28,7 +28,7 @@ from orchestrator.profile.profiled import Counter, stored
 from orchestrator.profile.purposes import by_purpose
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
 from orchestrator.results.validity import valid_result
-from orchestrator.run.deadline import Deadline
+from orchestrator.run.deadline import CellDeadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.preparation import Ready
@@ -46,7 +46,7 @@ class _Work:
     workload: Workload
     kind: ProbeKind
     point: ProbePoint
-    deadline: Deadline
+    deadline: CellDeadline
     known: Known
     profile: Path | None = None
 
@@ -94,7 +94,7 @@ def measure_call(
         workload=setup.workload,
         kind=call_probe(cell.task.probe),
         point=_find_point(ready, cell, setup),
-        deadline=Deadline(cell.time_limit),
+        deadline=CellDeadline(cell.time_limit),
         known=known or Known(),
         profile=profile,
     )

@@ -21,7 +21,7 @@ from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import Observation, check_traps
 from orchestrator.probes.point import ProbePoint
 from orchestrator.results.contract import ProfileEvidence
-from orchestrator.run.deadline import Deadline
+from orchestrator.run.deadline import CellDeadline
 from orchestrator.run.ready_guest import ReadyGuest
 
 _PASSES = 5
@@ -88,7 +88,7 @@ class _Work(Protocol):
     @property
     def kind(self) -> ProbeKind: ...
     @property
-    def deadline(self) -> Deadline: ...
+    def deadline(self) -> CellDeadline: ...
 
 
 def count_hits(

@@ -22,7 +22,7 @@ from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
 from orchestrator.results.profile import CellProfile
 from orchestrator.results.statistics import mean
 from orchestrator.results.validity import valid_result
-from orchestrator.run.deadline import Deadline
+from orchestrator.run.deadline import CellDeadline
 from orchestrator.run.guest_checks import CLOCKSOURCE
 from orchestrator.run.postconditions import check_clocksource, permitted_taint
 from orchestrator.run.ready_guest import ReadyGuest
@@ -67,7 +67,7 @@ def measure_marker(
     guest = ready.guest
     mark = guest.console.length()
     counter = None if profile is None else Counter(guest, ready.symbols, module)
-    with _loaded(guest, module, Deadline(cell.time_limit)) as loops:
+    with _loaded(guest, module, CellDeadline(cell.time_limit)) as loops:
         place = loops.address(row.loop, row.place)
         original = _look(guest, row, place)
         _check_disconnected(row, original, "after loading")
@@ -201,7 +201,7 @@ def _record(
 
 
 @contextmanager
-def _loaded(guest: Guest, module: Module, deadline: Deadline) -> Iterator[MarkerLoops]:
+def _loaded(guest: Guest, module: Module, deadline: CellDeadline) -> Iterator[MarkerLoops]:
     load(guest, module.name, module.file)
     try:
         yield MarkerLoops(guest, module.name, deadline.left)

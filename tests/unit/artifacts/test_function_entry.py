@@ -54,8 +54,8 @@ def tree(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     image = folder / "vmlinux"
     emulation = "elf_i386" if request.param == 32 else "elf_x86_64"
     argv = ["gcc", f"-m{request.param}", "-nostdlib", "-static", f"-Wl,-m,{emulation},-Ttext=0x1000000,--build-id=none"]
-    subprocess.run([*argv, "-o", image, SOURCE], check=True, timeout=60)
-    listed = subprocess.run(["nm", "-n", image], check=True, timeout=60, capture_output=True, text=True)
+    subprocess.run([*argv, "-o", image, SOURCE], check=True, timeout=600)
+    listed = subprocess.run(["nm", "-n", image], check=True, timeout=600, capture_output=True, text=True)
     (folder / "System.map").write_text(listed.stdout)
     return folder
 

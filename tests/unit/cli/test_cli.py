@@ -382,7 +382,7 @@ def program(*arguments: str, prefix: Sequence[str] = (), **environment: str) -> 
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={**os.environ, **environment},
     )
 
@@ -420,7 +420,7 @@ def test_output_for_programs_is_whole_in_a_narrow_pipe() -> None:
 
 def reader_of(fifo: Path) -> int:
     """Wait until a process reads a FIFO without a writer, and keep it reading as long as this is open."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while True:
         try:
             return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
@@ -443,7 +443,7 @@ def test_a_signal_ends_it_with_a_message(number: signal.Signals, tmp_path: Path)
     process.send_signal(number)
     # A signal that came just before the read interrupts nothing; the file's end does.
     os.close(writer)
-    _, printed = process.communicate(timeout=20)
+    _, printed = process.communicate(timeout=600)
     assert process.returncode == 128 + number
     assert printed == f"stopped by {number.name}\n"
 

@@ -70,7 +70,7 @@ def completed(*words: str) -> list[str]:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     return ended.stdout.split()

@@ -7,7 +7,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest import channel as channels
 from orchestrator.guest import framed
@@ -101,8 +101,8 @@ def replying(*replies: tuple[int, bytes]) -> Script:
     return script
 
 
-def soon() -> float:
-    return time.monotonic() + PATIENCE
+def soon() -> Deadline:
+    return Deadline(PATIENCE)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_another_agent_is_refused(first: bytes) -> None:
 
 def test_a_missing_agent_is_a_hang() -> None:
     with channel_to(lambda agent: None) as channel, pytest.raises(GuestHang):
-        channel.wait_for_agent(time.monotonic() + 0.1)
+        channel.wait_for_agent(Deadline(0.1))
 
 
 # --- commands ------------------------------------------------------------------------------------

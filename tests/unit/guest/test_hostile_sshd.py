@@ -7,7 +7,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED, cMSG_CHANNEL_DATA
 from paramiko.sftp import CMD_ATTRS, CMD_DATA, CMD_HANDLE, CMD_STATUS, CMD_VERSION
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.ssh import SshChannel
 from orchestrator.guest.ssh_bounds import BoundedPacketizer
@@ -70,7 +70,7 @@ def sshd(serve: Serve) -> Iterator[SshChannel]:
                 transport.start_server(server=_Server(serve))
 
         threading.Thread(target=accept, daemon=True).start()
-        channel = SshChannel.connect(listening.getsockname()[1], KEY, KEY, time.monotonic() + LIMIT)
+        channel = SshChannel.connect(listening.getsockname()[1], KEY, KEY, Deadline(LIMIT))
         with contextlib.closing(channel):
             yield channel
 
@@ -201,6 +201,6 @@ def test_what_an_sshd_says_is_quoted_in_short() -> None:
 
         threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(GuestHang) as caught:
-            SshChannel.connect(listening.getsockname()[1], KEY, KEY, time.monotonic() + 0.5)
+            SshChannel.connect(listening.getsockname()[1], KEY, KEY, Deadline(0.5))
     assert len(str(caught.value)) < 300
     assert "\x1b" not in str(caught.value)

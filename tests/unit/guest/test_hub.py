@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.guest.hub import Hub
 
-LIMIT = 30.0
+LIMIT = 600.0
 
 
 @pytest.fixture

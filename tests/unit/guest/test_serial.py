@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
 from orchestrator.guest.serial import SerialChannel
 
@@ -47,8 +48,8 @@ def console() -> Iterator[Console]:
         os.waitpid(process, 0)
 
 
-def soon() -> float:
-    return time.monotonic() + 30
+def soon() -> Deadline:
+    return Deadline(30)
 
 
 def check(channel: SerialChannel, folder: Path) -> None:
@@ -105,7 +106,7 @@ def test_a_user_who_is_logged_out_at_once_is_not_logged_in_for_ever(console: Con
 
 def test_a_console_that_shows_nothing_is_given_up(console: Console) -> None:
     with pytest.raises(GuestHang, match="neither a login prompt nor a shell"):
-        console("sleep", "100").login("root", None, time.monotonic() + 1)
+        console("sleep", "100").login("root", None, Deadline(1))
 
 
 def test_a_console_that_ends_is_reported(console: Console) -> None:
@@ -169,8 +170,8 @@ def test_nothing_stays_behind(console: Console) -> None:
     channel.login("root", None, soon())
     assert len(ours() - before) == 1
     channel.close()
-    deadline = time.monotonic() + 60
-    while ours() - before and time.monotonic() < deadline:
+    deadline = Deadline(60)
+    while ours() - before and deadline.left():
         time.sleep(0.1)
     assert not ours() - before
 
@@ -182,8 +183,8 @@ def test_nothing_stays_behind_a_console_that_is_hung_up(console: Console) -> Non
     with pytest.raises(CommandTimeout):
         channel.run(["sleep", "333"], time_limit=0.2)
     channel._line.close()
-    deadline = time.monotonic() + 60
-    while ours() - before and time.monotonic() < deadline:
+    deadline = Deadline(60)
+    while ours() - before and deadline.left():
         time.sleep(0.1)
     assert not ours() - before
 

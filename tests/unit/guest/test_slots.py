@@ -18,7 +18,7 @@ from orchestrator.guest.host_memory import host_memory_mib
 from orchestrator.guest.slots import Slots, host_slots, take_slots
 
 FORK = multiprocessing.get_context("fork")
-_LIMIT = 30.0
+_LIMIT = 600.0
 
 
 @pytest.fixture(autouse=True)

@@ -115,13 +115,13 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = [Path(__file__).parent / "caches_driver.c", plugin / "caches.c"]
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-fsanitize=undefined", f"-I{plugin}"]
     argv = ["gcc", *flags, "-fno-sanitize-recover", "-o", str(program), *map(str, sources)]
-    subprocess.run(argv, check=True, timeout=120)
+    subprocess.run(argv, check=True, timeout=600)
     return program
 
 
 def run(driver: Path, caches: Sequence[str], accesses: Sequence[Access]) -> subprocess.CompletedProcess[str]:
     text = "".join(access.line for access in accesses)
-    return subprocess.run([driver, *caches], input=text, capture_output=True, text=True, timeout=60)
+    return subprocess.run([driver, *caches], input=text, capture_output=True, text=True, timeout=600)
 
 
 def arguments(caches: dict[str, Geometry]) -> list[str]:

@@ -50,7 +50,7 @@ def axe() -> str:
         folder.mkdir(parents=True, exist_ok=True)
         command = [str(NPM), "install", "--prefix", str(folder), "--ignore-scripts", "axe-core@4"]
         subprocess.run(
-            command, check=True, capture_output=True, timeout=300, env={**os.environ, "PATH": "/usr/bin:/bin"}
+            command, check=True, capture_output=True, timeout=600, env={**os.environ, "PATH": "/usr/bin:/bin"}
         )
     return source.read_text("utf-8")
 

@@ -137,7 +137,7 @@ def test_any_cell_comes_back_as_it_was(store: Store, record: CellRecord) -> None
 @pytest.mark.parametrize("statement", ["UPDATE cells", "INSERT INTO samples", "COMMIT"])
 def test_a_writer_killed_within_a_transaction_leaves_what_was_committed(tmp_path: Path, statement: str) -> None:
     process = writer(tmp_path, "die-before", statement)
-    run = process.communicate(timeout=60)[0].strip()
+    run = process.communicate(timeout=600)[0].strip()
     assert process.returncode == -signal.SIGKILL
     with Store.open(tmp_path) as store:
         assert [record.id for record in store.load_run(run).cells] == ["cell/0"]
@@ -153,7 +153,7 @@ def test_a_writer_killed_at_any_time_leaves_whole_cells(tmp_path: Path) -> None:
         process.stdout.readline()
         time.sleep(delay)
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     with Store.open(tmp_path) as store:
         entries = store.runs()
         for entry in entries:
@@ -165,7 +165,7 @@ def test_a_writer_killed_at_any_time_leaves_whole_cells(tmp_path: Path) -> None:
 
 def test_two_processes_write_at_once_from_the_first_moment(tmp_path: Path) -> None:
     processes = [writer(tmp_path / "lab", "runs", "40") for _ in range(2)]
-    printed = [run for process in processes for run in process.communicate(timeout=120)[0].split()]
+    printed = [run for process in processes for run in process.communicate(timeout=600)[0].split()]
     assert [process.returncode for process in processes] == [0, 0]
     with Store.open(tmp_path / "lab") as store:
         assert sorted(entry.id for entry in store.runs()) == sorted(printed)
@@ -268,7 +268,7 @@ def test_a_record_changed_from_outside_is_reported(store: Store) -> None:
 
 
 def check_nothing_is_lost_when_full(folder: Path, room: int) -> None:
-    printed = writer(folder, "fill", str(room)).communicate(timeout=120)[0].split("\n", 3)
+    printed = writer(folder, "fill", str(room)).communicate(timeout=600)[0].split("\n", 3)
     run, recorded, status, message = printed[0], int(printed[1]), int(printed[2]), printed[3]
     assert status == HostError.exit_status
     assert "hint: " in message

@@ -105,7 +105,7 @@ def test_an_error_of_a_worker_ends_the_others_and_their_guests() -> None:
 
     def waits_for_its_guest() -> None:
         coordinator.watch(guest)
-        assert guest.ended.wait(10)
+        assert guest.ended.wait(600)
         try:
             coordinator.do(lambda: None)
         except Stopped as stopped:

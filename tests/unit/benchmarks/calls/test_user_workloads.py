@@ -189,7 +189,7 @@ def program(tmp_path: Path) -> Path:
     """A static program of two calls."""
     built = tmp_path / "program"
     argv = ["gcc", "-static", "-nostdlib", "-ffreestanding", "-O1", "-o", str(built), str(WORKLOADS / "whole.c")]
-    subprocess.run(argv, check=True, timeout=60)
+    subprocess.run(argv, check=True, timeout=600)
     return built
 
 

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).with_name("codesize") / "marked.S"
 
 def assembled(folder: Path, width: int, source: Path = SOURCE) -> Path:
     target = folder / f"object{width}.o"
-    subprocess.run(["gcc", f"-m{width}", "-c", "-o", str(target), str(source)], check=True, timeout=60)
+    subprocess.run(["gcc", f"-m{width}", "-c", "-o", str(target), str(source)], check=True, timeout=600)
     return target
 
 

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The end of a wait: how long someone who is waited for may work, whatever else the host does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from orchestrator.processor_wait import processor_waits
+
+_LOOK_INTERVAL = 1.0
+"""Seconds between two looks at what was waited for: 0.1 ms for a QEMU of four threads."""
+
+_LOOKS = 8
+"""A short limit has as many looks: what is waited for before the first one counts."""
+
+_LONGEST = 60
+"""Limits after which a wait ends in any case: sixty times as slow is not slow any more."""
+
+
+class Deadline:
+    """The end of a wait: ``limit`` seconds in which whoever is waited for could work.
+
+    That is the host's time, without that in which a thread of ours, or of a process that we started, was ready to run
+    and got no processor. So a host that is busy, or a quota, does not make a guest hang: one that gets an eighth of a
+    processor has eight times as long. For a guest that sleeps for ever, or spins on a processor of its own, it is the
+    host's time; so it is for a stopped process, which is not ready to run.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self._looked = time.monotonic()
+        self._end, self._last = self._looked + limit, self._looked + _LONGEST * limit
+        self._interval = min(_LOOK_INTERVAL, limit / _LOOKS)
+        self._waits: Mapping[int, float] | None = None
+
+    def left(self) -> float:
+        """Seconds left if nobody has to wait for a processor; 0 when it is over."""
+        now = time.monotonic()
+        if now - self._looked >= self._interval or now >= self._end:
+            self._look(now)
+        return max(0.0, min(self._end, self._last) - now)
+
+    def pause(self) -> float:
+        """Seconds to wait for something at most before ``left`` is asked again."""
+        left = self.left()
+        # Of what is left a part may come back with each look: not in ever smaller steps.
+        return min(max(left, self._interval / _LOOKS), self._interval) if left else 0.0
+
+    def _look(self, now: float) -> None:
+        before, self._waits, self._looked = self._waits, processor_waits(), now
+        if before is not None:
+            # The longest of them: threads that wait at the same time do not wait one after the other.
+            self._end += max(wait - before.get(thread, 0.0) for thread, wait in {0: 0.0, **self._waits}.items())

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a wait end for who is idle or stopped, and not for who gets no processor?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator import deadline
+from orchestrator.deadline import Deadline
+from orchestrator.errors import LabError
+from orchestrator.guest.hang import is_stopped
+from orchestrator.process import exit_status, run, spawn
+from orchestrator.processor_wait import processor_waits
+
+
+class Host:
+    """A host's clock, and how long each thread on it has waited for a processor."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.waits: dict[int, float] = {}
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(deadline, "processor_waits", lambda: dict(self.waits))
+
+    def seconds_until(self, end: Deadline, waiting: dict[int, float]) -> float:
+        """The host's time until a deadline, while threads wait for a processor for these parts of the time."""
+        begun = self.now
+        while pause := end.pause():
+            self.now += pause
+            for thread, part in waiting.items():
+                self.waits[thread] = self.waits.get(thread, 0.0) + part * pause
+        return self.now - begun
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(monkeypatch)
+
+
+@pytest.mark.parametrize("waiting", [{}, {1: 0.0}])
+def test_who_sleeps_or_has_a_processor_of_his_own_has_the_limit(host: Host, waiting: dict[int, float]) -> None:
+    assert host.seconds_until(Deadline(60), waiting) == pytest.approx(60)
+
+
+def test_who_gets_an_eighth_of_a_processor_has_eight_times_as_long(host: Host) -> None:
+    assert host.seconds_until(Deadline(60), {1: 7 / 8}) == pytest.approx(8 * 60, rel=0.05)
+
+
+def test_threads_that_wait_together_count_once(host: Host) -> None:
+    assert host.seconds_until(Deadline(60), {1: 0.5, 2: 0.5, 3: 0.25}) == pytest.approx(2 * 60, rel=0.05)
+
+
+def test_who_never_gets_a_processor_is_given_up_in_the_end(host: Host) -> None:
+    assert host.seconds_until(Deadline(60), {1: 1.0}) == pytest.approx(60 * 60, rel=0.05)
+
+
+def test_a_short_limit_is_extended_as_well(host: Host) -> None:
+    assert 6 * 0.4 < host.seconds_until(Deadline(0.4), {1: 7 / 8}) < 8 * 0.4
+
+
+def test_what_was_waited_for_before_does_not_count(host: Host) -> None:
+    host.waits = {1: 1000.0}
+    assert host.seconds_until(Deadline(60), {1: 0.0}) == pytest.approx(60)
+
+
+def test_a_thread_that_comes_later_counts(host: Host) -> None:
+    end = Deadline(60)
+    host.now += 30
+    assert end.left() == pytest.approx(30)
+    host.waits = {2: 25.0}
+    host.now += 30
+    assert end.left() == pytest.approx(25)
+
+
+def test_the_kernel_counts_what_processes_of_ours_wait_for() -> None:
+    """Two processes on one processor wait for each other; one of them is a child's child."""
+    one = min(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, {{{one}}})\nwhile True: pass"
+    starter = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {spin!r}]).wait()"
+    children = [subprocess.Popen([sys.executable, "-c", text], start_new_session=True) for text in (spin, starter)]
+    try:
+        before = processor_waits()
+        # As many looks as it takes: how soon they have waited for so long depends on the host.
+        while max(wait - before.get(thread, 0.0) for thread, wait in processor_waits().items()) < 0.5:
+            time.sleep(0.05)
+        grown = [thread for thread, wait in processor_waits().items() if wait - before.get(thread, 0.0) > 0]
+        assert children[0].pid in grown
+        assert children[1].pid not in grown or len(grown) > 2
+    finally:
+        for child in children:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def test_a_program_that_sleeps_or_is_stopped_is_given_up() -> None:
+    with pytest.raises(LabError, match=r"sleep did not end within 0\.3 s"):
+        run(["sleep", "1000"], time_limit=0.3)
+    child = spawn(["sh", "-c", "kill -STOP $$; exit 3"])
+    try:
+        while not is_stopped(child.pid):
+            time.sleep(0.01)
+        assert exit_status(child, 0.3) is None
+        os.kill(child.pid, signal.SIGCONT)
+        assert exit_status(child, 600) == 3
+    finally:
+        child.close()
