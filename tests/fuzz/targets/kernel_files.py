@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
 from fuzz.scratch import file, folder
+from orchestrator.artifacts.drivers import module_info
 from orchestrator.artifacts.flat_image import flat_image
 from orchestrator.artifacts.function_entry import entry_offset
 from orchestrator.artifacts.kallsyms import find_symbols
 from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, code_of_tree, write_code
+from orchestrator.artifacts.module_parameters import check_parameter_names
+from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.prebuilt import modinfo
 from orchestrator.artifacts.vmlinux import extract
 from orchestrator.benchmarks.markers.codesize.object_file import read_object
+from orchestrator.catalog.user_workload import find_workload
+from orchestrator.errors import LabError
 from orchestrator.probes.marker_sites import marker_code
 from orchestrator.probes.module_symbols import functions_at
 from orchestrator.probes.static_point import wrong_point_reason
@@ -82,8 +90,16 @@ def read_kernel_elf(data: bytes) -> None:
 
 
 def read_module(data: bytes) -> None:
-    """A module that a user has built: its name, its functions, its markers."""
+    """A module or program that a user has built: its name, functions, parameters, markers, architecture."""
     module = file("module.ko", data)
+    readers: Sequence[Callable[[], object]] = (
+        lambda: functions_at("module", module, lambda section: "0xc1000000"),
+        lambda: read_object(module),
+        lambda: module_info(module),
+        lambda: check_parameter_names(Module("module", module, "", None), ["value"]),
+        lambda: find_workload.__wrapped__(str(module)),
+    )
+    for read in readers:
+        with suppress(LabError):
+            read()
     modinfo(module)
-    functions_at("module", module, lambda section: "0xc1000000")
-    read_object(module)
