@@ -22,7 +22,7 @@ from orchestrator.errors import LabError, UsageError
 from orchestrator.results.baselines import Baseline, check_baseline_name, unknown_baseline
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.database import connected, transaction
-from orchestrator.results.faults import storage_faults
+from orchestrator.results.faults import damaged, storage_faults
 
 FILE_NAME = "lab.sqlite"
 
@@ -168,7 +168,7 @@ class Store:
         rows = self._rows("SELECT * FROM run_entries WHERE id = ?", run)
         if not rows:
             raise UsageError(f"unknown run '{run}'", where=str(self.path), hint="See: orchestrator list runs")
-        return _entry(rows[0])
+        return self._entry(rows[0])
 
     def provenance(self, run: str) -> dict[str, object]:
         """Return what a run was made with, as ``begin_run`` got it. Raises ``UsageError`` for an unknown run."""
@@ -178,7 +178,7 @@ class Store:
 
     def runs(self) -> list[RunEntry]:
         """Return every run, the newest first."""
-        return [_entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
+        return [self._entry(row) for row in self._rows("SELECT * FROM run_entries ORDER BY number DESC")]
 
     def select(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Return the rows of a query, for the modules beside this one that need little of many runs."""
@@ -203,7 +203,7 @@ class Store:
             experiment,
             unfinished,
         )
-        return _entry(rows[0]) if rows else None
+        return self._entry(rows[0]) if rows else None
 
     def previous(self, run: str) -> RunEntry | None:
         """Return the newest complete run of the same experiment that began before this one.
@@ -217,7 +217,7 @@ class Store:
             entry.experiment,
             run,
         )
-        return _entry(rows[0]) if rows else None
+        return self._entry(rows[0]) if rows else None
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines by their names."""
@@ -269,7 +269,8 @@ class Store:
         with storage_faults(self.path), transaction(self._connection, "BEGIN"):
             yield
 
-
-def _entry(row: sqlite3.Row) -> RunEntry:
-    fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "status", "digest")}
-    return RunEntry(directory=Path(row["directory"]), **fields)
+    def _entry(self, row: sqlite3.Row) -> RunEntry:
+        fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "status", "digest")}
+        if not all(isinstance(value, str) for name, value in fields.items() if name != "finished"):
+            raise damaged(self.path, "a run lacks what each has")
+        return RunEntry(directory=Path(row["directory"] or ""), **fields)
