@@ -65,8 +65,10 @@ def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
                 where=str(path),
                 hint="Wait for it to end, then go on with --resume.",
             )
-        # Our own queries are right: SQLite finds an error in one where the file's description of its tables is damaged.
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR:
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return damaged(path, str(error))
+        case sqlite3.SQLITE_ERROR if "malformed JSON" not in str(error):  # whoever asks for JSON knows of what it is
+            # Our own queries are right: there is an error in one where the file's description of its tables is damaged.
             return damaged(path, str(error))
     return None
 

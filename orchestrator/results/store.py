@@ -154,7 +154,7 @@ class Store:
                 samples[row["cell"]].append(row["value"])
             records = [{**json.loads(row["record"]), "samples": samples[row["id"]]} for row in cells]
             return RunRecord.model_validate({"run": entry.id, "experiment": entry.experiment, "cells": records})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             # Every record satisfied the contract when it was written: another program has changed the file.
             raise LabError(
                 f"what is stored of run {run} contradicts itself",
@@ -174,7 +174,13 @@ class Store:
         """Return what a run was made with, as ``begin_run`` got it. Raises ``UsageError`` for an unknown run."""
         self.entry(run)
         row = self._rows("SELECT provenance FROM runs WHERE id = ?", run)[0]
-        return cast(dict[str, object], json.loads(row["provenance"]))
+        try:
+            facts = json.loads(row["provenance"])
+        except (ValueError, TypeError, RecursionError):
+            facts = None
+        if not isinstance(facts, dict):
+            raise damaged(self.path, f"it does not say what run {run} was made with")
+        return cast(dict[str, object], facts)
 
     def runs(self) -> list[RunEntry]:
         """Return every run, the newest first."""

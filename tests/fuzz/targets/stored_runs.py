@@ -138,11 +138,14 @@ _kept: list[ExitStack] = []
 
 
 def read_stored_record(data: bytes) -> None:
-    """A cell's record in the store's file, which another program has changed."""
+    """A cell's record and a run's provenance in the store's file, which another program has changed."""
     store, other, run = _store()
     text = data.decode("utf-8", errors="replace")
     other.execute("UPDATE cells SET status = 'ok', record = ? WHERE run = ?", (text, run))
-    store.load_run(run)
+    other.execute("UPDATE runs SET provenance = ? WHERE id = ?", (text, run))
+    with suppress(LabError):
+        store.load_run(run)
+    store.provenance(run)
 
 
 def read_night_note(data: bytes) -> None:
