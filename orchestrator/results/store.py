@@ -27,6 +27,7 @@ from orchestrator.results.faults import damaged, storage_faults
 FILE_NAME = "lab.sqlite"
 
 RunStatus = Literal["running", "complete", "interrupted"]
+_NEVER_NULL = ("id", "experiment", "directory", "started", "status", "digest")
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,12 @@ class Store:
             self.entry(run)
             connection.execute("UPDATE runs SET status = ?, finished = ? WHERE id = ?", (status, finished, run))
 
+    def _entry(self, row: sqlite3.Row) -> RunEntry:
+        fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "status", "digest")}
+        if not all(isinstance(row[name], str) for name in _NEVER_NULL):
+            raise damaged(self.path, "a run lacks what each has")
+        return RunEntry(directory=Path(row["directory"]), **fields)
+
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with storage_faults(self.path):
             return self._connection.execute(query, values).fetchall()
@@ -274,9 +281,3 @@ class Store:
         """Several queries that see the same moment."""
         with storage_faults(self.path), transaction(self._connection, "BEGIN"):
             yield
-
-    def _entry(self, row: sqlite3.Row) -> RunEntry:
-        fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "status", "digest")}
-        if not all(isinstance(value, str) for name, value in fields.items() if name != "finished"):
-            raise damaged(self.path, "a run lacks what each has")
-        return RunEntry(directory=Path(row["directory"] or ""), **fields)
