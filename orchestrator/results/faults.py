@@ -48,11 +48,9 @@ def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
         # The Python module has raised it itself: where text is no UTF-8, else for a mistake of the caller's.
         return damaged(path, str(error)) if isinstance(error, sqlite3.OperationalError) else None
     match extended & 0xFF:  # the low byte is the primary code
-        case sqlite3.SQLITE_FULL:
-            return _full(path)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             return _forbidden(path, str(error))
-        case sqlite3.SQLITE_IOERR if is_full(path):
+        case (sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR) as code if code == sqlite3.SQLITE_FULL or is_full(path):
             # In WAL mode a file that cannot grow is often reported as a plain I/O error.
             return _full(path)
         case sqlite3.SQLITE_IOERR:

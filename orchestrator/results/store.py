@@ -314,10 +314,10 @@ class Store:
         stored: dict[str, Any] = dict(row)
         if not all(isinstance(stored.get(name), str) for name in _NEVER_NULL):
             raise damaged(self.path, "a run lacks what each has")
-        fields = {name: stored.get(name) for name in ("id", "experiment", "started", "finished", "digest")}
+        fields = {name: stored[name] for name in ("id", "experiment", "started", "digest")}
         abandoned = stored["status"] == "running" and not self._ownership.has_owner(stored["number"])
         status: RunStatus = "interrupted" if abandoned else stored["status"]
-        return RunEntry(directory=Path(stored["directory"]), status=status, **fields)
+        return RunEntry(directory=Path(stored["directory"]), status=status, finished=stored.get("finished"), **fields)
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with storage_faults(self.path):

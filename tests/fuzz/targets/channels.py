@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
+from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost
 from orchestrator.guest.channel import Output, Stream
 from orchestrator.guest.framed import FramedChannel
@@ -41,7 +42,7 @@ def read_frames(data: bytes) -> None:
     with _received(data[1:]) as connection:
         channel = FramedChannel(connection)
         requests: tuple[Callable[[], object], ...] = (
-            lambda: channel.wait_for_agent(time.monotonic() + _LIMIT),
+            lambda: channel.wait_for_agent(Deadline(_LIMIT)),
             lambda: channel.run(["true"], time_limit=_LIMIT),
             lambda: channel.get("/proc/version", time_limit=_LIMIT, largest=1000),
             lambda: channel.put(b"1", "/tmp/one", mode=0o644, time_limit=_LIMIT),
@@ -56,7 +57,7 @@ def read_serial_line(data: bytes) -> None:
         line = SerialLine(connection.detach())
         try:
             while True:
-                line.until(b"<mark>", _LIMIT, time.monotonic() + _LIMIT)
+                line.until(b"<mark>", _LIMIT, Deadline(_LIMIT))
         finally:
             line.close()
 
@@ -67,13 +68,13 @@ class _Pieces(SerialLine):
     def __init__(self, data: bytes) -> None:
         self._pieces = data.split(b"\0")
 
-    def send(self, data: bytes, deadline: float) -> None:
+    def send(self, data: bytes, deadline: Deadline) -> None:
         """Nobody reads it."""
 
     def forget(self) -> None:
         """What comes next is not there yet."""
 
-    def until(self, mark: bytes, silence: float, deadline: float) -> bytes:
+    def until(self, mark: bytes, silence: float, deadline: Deadline) -> bytes:
         """The next piece that is not empty, as if it ended with the mark."""
         while not (piece := self.read(silence)):
             pass
@@ -94,7 +95,7 @@ class _Pieces(SerialLine):
 
 def read_login(data: bytes) -> None:
     """What a console shows until there is a shell."""
-    log_in(_Pieces(data), "root", "secret", time.monotonic() + _LIMIT)
+    log_in(_Pieces(data), "root", "secret", Deadline(_LIMIT))
 
 
 def read_serial_replies(data: bytes) -> None:
