@@ -26,7 +26,7 @@ TABLE_HEAD = """\
 _COUNT = re.compile(r"^stat::(\w+): +(\d+)$", re.MULTILINE)
 _LAST_LINES = 25
 _TIME_LIMIT = 7 * 86400.0
-"""Seconds; a million inputs of the slowest target take ten hours. What hangs is ended by libFuzzer after 20 minutes."""
+"""Seconds: more than a million inputs of any target need. What hangs is ended by libFuzzer after 20 minutes."""
 
 
 @dataclass(frozen=True)
