@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from orchestrator.disk_room import NO_ROOM, full_one, is_full, is_lack_of_room, room_left, temporary_folder
+from orchestrator.disk_room import found_no_room, full_one, is_full, is_lack_of_room, room_left, temporary_folder
 from orchestrator.errors import HostError
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -26,7 +26,7 @@ def cache_faults(root: Path) -> Iterator[None]:
     except Timeout:
         raise
     except OSError as error:
-        if error.errno in NO_ROOM:
+        if found_no_room(error):
             raise _no_room(root) from error
         if error.errno in _FORBIDDEN:
             hint = "set ORCHESTRATOR_CACHE to a folder of yours"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -46,13 +47,22 @@ def by_hand(folder: Path) -> None:
         (folder / str(number)).write_bytes(CONTENT)
 
 
+def by_copies(folder: Path) -> None:
+    """Copy a whole folder: the error is one of many, without a number of its own."""
+    with tempfile.TemporaryDirectory() as source:
+        by_hand(Path(source))
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
 def in_temporary_folder(folder: Path) -> None:
     """Write what belongs to no artifact."""
     by_program(Path(tempfile.gettempdir()))
     (folder / "0").touch()
 
 
-BUILDS: dict[str, Callable[[Path], None]] = {build.__name__: build for build in (by_program, in_silence, by_hand)}
+BUILDS: dict[str, Callable[[Path], None]] = {
+    build.__name__: build for build in (by_program, in_silence, by_hand, by_copies)
+}
 
 
 def attempt(root: Path, inputs: dict[str, object], name: str) -> HostError | None:
