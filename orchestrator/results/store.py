@@ -304,8 +304,12 @@ class Store:
         return int(self._rows("SELECT number FROM runs WHERE id = ?", run)[0]["number"])
 
     def _entry(self, row: sqlite3.Row) -> RunEntry:
-        fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "digest")}
         abandoned = row["status"] == "running" and not self._ownership.has_owner(row["number"])
+        if abandoned:
+            # Its process may have come to the run's end, and released it, since the row was read.
+            row = next(iter(self._rows("SELECT * FROM run_entries WHERE id = ?", row["id"])), row)
+            abandoned = row["status"] == "running"
+        fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "digest")}
         status: RunStatus = "interrupted" if abandoned else row["status"]
         return RunEntry(directory=Path(row["directory"]), status=status, **fields)
 
