@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from elftools.common.exceptions import ELFError
 
 DAMAGED = (
@@ -13,5 +15,7 @@ DAMAGED = (
     TypeError,
     AttributeError,
     OverflowError,
+    MemoryError,
+    zlib.error,
 )
 """What pyelftools raises for files that are not what their headers say."""

@@ -325,7 +325,7 @@ class Cache:
             return Artifact(place.parent.name, place.name, place, manifest["label"], manifest["inputs"])
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
             raise LabError(
                 f"the cache entry {place} cannot be read ({error})", hint=f"remove it and run again: rm -r '{place}'"
             ) from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from orchestrator.elf import DAMAGED
 from orchestrator.errors import LabError
 
 
@@ -42,8 +43,7 @@ def module_info(path: Path) -> dict[str, str]:
             if section is None:
                 raise ELFError("it has no .modinfo")
             entries = section.data().decode(errors="replace").split("\0")
-    # The library believes the sizes that a damaged header gives.
-    except (ELFError, OSError, ValueError, OverflowError, MemoryError) as error:
+    except (OSError, *DAMAGED) as error:
         raise LabError(f"{path} is no kernel module ({error})") from None
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 

@@ -130,6 +130,8 @@ def _names(data: bytes, start: int, count: int, tokens: Sequence[bytes], markers
     for number in range(count):
         if number % _NAMES_PER_MARKER == 0 and place - start != markers[number // _NAMES_PER_MARKER]:
             return None
+        if place + 1 >= len(data):
+            return None
         length = data[place]
         place += 1
         if length & 0x80:  # a long name's length takes two bytes since Linux 6.1 (commit 73bbb94466fd)

@@ -240,17 +240,22 @@ def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
     try:
         file = ELFFile(io.BytesIO(elf))
         segments = [
-            _Part(one["p_vaddr"], min(one["p_filesz"], len(elf) - one["p_offset"]), one["p_offset"])
-            for one in file.iter_segments("PT_LOAD")
+            _part(elf, one["p_vaddr"], one["p_offset"], one["p_filesz"]) for one in file.iter_segments("PT_LOAD")
         ]
         sections = {
-            one.name: _Part(one["sh_addr"], min(one["sh_size"], len(elf) - one["sh_offset"]), one["sh_offset"])
+            one.name: _part(elf, one["sh_addr"], one["sh_offset"], one["sh_size"])
             for one in file.iter_sections()
             if one["sh_type"] != "SHT_NOBITS"
         }
         return KernelCode(sorted(symbols, key=_address), elf, file.elfclass // 8, segments, sections)
     except DAMAGED:
         return None
+
+
+def _part(elf: bytes, address: int, place: int, size: int) -> _Part:
+    """A part of the image, as far as the file has it."""
+    start = min(place, len(elf))
+    return _Part(address, min(size, len(elf) - start), start)
 
 
 def _address(symbol: Symbol) -> int:

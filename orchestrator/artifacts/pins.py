@@ -92,7 +92,7 @@ def chosen(pin: Path) -> tuple[Package, ...] | None:
         return tuple(Package(**fields) for fields in json.loads(pin.read_text()))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise LabError(f"{pin} is no record of chosen packages", hint=f"remove it: rm '{pin}'") from None
 
 

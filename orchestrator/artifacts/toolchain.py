@@ -47,6 +47,9 @@ class Toolchain:
         return ["CC=gcc"] if folder is None else [f"CROSS_COMPILE={folder}/", f"CC={folder}/gcc"]
 
 
+_found: dict[tuple[Path, str | None], Toolchain] = {}
+
+
 def guest_toolchain(context: BuildContext) -> Toolchain:
     """The compiler of the guests' Debian release: the host's where it is the same, else that of the release's packages.
 
@@ -55,12 +58,19 @@ def guest_toolchain(context: BuildContext) -> Toolchain:
     return matching_toolchain(context, debian().compiler)
 
 
-@lru_cache(maxsize=32)
 def matching_toolchain(context: BuildContext, release: str | None) -> Toolchain:
     """The compiler of that release, where the host or the guests' Debian has it; else the host's.
 
     It is the same for as long as the process lives. Raises HostError where it exists and cannot be fetched now.
     """
+    # By the cache's folder: a context belongs to one run, and refers to all that this has printed.
+    place = context.cache.root, release
+    if place not in _found:
+        _found[place] = _matching(context, release)
+    return _found[place]
+
+
+def _matching(context: BuildContext, release: str | None) -> Toolchain:
     host = _host_toolchain()
     if release in (None, host.release) or release != debian().compiler:
         return host

@@ -43,6 +43,6 @@ def _lines(profile: CellProfile, symbol: SymbolProfile) -> Iterator[str]:
         )
         for one, relocated in zip(symbol.instructions, CodeOfProfile(profile).relocated(symbol), strict=True)
     ]
-    counts, offsets, codes = (max(len(row[column]) for row in rows) for column in range(3))
+    counts, offsets, codes = (max((len(row[column]) for row in rows), default=0) for column in range(3))
     for count, offset, code, text in rows:
         yield f"{count:>{counts}}  {offset:<{offsets}}  {code:<{codes}}  {text}"

@@ -17,6 +17,15 @@ _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR})
 
 
+def damaged(path: Path, why: str) -> LabError:
+    """The error for a store that is none, or is damaged."""
+    return LabError(
+        f"this is no result store, or a damaged one: {why}",
+        where=str(path),
+        hint="Nothing in it was changed. Move it away and a new one is made.",
+    )
+
+
 def _full(path: Path) -> LabError:
     return HostError(
         f"there is no room left to keep results: {room_left(path)}",
@@ -34,16 +43,14 @@ def _forbidden(path: Path, words: str) -> LabError:
 
 
 def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
-    # Errors that the Python module raises itself have no code: they are the caller's mistakes.
     extended = getattr(error, "sqlite_errorcode", None)
     if not isinstance(extended, int):
-        return None
+        # The Python module has raised it itself: where text is no UTF-8, else for a mistake of the caller's.
+        return damaged(path, str(error)) if isinstance(error, sqlite3.OperationalError) else None
     match extended & 0xFF:  # the low byte is the primary code
-        case sqlite3.SQLITE_FULL:
-            return _full(path)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             return _forbidden(path, str(error))
-        case sqlite3.SQLITE_IOERR if is_full(path):
+        case (sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR) as code if code == sqlite3.SQLITE_FULL or is_full(path):
             # In WAL mode a file that cannot grow is often reported as a plain I/O error.
             return _full(path)
         case sqlite3.SQLITE_IOERR:
@@ -59,11 +66,10 @@ def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
                 hint="Wait for it to end, then go on with --resume.",
             )
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return LabError(
-                f"this is no result store, or a damaged one: {error}",
-                where=str(path),
-                hint="Nothing in it was changed. Move it away and a new one is made.",
-            )
+            return damaged(path, str(error))
+        case sqlite3.SQLITE_ERROR if "malformed JSON" not in str(error):  # whoever asks for JSON knows of what it is
+            # Our own queries are right: there is an error in one where the file's description of its tables is damaged.
+            return damaged(path, str(error))
     return None
 
 
@@ -90,6 +96,8 @@ def storage_faults(path: Path) -> Iterator[None]:
         raise translated from error
     except OSError as error:
         raise _from_system(path, error) from error
+    except UnicodeDecodeError as error:
+        raise LabError("damaged: what should be text is none", where=str(path)) from error
     except UnicodeEncodeError as error:
         printable = str(path).encode("utf-8", "backslashreplace").decode()
         raise UsageError(f"the path is not valid UTF-8: {printable}", hint="Choose another folder.") from error

@@ -184,7 +184,7 @@ def _rows(store: Store, query: str, *values: object) -> Sequence[sqlite3.Row]:
     try:
         return store.select(query, *values)
     except sqlite3.OperationalError as error:
-        # The store translates what it knows. What is left is of json_extract(): malformed JSON.
+        # The store translates all but what json_extract() says: malformed JSON.
         raise _contradiction(store.path, "a run", str(error)) from error
 
 

@@ -16,19 +16,20 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from orchestrator.errors import LabError, UsageError
 from orchestrator.results.baselines import Baseline, check_baseline_name, unknown_baseline
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.database import connected, transaction
-from orchestrator.results.faults import storage_faults
+from orchestrator.results.faults import damaged, storage_faults
 from orchestrator.results.ownership import Ownership
 
 FILE_NAME = "lab.sqlite"
 _OWNERS = "lab.owners"
 
 RunStatus = Literal["running", "complete", "interrupted"]
+_NEVER_NULL = ("id", "experiment", "directory", "started", "status", "digest")
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class Store:
                 samples[row["cell"]].append(row["value"])
             records = [{**json.loads(row["record"]), "samples": samples[row["id"]]} for row in cells]
             return RunRecord.model_validate({"run": entry.id, "experiment": entry.experiment, "cells": records})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             # Every record satisfied the contract when it was written: another program has changed the file.
             raise LabError(
                 f"what is stored of run {run} contradicts itself",
@@ -216,7 +217,13 @@ class Store:
         """Return what a run was made with, as ``begin_run`` got it. Raises ``UsageError`` for an unknown run."""
         self.entry(run)
         row = self._rows("SELECT provenance FROM runs WHERE id = ?", run)[0]
-        return cast(dict[str, object], json.loads(row["provenance"]))
+        try:
+            facts = json.loads(row["provenance"])
+        except (ValueError, TypeError, RecursionError):
+            facts = None
+        if not isinstance(facts, dict):
+            raise damaged(self.path, f"it does not say what run {run} was made with")
+        return cast(dict[str, object], facts)
 
     def runs(self) -> list[RunEntry]:
         """Return every run, the newest first."""
@@ -304,14 +311,22 @@ class Store:
         return int(self._rows("SELECT number FROM runs WHERE id = ?", run)[0]["number"])
 
     def _entry(self, row: sqlite3.Row) -> RunEntry:
-        abandoned = row["status"] == "running" and not self._ownership.has_owner(row["number"])
+        stored = self._whole(row)
+        abandoned = stored["status"] == "running" and not self._ownership.has_owner(stored["number"])
         if abandoned:
             # Its process may have come to the run's end, and released it, since the row was read.
-            row = next(iter(self._rows("SELECT * FROM run_entries WHERE id = ?", row["id"])), row)
-            abandoned = row["status"] == "running"
-        fields = {name: row[name] for name in ("id", "experiment", "started", "finished", "digest")}
-        status: RunStatus = "interrupted" if abandoned else row["status"]
-        return RunEntry(directory=Path(row["directory"]), status=status, **fields)
+            again = self._rows("SELECT * FROM run_entries WHERE id = ?", stored["id"])
+            stored = self._whole(again[0]) if again else stored
+            abandoned = stored["status"] == "running"
+        fields = {name: stored[name] for name in ("id", "experiment", "started", "digest")}
+        status: RunStatus = "interrupted" if abandoned else stored["status"]
+        return RunEntry(directory=Path(stored["directory"]), status=status, finished=stored.get("finished"), **fields)
+
+    def _whole(self, row: sqlite3.Row) -> dict[str, Any]:
+        stored: dict[str, Any] = dict(row)
+        if not all(isinstance(stored.get(name), str) for name in _NEVER_NULL):
+            raise damaged(self.path, "a run lacks what each has")
+        return stored
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with storage_faults(self.path):

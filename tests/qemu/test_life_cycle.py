@@ -26,6 +26,7 @@ from orchestrator.errors import (
     GuestHang,
     GuestOops,
     GuestPanic,
+    HostError,
 )
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.life import State
@@ -161,7 +162,7 @@ def test_a_guest_that_reboots_is_an_exit(guest: Guest) -> None:
 
 def test_a_cpu_that_qemu_does_not_have_is_quoted(shared_guest: Guest, tmp_path: Path) -> None:
     refused = Guest(dataclasses.replace(shared_guest.machine, cpu=qemu_cpu("pentium4000")), tmp_path)
-    with pytest.raises(GuestExit, match=r"QEMU ended \(status 1\) while booting") as ended:
+    with pytest.raises(HostError, match=r"QEMU ended \(status 1\) before it had made the guest's machine") as ended:
         refused.boot()
     assert any("unable to find CPU model 'pentium4000'" in line for line in ended.value.detail)
     assert (refused.state, refused.pid) == (State.GONE, None)

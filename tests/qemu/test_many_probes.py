@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, qemus_by_pid
 from module_maker import ModuleMaker
 
 from orchestrator.benchmarks.registry import reports
@@ -175,8 +175,8 @@ def test_a_guest_that_is_killed_is_reported_with_how_far_it_had_got(command: Com
             if log is not None and "register: 200 of 2000" in log.read_text():
                 break
         assert log is not None
-        (qemu,) = [one for one in Path("/proc").iterdir() if one.name.isdigit() and str(log) in argv_of(one)]
-        os.kill(int(qemu.name), signal.SIGKILL)
+        (qemu,) = qemus_by_pid(log)
+        os.kill(qemu, signal.SIGKILL)
         process.communicate(timeout=600)
     assert process.returncode == 1
     cells = records(command)
@@ -287,10 +287,3 @@ def test_the_driver_refuses_what_makes_no_sense_and_cleans_up(ready: ReadyGuest,
     guest.succeed(["sleep", "1"])  # the optimizer takes its jump back when it gets to it
     assert guest.read_memory(place, 1) == before
     assert guest.get("/sys/kernel/debug/kprobes/list") == b""
-
-
-def argv_of(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_text()
-    except OSError:
-        return ""

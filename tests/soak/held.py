@@ -85,9 +85,11 @@ class Holdings:
             Curve("resident", [(held.work, held.resident / _MIB) for held in self.course]),
             Curve("of that Python's objects", [(held.work, held.traced / _MIB) for held in self.course]),
         ]
-        counts = [Curve(name, [(held.work, getattr(held, name)) for held in self.course]) for name in COUNTED]
+        counts = {name: Curve(name, [(held.work, getattr(held, name)) for held in self.course]) for name in COUNTED}
         subtitle = f"one process, from {across[:-1]} {self.course[0].work} on"
-        return CurveChart(title, subtitle, [CurvePane(across, "MiB", memory), CurvePane(across, "number", counts)])
+        many, few = ([counts[name] for name in names] for names in (("descriptors", "files"), ("threads", "processes")))
+        panes = [("MiB", memory), ("descriptors, files", many), ("threads, processes", few)]
+        return CurveChart(title, subtitle, [CurvePane(across, upwards, curves) for upwards, curves in panes])
 
     def __str__(self) -> str:
         first, last = self.course[0], self.course[-1]

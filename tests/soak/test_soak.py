@@ -63,7 +63,7 @@ def test_restored_guests(
         ways[number % len(ways)](guest)
         if number == total // 5:
             holdings.warmed_up(number)
-        elif number > total // 5 and number % every == 0:
+        elif number > total // 5 and (number % every == 0 or number == total):
             holdings.look(number)
     finish(holdings, "Restored guests", "guests", pytestconfig, capsys)
     holdings.check(BYTES_A_GUEST)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a user's kernel and modules are: images, ELF files, lists of symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from fuzz.scratch import file, folder
+from orchestrator.artifacts.drivers import module_info
+from orchestrator.artifacts.flat_image import flat_image
+from orchestrator.artifacts.function_entry import entry_offset
+from orchestrator.artifacts.kallsyms import find_symbols
+from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, code_of_tree, write_code
+from orchestrator.artifacts.module_parameters import check_parameter_names
+from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.prebuilt import modinfo
+from orchestrator.artifacts.vmlinux import extract
+from orchestrator.benchmarks.markers.codesize.object_file import read_object
+from orchestrator.catalog.user_workload import find_workload
+from orchestrator.errors import LabError
+from orchestrator.probes.marker_sites import marker_code
+from orchestrator.probes.module_symbols import functions_at
+from orchestrator.probes.static_point import wrong_point_reason
+
+_SYSTEM_MAP = """\
+c1000000 T _stext
+c1000000 T getpid
+c1000010 t getuid
+c1000020 T _etext
+c1000020 D __start_kernel_markers
+c1000040 D __stop_kernel_markers
+"""
+
+
+def read_image_symbols(data: bytes) -> None:
+    """The list of symbols among a kernel's read-only data."""
+    for word in (4, 8):
+        find_symbols(data, word=word, absolute_percpu=word == 8)
+
+
+def read_vmlinux(data: bytes) -> None:
+    """A kernel's ELF image, beside a list of its symbols: its code, and what the kernel patches in it."""
+    tree = folder() / "tree"
+    tree.mkdir(exist_ok=True)
+    (tree / "System.map").write_text(_SYSTEM_MAP)
+    (tree / "vmlinux").write_bytes(data)
+    code = code_of_tree(tree)
+    if code is not None:
+        for symbol in ("getpid", "getuid"):
+            wrong_point_reason(code, symbol, 3)
+            entry_offset(code, symbol)
+        code.sites(RETPOLINES)
+        code.sites(LOCKS)
+        marker_code(code)
+    packaged = folder() / "packaged"
+    packaged.mkdir(exist_ok=True)
+    write_code(packaged, data, absolute_percpu=False)
+
+
+def read_system_map(data: bytes) -> None:
+    """System.map beside an image without code."""
+    tree = folder() / "listed"
+    tree.mkdir(exist_ok=True)
+    (tree / "System.map").write_bytes(data)
+    (tree / "vmlinux").write_bytes(_EMPTY_ELF)
+    code = code_of_tree(tree)
+    assert code is not None
+    wrong_point_reason(code, "getpid", 3)
+    wrong_point_reason(code, "no_such_function", None)
+    code.function("getpid")
+    code.following(0xC1000000)
+
+
+_EMPTY_ELF = b"\x7fELF\x01\x01\x01".ljust(16, b"\0") + bytes.fromhex(
+    "0200030001000000" + "00" * 12 + "0000000034002000000028000000" + "0000"
+)
+
+
+def read_bzimage(data: bytes) -> None:
+    """A compressed kernel: what is taken out of it, and the image that is made of both."""
+    elf = extract(data)
+    if elf is not None:
+        flat_image(data, elf)
+
+
+def read_kernel_elf(data: bytes) -> None:
+    """A 32-bit kernel's ELF image, which is put behind setup sectors."""
+    flat_image(bytes(1024), data)
+
+
+def read_module(data: bytes) -> None:
+    """A module or program that a user has built: its name, functions, parameters, markers, architecture."""
+    module = file("module.ko", data)
+    readers: Sequence[Callable[[], object]] = (
+        lambda: functions_at("module", module, lambda section: "0xc1000000"),
+        lambda: read_object(module),
+        lambda: module_info(module),
+        lambda: check_parameter_names(Module("module", module, "", None), ["value"]),
+        lambda: find_workload.__wrapped__(str(module)),
+    )
+    for read in readers:
+        with suppress(LabError):
+            read()
+    modinfo(module)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the lab's programs in a guest print: of calls, of unattended work, of whole systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called
+from orchestrator.benchmarks.calls.results_line import parse_results
+from orchestrator.benchmarks.calls.whole_program import parse_runs
+from orchestrator.benchmarks.scaling.driver_output import read_driver
+from orchestrator.benchmarks.scaling.events_output import read_events
+from orchestrator.benchmarks.scaling.load_output import read_load
+from orchestrator.benchmarks.scaling.model_output import read_model
+from orchestrator.benchmarks.system.command import read_command
+from orchestrator.benchmarks.system.kernel_build import read_build
+from orchestrator.benchmarks.system.ping_flood import read_flood
+from orchestrator.errors import EvidenceError
+
+_SAMPLING = Sampling(calls=10, batch=5, repeats=2, untimed=10)
+_PROBES = 1000
+_SCALING = (read_driver, read_events, read_load, read_model)
+_SYSTEM: tuple[Callable[[str], object], ...] = (
+    lambda text: read_build(text, 2),
+    lambda text: read_flood(text, 2, 100),
+    lambda text: read_command(text, 2),
+)
+
+
+def read_call_output(data: bytes) -> None:
+    """Timed and untimed calls, and a user's whole program."""
+    text = data.decode("utf-8", errors="replace")
+    with suppress(EvidenceError):
+        parse(text, _SAMPLING)
+    with suppress(EvidenceError):
+        parse_called(text, 10)
+    parse_runs(text, 2)
+
+
+def read_call_results(data: bytes) -> None:
+    """The line on what calls returned."""
+    parse_results(data.decode("utf-8", errors="replace"), "timed", "int80")
+
+
+def read_scaling_output(data: bytes) -> None:
+    """The steps of the scripts that register thousands of kprobes."""
+    text = data.decode("utf-8", errors="replace")
+    for read in _SCALING:
+        with suppress(EvidenceError):
+            read(text, _PROBES)
+
+
+def read_system_output(data: bytes) -> None:
+    """Runs of whole programs: a kernel's build, pings, a user's command."""
+    text = data.decode("utf-8", errors="replace")
+    for read in _SYSTEM:
+        with suppress(EvidenceError):
+            read(text)

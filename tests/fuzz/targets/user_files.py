@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""YAML that a person, or the host that a run is from, has written."""
+
+from __future__ import annotations
+
+from fuzz.scratch import file
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.experiment.file.loading import load_experiment, load_resolved
+from orchestrator.model.cost_file import load_cost_file
+
+
+def _qemu_cpu_names() -> frozenset[str]:
+    return frozenset({"qemu32", "qemu64"})
+
+
+def read_experiment(data: bytes) -> None:
+    """An experiment, as ``run`` and ``--dry-run`` load it."""
+    load_experiment(file("experiment.yaml", data), kinds(), qemu_cpu_names=_qemu_cpu_names)
+
+
+def read_resolved_experiment(data: bytes) -> None:
+    """The experiment in a run's folder, as ``--resume`` loads it."""
+    load_resolved(file("experiment.yaml", data), kinds(), _qemu_cpu_names)
+
+
+def read_cost_table(data: bytes) -> None:
+    """A CPU's cost table, and whether it may be used."""
+    assert load_cost_file(file("costs.yaml", data)).unusable != ""
