@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.errors import HostError, LabError
+from orchestrator.errors import LabError
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The system's errors for a write that finds no room."""
@@ -61,13 +61,12 @@ def is_lack_of_room(error: BaseException, folders: Iterable[Path]) -> bool:
     return isinstance(error, LabError) and (_WORDS.search(str(error)) is not None or any(map(is_full, folders)))
 
 
-def temporary_folder() -> Path:
-    """The folder of temporary files. Raises HostError where there is none that can be written."""
+def temporary_folder() -> Path | None:
+    """The folder of temporary files; None where none can be written, as on a host with one disk, which is full."""
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError as error:
-        hint = "name a folder that can be written: TMPDIR=/some/folder"
-        raise HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint) from None
+    except FileNotFoundError:
+        return None
 
 
 def _facts(folder: Path) -> os.statvfs_result:

@@ -70,7 +70,8 @@ def _of_the_system(error: OSError) -> HostError:
     where = str(error.filename) if error.filename is not None else ""
     if found_no_room(error):
         # A write does not say which file it was for.
-        folder = full_one((cache_dir(), lab_dir(), temporary_folder()))
+        temporary = temporary_folder()
+        folder = full_one((cache_dir(), lab_dir(), *(() if temporary is None else (temporary,))))
         hint = "make room there, then run again, or go on with --resume"
         return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
     hint = _LIMITS.get(error.errno or 0, "")
