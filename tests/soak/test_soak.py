@@ -84,6 +84,7 @@ def test_cells(
             status = app(["run", str(EXPERIMENT), "--out", str(folder), "--jobs", "2"], standalone_mode=False)
         assert status == 0, printed.getvalue()
         cells = RunRecord.model_validate_json((folder / "results.json").read_text(), strict=False).cells
+        assert {cell.status for cell in cells} == {"ok"}
         shutil.rmtree(folder)
         before, measured = measured, measured + len(cells)
         if before < warm <= measured:
