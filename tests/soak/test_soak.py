@@ -65,8 +65,10 @@ def test_restored_guests(
             holdings.warmed_up(number)
         elif number > total // 5 and (number % every == 0 or number == total):
             holdings.look(number)
-    finish(holdings, "Restored guests", "guests", pytestconfig, capsys)
-    holdings.check(BYTES_A_GUEST)
+    try:
+        holdings.check(BYTES_A_GUEST)
+    finally:
+        finish(holdings, "Restored guests", "guests", pytestconfig, capsys)
 
 
 def test_cells(
@@ -82,14 +84,17 @@ def test_cells(
             status = app(["run", str(EXPERIMENT), "--out", str(folder), "--jobs", "2"], standalone_mode=False)
         assert status == 0, printed.getvalue()
         cells = RunRecord.model_validate_json((folder / "results.json").read_text(), strict=False).cells
+        assert {cell.status for cell in cells} == {"ok"}
         shutil.rmtree(folder)
         before, measured = measured, measured + len(cells)
         if before < warm <= measured:
             holdings.warmed_up(measured)
         elif measured > warm:
             holdings.look(measured)
-    finish(holdings, "Cells", "cells", pytestconfig, capsys)
-    holdings.check(BYTES_A_CELL)
+    try:
+        holdings.check(BYTES_A_CELL)
+    finally:
+        finish(holdings, "Cells", "cells", pytestconfig, capsys)
 
 
 def kill(guest: Guest) -> None:

@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import deadline
+from orchestrator import deadline, processor_wait
 from orchestrator.deadline import Deadline
 from orchestrator.errors import LabError
 from orchestrator.guest.hang import is_stopped
 from orchestrator.process import exit_status, run, spawn
-from orchestrator.processor_wait import processor_waits
+from orchestrator.processor_wait import RecentWaits, processor_waits
 
 
 class Host:
@@ -27,8 +28,7 @@ class Host:
         self.now = 100.0
         self.waits: dict[int, float] = {}
         monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(deadline, "processor_waits", lambda: dict(self.waits))
-        monkeypatch.setattr(deadline, "_latest", (self.now - 1000, {}))
+        monkeypatch.setattr(deadline, "_waits", SimpleNamespace(since=lambda earliest: dict(self.waits)))
 
     def seconds_until(self, end: Deadline, waiting: dict[int, float]) -> float:
         """The host's time until a deadline, while threads wait for a processor for these parts of the time."""
@@ -83,23 +83,6 @@ def test_who_is_asked_only_after_long_work_knows_what_that_waited_for(host: Host
     assert end.left() == pytest.approx(51)
 
 
-def test_waits_that_begin_together_look_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[float] = []
-
-    def look() -> dict[int, float]:
-        looks.append(host.now)
-        return {}
-
-    monkeypatch.setattr(deadline, "processor_waits", look)
-    Deadline(60)
-    host.now += 0.05
-    assert Deadline(60).left() == pytest.approx(60)
-    assert len(looks) == 1
-    host.now += 60
-    Deadline(60)
-    assert len(looks) == 2
-
-
 def test_a_thread_that_comes_later_counts(host: Host) -> None:
     end = Deadline(60)
     host.now += 30
@@ -107,6 +90,62 @@ def test_a_thread_that_comes_later_counts(host: Host) -> None:
     host.waits = {2: 25.0}
     host.now += 30
     assert end.left() == pytest.approx(25)
+
+
+def test_a_limit_that_nobody_asks_for_meanwhile_is_extended_as_well(host: Host) -> None:
+    end = Deadline(60)
+    host.now += 300
+    host.waits = {1: 250.0}
+    assert end.left() == pytest.approx(10)
+
+
+def test_a_thread_that_one_look_missed_does_not_bring_all_its_life(host: Host) -> None:
+    """The kernel leaves out children where another ends while they are listed."""
+    host.waits = {1: 5000.0}
+    end = Deadline(60)
+    for waits in ({}, {1: 5000.0}):
+        host.waits = waits
+        host.now += 20
+        left = end.left()
+    assert left == 60
+    assert host.seconds_until(end, {1: 0.0}) == pytest.approx(60, abs=0.1)
+
+
+def test_threads_that_share_a_deadline_add_what_was_waited_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[bool] = []
+
+    def since(earliest: float) -> dict[int, float]:
+        entered.append(True)
+        time.sleep(0.02)  # as reading lets other threads run
+        return dict(host.waits)
+
+    monkeypatch.setattr(deadline, "_waits", SimpleNamespace(since=since))
+    end = Deadline(60)
+    host.now += 50
+    host.waits = {1: 5.0}
+    with ThreadPoolExecutor(4) as pool:
+        lefts = list(pool.map(lambda _: end.left(), range(4)))
+    assert lefts == pytest.approx([15] * 4)
+    assert len(entered) == 2
+
+
+def test_many_who_wait_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    reads: list[float] = []
+
+    def read() -> dict[int, float]:
+        reads.append(clock.now)
+        return {1: clock.now}
+
+    monkeypatch.setattr(processor_wait, "time", clock)
+    monkeypatch.setattr(processor_wait, "processor_waits", read)
+    recent = RecentWaits()
+    assert recent.since(99.0) == recent.since(100.0) == {1: 100.0}
+    clock.now = 100.5
+    assert recent.since(99.5) == {1: 100.0}
+    assert recent.since(100.25) == {1: 100.5}
+    assert reads == [100.0, 100.5]
 
 
 def test_the_kernel_counts_what_processes_of_ours_wait_for() -> None:
