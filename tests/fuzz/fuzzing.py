@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from orchestrator.process import Finished, run
 
 from .corpus import corpus_of
 from .target import Target
@@ -18,8 +18,15 @@ _TESTS = Path(__file__).parents[1]
 _MEMORY_MIB = 1024
 """Memory that a process may take; the largest target takes 350 MiB, of which 200 are its program."""
 
+TABLE_HEAD = """\
+| reader | inputs | a second | MiB | finds |
+| --- | ---: | ---: | ---: | --- |"""
+"""Of a table in Markdown. ``str()`` of what was fuzzed is a row."""
+
 _COUNT = re.compile(r"^stat::(\w+): +(\d+)$", re.MULTILINE)
-_LAST_LINES = 40
+_LAST_LINES = 25
+_TIME_LIMIT = 7 * 86400.0
+"""Seconds; a million inputs of the slowest target take ten hours. What hangs is ended by libFuzzer after 20 minutes."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,8 @@ class Fuzzed:
     found: Path
 
     def __str__(self) -> str:
-        figures = f"{self.inputs} inputs, {self.per_second} a second, {self.memory_mib} MiB"
-        return f"{self.target.name}: {figures}: {'a find' if self.problem else 'nothing found'}"
+        figures = " | ".join(f"{figure:,}" for figure in (self.inputs, self.per_second, self.memory_mib))
+        return f"| `{self.target.name}` | {figures} | {'one' if self.problem else 'none'} |"
 
 
 def fuzz(target: Target, runs: int, found: Path, *, seconds: int = 0) -> Fuzzed:
@@ -46,16 +53,18 @@ def fuzz(target: Target, runs: int, found: Path, *, seconds: int = 0) -> Fuzzed:
     new = found / "new"
     new.mkdir(exist_ok=True)
     limits = [f"-runs={runs}", f"-max_total_time={seconds}", f"-max_len={target.longest}"]
-    log = _run(
+    ended = _run(
         target, [*limits, "-print_final_stats=1", f"-artifact_prefix={found}/", str(new), str(corpus_of(target))]
     )
-    counts = dict(_COUNT.findall(log.text))
+    counts = dict(_COUNT.findall(ended.stderr))
+    inputs = int(counts.get("number_of_executed_units", 0))
+    printed = [line for text in (ended.stdout, ended.stderr) for line in text.splitlines()[-_LAST_LINES:]]
     return Fuzzed(
         target=target,
-        inputs=int(counts.get("number_of_executed_units", 0)),
-        per_second=int(counts.get("average_exec_per_sec", 0)),
+        inputs=inputs,
+        per_second=int(counts.get("average_exec_per_sec", 0)) or inputs,  # it says 0 of less than a second
         memory_mib=int(counts.get("peak_rss_mb", 0)),
-        problem="" if log.status == 0 else "\n".join(log.text.splitlines()[-_LAST_LINES:]),
+        problem="" if ended.status == 0 else "\n".join(printed),
         found=found,
     )
 
@@ -67,20 +76,11 @@ def keep(fuzzed: Fuzzed) -> None:
         fuzzed.target, ["-merge=1", "-use_counters=0", str(corpus_of(fuzzed.target)), str(fuzzed.found / "new")]
     )
     if merged.status != 0:
-        raise RuntimeError(merged.text)
+        raise RuntimeError(merged.stderr)
 
 
-@dataclass(frozen=True)
-class _Log:
-    status: int
-    text: str
-
-
-def _run(target: Target, arguments: list[str]) -> _Log:
-    with tempfile.TemporaryDirectory(prefix="lab-fuzz-") as scratch, tempfile.TemporaryFile() as log:
-        # libFuzzer ends without the process's own cleaning up.
-        environment = {**os.environ, "TMPDIR": scratch}
-        argv = [sys.executable, "-m", "fuzz.under_atheris", target.name, f"-rss_limit_mb={_MEMORY_MIB}", *arguments]
-        done = subprocess.run(argv, cwd=_TESTS, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        log.seek(0)
-        return _Log(done.returncode, log.read().decode(errors="replace"))
+def _run(target: Target, arguments: list[str]) -> Finished:
+    argv = [sys.executable, "-m", "fuzz.under_atheris", target.name, f"-rss_limit_mb={_MEMORY_MIB}", *arguments]
+    # libFuzzer ends without the process's own cleaning up.
+    with tempfile.TemporaryDirectory(prefix="lab-fuzz-") as scratch:
+        return run(argv, time_limit=_TIME_LIMIT, cwd=_TESTS, environment={"TMPDIR": scratch})

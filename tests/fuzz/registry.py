@@ -28,6 +28,8 @@ _TARGETS = (
     Target("kprobes-blacklist", "guest_lists"),
     Target("traced-functions", "guest_lists"),
     Target("probe-sites", "guest_lists"),
+    Target("text-layout", "guest_memory"),
+    Target("changed-text", "guest_memory", longest=256),
     Target("ring", "recordings"),
     Target("recorder-report", "recordings"),
     Target("plugin-counts", "recordings"),

@@ -10,7 +10,7 @@ from fuzz.target import Feeder, Target
 from hypothesis import given
 from hypothesis import strategies as st
 
-LARGEST_CORPUS = 600 << 10
+LARGEST_CORPUS = 400 << 10
 """Bytes of all inputs together: the checkout has them."""
 
 each_target = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fuzz.scratch import file
 from orchestrator.guest.console import Console
-from orchestrator.guest.kernel_reports import reports_in
+from orchestrator.guest.diagnosis import trouble_of
+from orchestrator.guest.kernel_reports import KernelReport, reports_in
 from orchestrator.ktap.expected import judged
 from orchestrator.ktap.ftracetest import parse_ftracetest
 from orchestrator.ktap.ktap import parse_ktap
@@ -20,14 +23,18 @@ def read_console(data: bytes) -> None:
     shown = console.last_line()
     assert shown.isprintable(), "a terminal would obey the console's last line"
     console.trouble()
-    for report in console.reports():
-        assert report.lines
+    _blamed(list(console.reports()))
 
 
 def read_kernel_reports(data: bytes) -> None:
     """Lines in which a kernel may report something, however long."""
-    for report in reports_in(data.decode("utf-8", errors="replace").split("\n")):
-        assert report.lines
+    _blamed(list(reports_in(data.decode("utf-8", errors="replace").split("\n"))))
+
+
+def _blamed(reports: Sequence[KernelReport]) -> None:
+    """What a guest's failure says of its kernel's reports: the function to blame, the panic among them."""
+    assert all(report.lines for report in reports)
+    str(trouble_of(reports))
 
 
 def read_ktap(data: bytes) -> None:

@@ -31,6 +31,7 @@ from orchestrator.results.call_tree import call_tree
 from orchestrator.results.cell_consoles import last_lines
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.durations import logged_durations
+from orchestrator.results.history import metrics, recent_histories
 from orchestrator.results.night_note import NightNote
 from orchestrator.results.origin import Origin, host_differences, kernel_versions, origin_differences, origin_of
 from orchestrator.results.profile import FOLDER, file_name, load_profile
@@ -143,9 +144,9 @@ def read_stored_record(data: bytes) -> None:
     text = data.decode("utf-8", errors="replace")
     other.execute("UPDATE cells SET status = 'ok', record = ? WHERE run = ?", (text, run))
     other.execute("UPDATE runs SET provenance = ? WHERE id = ?", (text, run))
-    with suppress(LabError):
-        store.load_run(run)
-    store.provenance(run)
+    for read in (lambda: store.load_run(run), lambda: recent_histories(store, 1), lambda: store.provenance(run)):
+        with suppress(LabError):
+            read()
 
 
 def read_night_note(data: bytes) -> None:
@@ -161,8 +162,11 @@ def read_store_file(data: bytes) -> None:
     lab.mkdir()
     (lab / FILE_NAME).write_bytes(data)
     with Store.open(lab) as store:
+        metrics(store)
         for entry in store.runs():
-            store.load_run(entry.id)
+            with suppress(LabError):
+                store.load_run(entry.id)
+        recent_histories(store, 10)
 
 
 def read_pins(data: bytes) -> None:
