@@ -101,7 +101,7 @@ class Connection:
         def abandon() -> None:
             if session is not None:
                 abandoned.set()
-                session.close()
+                close_session(session)
 
         def sever() -> None:
             abandoned.set()

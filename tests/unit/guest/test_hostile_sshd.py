@@ -174,6 +174,24 @@ def test_a_server_of_files_that_says_nothing_is_given_up() -> None:
     over.set()
 
 
+def test_a_session_that_breaks_while_it_is_closed_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = threading.Event()
+
+    class Breaking(paramiko.Channel):
+        def close(self) -> None:
+            closed.set()
+            raise EOFError
+
+    uncaught: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", uncaught.append)
+    with sshd(lambda session: None) as channel, channel._connection.bounded(Deadline(0.0), Breaking(1)):
+        closed.wait()
+        for thread in threading.enumerate():
+            if thread.name.endswith("(abandon)"):
+                thread.join()
+    assert not uncaught
+
+
 def test_a_deadline_is_asked_by_one_thread() -> None:
     """Of two threads that ask at once, each would put it off by what was waited for a processor."""
 
