@@ -7,6 +7,7 @@ Opt-in, an hour: ./lab test tests/soak --soak-pictures docs
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -129,4 +130,17 @@ def finish(
         print(f"\n{title}: {holdings}")
     folder: Path | None = config.getoption("soak_pictures")
     if folder is not None:
-        (folder / f"soak-{across}.svg").write_text(svg_text(holdings.chart(title, across)))
+        (folder / f"soak-{across}.svg").write_text(small(svg_text(holdings.chart(title, across))))
+
+
+def small(svg: str) -> str:
+    """The same picture in three fifths of the bytes: tenths of a pixel, one font, neither indented nor with names."""
+    for pattern, instead in (
+        (r"(\d\.\d)\d{3,}", r"\1"),  # not the labels', as 0.25
+        (r"(?m)^ +| +$", ""),
+        (r"font-family: [^;\"]*", "font-family: sans-serif"),
+        (r' transform="rotate\(-0 [^"]*"', ""),
+        (r'<g id="[^"]*">', "<g>"),
+    ):
+        svg = re.sub(pattern, instead, svg)
+    return svg
