@@ -6,13 +6,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.errors import HostError, LabError
+from orchestrator.errors import LabError
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The system's errors for a write that finds no room."""
 
 _LEAST = 64 << 10
@@ -35,6 +36,13 @@ def room_left(folder: Path) -> str:
     return f"{_free(facts) / 1e6:.1f} MB are free"
 
 
+def found_no_room(error: OSError) -> bool:
+    """Whether the system refused a write, or one of many copies, for lack of room."""
+    if isinstance(error, shutil.Error):  # of copytree(): it has the words of each copy, and no number
+        return any(os.strerror(number) in str(error) for number in _NO_ROOM)
+    return error.errno in _NO_ROOM
+
+
 def is_full(folder: Path) -> bool:
     """Whether next to nothing can be written any more on the disk of a folder."""
     facts = _facts(folder)
@@ -49,17 +57,16 @@ def full_one(folders: Sequence[Path]) -> Path:
 def is_lack_of_room(error: BaseException, folders: Iterable[Path]) -> bool:
     """Whether an error comes from a full disk: by its number, by the words of a program, or by one of the folders."""
     if isinstance(error, OSError):
-        return error.errno in NO_ROOM
+        return found_no_room(error)
     return isinstance(error, LabError) and (_WORDS.search(str(error)) is not None or any(map(is_full, folders)))
 
 
-def temporary_folder() -> Path:
-    """The folder of temporary files. Raises HostError where there is none that can be written."""
+def temporary_folder() -> Path | None:
+    """The folder of temporary files; None where none can be written, as on a host with one disk, which is full."""
     try:
         return Path(tempfile.gettempdir())
-    except FileNotFoundError as error:
-        hint = "name a folder that can be written: TMPDIR=/some/folder"
-        raise HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint) from None
+    except FileNotFoundError:
+        return None
 
 
 def _facts(folder: Path) -> os.statvfs_result:

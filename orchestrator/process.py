@@ -72,6 +72,7 @@ class Spawned:
     def close(self) -> None:
         """Kill it, if it still runs, and return when it has ended."""
         self.kill()
+        self._shell.send_signal(signal.SIGCONT)  # a shell that was stopped with it would not notice its end
         self._shell.wait()
         with self._lock:
             if self._process is not None:
@@ -104,13 +105,16 @@ def spawn(
             env=environment,
             start_new_session=True,
         )
-    assert shell.stdout is not None
-    with shell.stdout as told:
-        number = told.readline()
-    if not number:
-        kill_group(shell)
-        raise HostError(f"cannot start {argv[0]}: prlimit (util-linux) or sh does not run")
-    return Spawned(shell, int(number))
+        try:
+            assert shell.stdout is not None
+            with shell.stdout as told:
+                number = told.readline()
+            if not number:
+                raise HostError(f"cannot start {argv[0]}: prlimit (util-linux) or sh does not run")
+            return Spawned(shell, int(number))
+        except BaseException:
+            kill_group(shell)
+            raise
 
 
 def run(

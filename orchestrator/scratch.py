@@ -25,11 +25,12 @@ class ScratchFolder:
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             with contextlib.suppress(FileNotFoundError):
-                self._descriptor = _opened(self.path)
-                fcntl.flock(self._descriptor, fcntl.LOCK_SH)
-                if _is(self.path, self._descriptor):
+                descriptor = _opened(self.path)
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+                if _is(self.path, descriptor):
+                    self._descriptor: int | None = descriptor
                     return
-                os.close(self._descriptor)
+                os.close(descriptor)
             # Another process took it for abandoned before it had its lock.
 
     def __enter__(self) -> Path:
@@ -41,9 +42,11 @@ class ScratchFolder:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Remove the folder, if that was not done yet."""
         shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:  # closed again, it could be another file's
+            os.close(descriptor)
 
 
 def _remove_abandoned(prefix: str, parent: Path) -> None:

@@ -9,6 +9,7 @@ echo $!
 exec >/dev/null
 wait $!
 status=$?
-[ "$status" -gt 128 ] || exit "$status"
 trap - TERM
-kill -s "$(kill -l "$status")" $$
+# An exit status may be above 128 too, without a signal of that number.
+[ "$status" -gt 128 ] && name=$(kill -l "$status" 2>/dev/null) && kill -s "$name" $$
+exit "$status"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from orchestrator.disk_room import NO_ROOM, full_one, is_full, is_lack_of_room, room_left, temporary_folder
+from orchestrator.disk_room import found_no_room, full_one, is_full, is_lack_of_room, room_left, temporary_folder
 from orchestrator.errors import HostError
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -26,7 +26,7 @@ def cache_faults(root: Path) -> Iterator[None]:
     except Timeout:
         raise
     except OSError as error:
-        if error.errno in NO_ROOM:
+        if found_no_room(error):
             raise _no_room(root) from error
         if error.errno in _FORBIDDEN:
             hint = "set ORCHESTRATOR_CACHE to a folder of yours"
@@ -45,16 +45,23 @@ def build_faults(root: Path, unfinished: Path) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
-        temporary = temporary_folder()
-        full = _no_room(root, temporary) if is_lack_of_room(error, (root, temporary)) else None
+    except BaseException as error:
+        lack = _lack_of_room(error, root)
         shutil.rmtree(unfinished, ignore_errors=True)
-        if full is not None:
-            raise full from error
+        if lack is not None:
+            raise lack from error
         raise
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+
+
+def _lack_of_room(error: BaseException, root: Path) -> HostError | None:
+    temporary = temporary_folder()
+    others = () if temporary is None else (temporary,)
+    if is_lack_of_room(error, (root, *others)):
+        return _no_room(root, *others)
+    if temporary is None and isinstance(error, FileNotFoundError):
+        hint = "name a folder that can be written: TMPDIR=/some/folder"
+        return HostError(f"there is no folder for temporary files: {error.strerror}", hint=hint)
+    return None
 
 
 def _no_room(root: Path, *others: Path) -> HostError:

@@ -64,13 +64,14 @@ def expected_failures(command: Callable[P, R]) -> Callable[P, R]:
 
 def _of_the_system(error: OSError) -> HostError:
     """What the system refused, with what can be done about it."""
-    from orchestrator.disk_room import NO_ROOM, full_one, room_left, temporary_folder
+    from orchestrator.disk_room import found_no_room, full_one, room_left, temporary_folder
     from orchestrator.paths import cache_dir, lab_dir
 
     where = str(error.filename) if error.filename is not None else ""
-    if error.errno in NO_ROOM:
+    if found_no_room(error):
         # A write does not say which file it was for.
-        folder = full_one((cache_dir(), lab_dir(), temporary_folder()))
+        temporary = temporary_folder()
+        folder = full_one((cache_dir(), lab_dir(), *(() if temporary is None else (temporary,))))
         hint = "make room there, then run again, or go on with --resume"
         return HostError(f"there is no room left: {room_left(folder)}", where=where or str(folder), hint=hint)
     hint = _LIMITS.get(error.errno or 0, "")

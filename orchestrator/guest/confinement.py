@@ -35,14 +35,19 @@ QEMU 7.2 was seen to take 1.3 GiB, 1 GiB of it for translated code; the most thr
 stacks of half a GiB.
 """
 
+_STACK = 8 << 20
+"""Bytes of a thread's stack, all of which count as private memory: with ``ulimit -s`` of 1 GiB QEMU had no room for
+three threads."""
+
 _FILES = 256
 """Open files; a restored guest with an image and an SSH connection has 20."""
 
 _THREADS = 256
 """Of one user; QEMU starts at most 64 that wait for disks."""
 
-_KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "QEMU_MODULE_DIR")
-"""By which a QEMU of the user's own is found, and finds its parts."""
+_LISTS = ("PATH", "LD_LIBRARY_PATH")
+_FOLDER = "QEMU_MODULE_DIR"
+"""The variables by which a QEMU of the user's own is found, and finds its parts."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class Confinement:
             "core": (resource.RLIMIT_CORE, 0),  # a guest's memory has keys in it
             "data": (resource.RLIMIT_DATA, (memory_mib << 20) + _DATA),
             "nofile": (resource.RLIMIT_NOFILE, _FILES),
+            "stack": (resource.RLIMIT_STACK, _STACK),
         }
         if self.user is not None:  # of another user all processes would count
             wanted["nproc"] = (resource.RLIMIT_NPROC, _THREADS)
@@ -80,8 +86,10 @@ def confinement_here() -> Confinement:
 
 
 def environment() -> dict[str, str]:
-    """QEMU's environment."""
-    return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    """QEMU's environment. Its folders are absolute: QEMU runs in ``/``, where a relative one would be another."""
+    own = {name: os.environ[name] for name in (*_LISTS, _FOLDER) if os.environ.get(name)}
+    parts = {name: value.split(os.pathsep) if name in _LISTS else [value] for name, value in own.items()}
+    return {name: os.pathsep.join(map(os.path.abspath, folders)) for name, folders in parts.items()}
 
 
 def _can_become(user: int) -> bool:
@@ -98,5 +106,5 @@ def _is_mapped(number: int, mapping: Path) -> bool:
 
 
 def _at_most(limit: int, value: int) -> int:
-    _, hard = resource.getrlimit(limit)
-    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+    own, _ = resource.getrlimit(limit)
+    return value if own == resource.RLIM_INFINITY else min(value, own)

@@ -71,7 +71,7 @@ class FramedChannel:
         self._torn = False
 
     def wait_for_agent(self, deadline: Deadline) -> None:
-        """Wait for the agent's first frame. Raises GuestHang at the deadline ."""
+        """Wait for the agent's first frame. Raises GuestHang at the deadline."""
         kind, _, payload = self._frame(deadline)
         if kind != Frame.HELLO or payload != _WORD.pack(PROTOCOL):
             raise GuestConnectionLost("what answers in the guest is not our agent, or one of another version")

@@ -76,16 +76,18 @@ def _count(reading: int, ending: int, counts: Counter[int]) -> None:
     os.set_blocking(reading, False)
     poll = select.poll()
     poll.register(ending, select.POLLIN)
-    rest, is_ending = b"", False
-    while True:
+    rest, left = b"", _PIPE_BYTES
+    while left > 0:
+        # A QEMU that answers no more may still log: of what comes after the end no more is read than a pipe holds.
+        is_ending = bool(poll.poll(_PAUSE_MS))
         try:
-            text = rest + os.read(reading, _PIPE_BYTES)
+            text = os.read(reading, _PIPE_BYTES)
         except BlockingIOError:
             if is_ending:
                 return
-            is_ending = bool(poll.poll(_PAUSE_MS))
             continue
+        left -= len(text) if is_ending else 0
+        text = rest + text
         counts.update(int(record[1], 16) for record in _RECORD.finditer(text))
         # Less than a whole record: none is counted twice.
         rest = text[1 - _RECORD_BYTES :]
-        is_ending = bool(poll.poll(_PAUSE_MS))

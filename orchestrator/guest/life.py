@@ -83,7 +83,7 @@ class GuestLife:
         self._terminal, self._memory = terminal, memory
         self._qemu = RunningQemu(directory / f"{name}.qemu")
         self._files: GuestFiles | None = None
-        self._overlay: int | None = None  # the open file, of a guest that can be saved
+        self._overlay: int | None = None  # the open file, for who saves or keeps the guest
         self._channel: Channel | None = None
         self._slots: Slots | None = None
         self._memory_kills: int | None = None  # of any process, before QEMU's start
@@ -236,7 +236,7 @@ class GuestLife:
             self._panic_watch = PanicWatch(self._qemu.monitor, self.console)
         # QEMU has opened all files: removed here, none is left behind, whatever ends us.
         if self._files is not None:
-            if self._memory is not None and self._files.overlay is not None:
+            if self._files.overlay is not None:
                 self._overlay = os.open(self._files.overlay, os.O_RDONLY | os.O_CLOEXEC)
             self._files.remove()
 

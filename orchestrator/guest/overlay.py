@@ -40,17 +40,9 @@ def check_overlay(overlay: Path, base: Path) -> None:
         raise GuestError(what, where=str(overlay), hint="do not use it: the guest may have taken QEMU over")
 
 
-def keep_overlay(root: RootImage, overlay: Path, base: Path, qemu: int, target: Path) -> None:
-    """Write a stopped guest's overlay, whose name is gone, from the process that has it open; over the image alone.
-
-    Raises GuestError, HostError, OSError.
-    """
-    for opened in Path(f"/proc/{qemu}/fd").iterdir():
-        if str(opened.readlink()).removesuffix(" (deleted)") == str(overlay.absolute()):
-            shutil.copyfile(opened, target)
-            break
-    else:
-        raise HostError(f"QEMU has no overlay {overlay} open")
+def keep_overlay(root: RootImage, overlay: Path, base: Path, target: Path) -> None:
+    """Write a stopped guest's overlay to another file, over the image alone. Raises GuestError, HostError, OSError."""
+    shutil.copyfile(overlay, target)
     check_overlay(target, base)
     # A restored guest's overlay is over the saved one's, which the cache may remove.
     options = ["-q", "-f", "qcow2", "-F", root.format, "-b", str(root.base.absolute())]

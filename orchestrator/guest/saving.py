@@ -67,8 +67,7 @@ class SavableGuest(GuestLife):
                 raise GuestError(f"a guest that is {self.state} cannot be saved, nor one with memory of QEMU's own")
             self._leave_channel()
             save_devices(self._qemu.monitor, saved.state)
-            overlay = None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
-            keep_files(saved, self._memory, overlay, self.console.path)
+            keep_files(saved, self._memory, self._written, self.console.path)
             if self._files is not None and self._files.base is not None:
                 check_overlay(saved.overlay, self._files.base)
         self.kill()
@@ -88,10 +87,10 @@ class SavableGuest(GuestLife):
                     self._leave_channel()
             save_whole(self._qemu.monitor, saved.state)
             if self.machine.root is not None:
+                assert self._written is not None
                 assert self._files is not None
-                assert self._files.overlay is not None
                 assert self._files.base is not None
-                keep_overlay(self.machine.root, self._files.overlay, self._files.base, self.pid, saved.overlay)
+                keep_overlay(self.machine.root, self._written, self._files.base, saved.overlay)
         self.kill()
 
     def reopen(self, saved: SavedGuest, time_limit: float = RESTORE_LIMIT) -> None:
@@ -112,6 +111,11 @@ class SavableGuest(GuestLife):
                 self._qemu.monitor.command("cont")
                 self._agent.wait_for_answer(ping, time_limit)
             self._channel = self._agent
+
+    @property
+    def _written(self) -> Path | None:
+        """What the guest has written to its disk: the overlay, whose name is gone."""
+        return None if self._overlay is None else Path(f"/proc/self/fd/{self._overlay}")
 
     def _leave_channel(self) -> None:
         """Close an SSH connection: nothing of it is to be in the guest's state."""

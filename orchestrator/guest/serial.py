@@ -217,6 +217,8 @@ class SerialChannel:
         patience = _FIRST_SILENCE + len(data) / _SLOWEST  # while the guest receives data it prints nothing
         silence = patience
         while True:
+            if not deadline.left():  # a guest may send answers in advance: our requests have consecutive numbers
+                raise GuestHang("the guest gave no answer in time")
             self._number += 1
             self._line.forget()
             # The empty line ends whatever an earlier attempt has left behind.

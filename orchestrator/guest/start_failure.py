@@ -16,6 +16,7 @@ from orchestrator.process import Spawned, exit_status
 _QUOTED_LINES = 10
 _DYING_LIMIT = 5.0
 _NO_MEMORY = "Cannot allocate memory"
+_NO_SANDBOX = "-sandbox support is not enabled"
 
 
 def start_failure(error: GuestError, command_line: Sequence[str], process: Spawned, messages: Path) -> LabError:
@@ -30,6 +31,8 @@ def start_failure(error: GuestError, command_line: Sequence[str], process: Spawn
         hint = (
             "allow more memory: QEMU wants 1 GiB of addresses for what it translates, besides the guest's (ulimit -v)"
         )
+    if any(_NO_SANDBOX in line for line in printed):
+        hint = "build QEMU with --enable-seccomp (libseccomp): the lab confines each guest's QEMU with it"
     return HostError(
         f"QEMU ended ({how}) before it had made the guest's machine; the host has {qemu_version()}",
         detail=[f"$ {shlex.join(command_line)}", *(printed or ["(no output)"])],

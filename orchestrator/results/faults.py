@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.disk_room import NO_ROOM, is_full, room_left
+from orchestrator.disk_room import found_no_room, is_full, room_left
 from orchestrator.errors import HostError, LabError, UsageError
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -75,7 +75,7 @@ def _from_sqlite(path: Path, error: sqlite3.Error) -> LabError | None:
 
 def _from_system(path: Path, error: OSError) -> LabError:
     words = (error.strerror or str(error)).lower()
-    if error.errno in NO_ROOM:
+    if found_no_room(error):
         return _full(path)
     if error.errno in _FORBIDDEN:
         return _forbidden(path, words)

@@ -311,13 +311,22 @@ class Store:
         return int(self._rows("SELECT number FROM runs WHERE id = ?", run)[0]["number"])
 
     def _entry(self, row: sqlite3.Row) -> RunEntry:
+        stored = self._whole(row)
+        abandoned = stored["status"] == "running" and not self._ownership.has_owner(stored["number"])
+        if abandoned:
+            # Its process may have come to the run's end, and released it, since the row was read.
+            again = self._rows("SELECT * FROM run_entries WHERE id = ?", stored["id"])
+            stored = self._whole(again[0]) if again else stored
+            abandoned = stored["status"] == "running"
+        fields = {name: stored[name] for name in ("id", "experiment", "started", "digest")}
+        status: RunStatus = "interrupted" if abandoned else stored["status"]
+        return RunEntry(directory=Path(stored["directory"]), status=status, finished=stored.get("finished"), **fields)
+
+    def _whole(self, row: sqlite3.Row) -> dict[str, Any]:
         stored: dict[str, Any] = dict(row)
         if not all(isinstance(stored.get(name), str) for name in _NEVER_NULL):
             raise damaged(self.path, "a run lacks what each has")
-        fields = {name: stored[name] for name in ("id", "experiment", "started", "digest")}
-        abandoned = stored["status"] == "running" and not self._ownership.has_owner(stored["number"])
-        status: RunStatus = "interrupted" if abandoned else stored["status"]
-        return RunEntry(directory=Path(stored["directory"]), status=status, finished=stored.get("finished"), **fields)
+        return stored
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with storage_faults(self.path):

@@ -87,6 +87,7 @@ def check_process(guest: Guest, user: int) -> None:
     limits = limits_of(process)
     assert limits["Max core file size"] == ("0", "0")
     assert limits["Max open files"] == ("256", "256")
+    assert limits["Max stack size"] == ("8388608", "8388608")
     memory = str((guest.machine.memory_mib << 20) + (3 << 30))
     assert limits["Max data size"] == (memory, memory)
 

@@ -99,6 +99,7 @@ def test_a_loop_with_interrupts_off_is_found_by_an_nmi(guest: Guest, modules: Mo
     _spins(guest, modules)
 
 
+@pytest.mark.nightly("a kernel that faults without end slows QEMU's monitor down: a minute")
 def test_a_kernel_that_does_not_answer_an_nmi_has_an_address(
     guest: Guest, modules: ModuleMaker, impatient: None
 ) -> None:

@@ -124,7 +124,7 @@ def test_a_killed_program_costs_its_cell(
 
 def test_some_kills_every_day(undisturbed: FinishedRun, draw: random.Random, tmp_path: Path) -> None:
     lab = KilledLab.warm(tmp_path / "lab")
-    for _ in range(3):
+    for _ in range(2):
         with lab.running(*QUICK, *(["--resume"] if lab.runs() else [])) as command:
             assert command.reach(Moment.drawn(draw, QUICK_LINES)), command.lines
             command.process.kill()

@@ -389,6 +389,18 @@ def test_pip_failing_is_quoted_and_leaves_nothing_usable(copying: Checkout) -> N
     assert "missing on this host: python3.11+venv" in copying.lab().stderr
 
 
+def test_a_lock_that_cannot_be_written_is_no_full_disk(copying: Checkout) -> None:
+    """As one that root has left; another lab may be at work on the environment beside it."""
+    assert copying.lab().returncode == 7
+    (lock,) = copying.cache.glob("venv-*.lock")
+    lock.unlink()
+    lock.mkdir()  # root may write to any file
+    lock.with_suffix("").joinpath("lab-complete").unlink()
+    done = copying.lab()
+    assert (done.returncode, done.stderr.splitlines()[-1].startswith(f"lab: cannot write to {lock}; ")) == (3, True)
+    assert lock.with_suffix("").is_dir()
+
+
 def fill_up(folder: str, tools: str, cache: str) -> None:
     """Set up with too little room, for the lock's file too, and then with enough; what is half made is never used."""
     checkout = Checkout(Path(folder), Path(tools), Path(cache))

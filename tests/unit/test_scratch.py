@@ -60,3 +60,12 @@ def test_no_folder_is_taken_from_who_has_just_made_it(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(use, range(400)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_may_be_closed_twice(tmp_path: Path) -> None:
+    folder = ScratchFolder("some-", tmp_path)
+    folder.close()
+    with (tmp_path / "file").open("w") as other:  # has the number of the folder's descriptor
+        folder.close()
+        other.write("still open")
+    assert (tmp_path / "file").read_text() == "still open"

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from full_disk import room
 from namespaces import OWN_MOUNTS, call_with_mount
+from other_processes import FORK
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.disk_room import is_lack_of_room
@@ -46,13 +49,22 @@ def by_hand(folder: Path) -> None:
         (folder / str(number)).write_bytes(CONTENT)
 
 
+def by_copies(folder: Path) -> None:
+    """Copy a whole folder: the error is one of many, without a number of its own."""
+    with tempfile.TemporaryDirectory() as source:
+        by_hand(Path(source))
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
 def in_temporary_folder(folder: Path) -> None:
     """Write what belongs to no artifact."""
     by_program(Path(tempfile.gettempdir()))
     (folder / "0").touch()
 
 
-BUILDS: dict[str, Callable[[Path], None]] = {build.__name__: build for build in (by_program, in_silence, by_hand)}
+BUILDS: dict[str, Callable[[Path], None]] = {
+    build.__name__: build for build in (by_program, in_silence, by_hand, by_copies)
+}
 
 
 def attempt(root: Path, inputs: dict[str, object], name: str) -> HostError | None:
@@ -126,3 +138,25 @@ def test_what_fails_with_room_left_fails_for_its_own_reason(tmp_path: Path) -> N
 
     with pytest.raises(BuildError, match="module lab does not build"):
         Cache(tmp_path).obtain("things", INPUTS, "a thing", fail)
+
+
+def fill_every_disk(root: str) -> None:
+    Cache(Path(root)).obtain("things", {}, "a first thing", lambda folder: None)
+    with pytest.raises(HostError, match="disk of the cache folder") as caught:
+        Cache(Path(root)).obtain("things", INPUTS, "a thing", without_room)
+    assert caught.value.where == root
+
+
+def without_room(folder: Path) -> None:
+    """Fail where nothing can be written, temporary files neither."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    tempfile.tempdir = None
+    (folder / "0").write_bytes(CONTENT)
+
+
+def test_a_full_disk_that_temporary_files_are_on_as_well(tmp_path: Path) -> None:
+    process = FORK.Process(target=fill_every_disk, args=(str(tmp_path),))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert not list(tmp_path.glob("things/*.building"))

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -38,11 +39,24 @@ def fill_a_disk() -> None:
     Path("/dev/full").write_text("x")
 
 
+def fill_the_only_disk() -> None:
+    """No folder for temporary files can be written either."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    with pytest.raises(FileNotFoundError):
+        tempfile.gettempdir()
+    fill_a_disk()
+
+
 LIMITS: dict[str, tuple[Callable[[], None], str, str]] = {
     "files": (open_too_many_files, "error: /dev/null: too many open files", "hint: allow more open files: ulimit -n"),
     "memory": (take_too_much_memory, "error: there is not enough memory", "hint: allow more memory (ulimit -v)"),
     "threads": (start_too_many_threads, "error: can't start new thread", "hint: allow more processes (ulimit -u)"),
     "room": (fill_a_disk, "there is no room left: ", "hint: make room there, then run again, or go on with --resume"),
+    "all room": (
+        fill_the_only_disk,
+        "there is no room left: ",
+        "hint: make room there, then run again, or go on with ",
+    ),
 }
 
 

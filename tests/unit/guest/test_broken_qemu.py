@@ -71,6 +71,7 @@ def fail_to_boot(tmp_path: Path) -> GuestError | HostError:
     [
         ("crashing", "signal 11", "an assertion failed", "needs a QEMU of 7.0 or newer"),
         ("refusing", "status 1", "qemu-system-x86_64: -sandbox: invalid option", "needs a QEMU of 7.0 or newer"),
+        ("unconfined", "status 1", "-sandbox support is not enabled in this QEMU binary", "--enable-seccomp"),
         ("starved", "status 1", "allocate 1073741824 bytes for jit buffer: Cannot allocate memory", "ulimit -v"),
     ],
 )

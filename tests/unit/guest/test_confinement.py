@@ -101,15 +101,21 @@ def test_root_of_a_container_with_all_users_becomes_one(host: Path) -> None:
     assert confinement_here().user in USERS
 
 
-def test_limits_follow_the_guest_s_memory() -> None:
-    assert Confinement().limits(256) == {"core": 0, "data": GIB // 4 + 3 * GIB, "nofile": 256}
-    assert Confinement(60800).limits(4096) == {"core": 0, "data": 7 * GIB, "nofile": 256, "nproc": 256}
+def users_limits(monkeypatch: pytest.MonkeyPatch, soft: dict[int, int]) -> None:
+    infinite = resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (soft.get(limit, infinite), infinite))
+
+
+def test_limits_follow_the_guest_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    users_limits(monkeypatch, {})
+    always = {"core": 0, "nofile": 256, "stack": 8 << 20}
+    assert Confinement().limits(256) == {**always, "data": GIB // 4 + 3 * GIB}
+    assert Confinement(60800).limits(4096) == {**always, "data": 7 * GIB, "nproc": 256}
 
 
 def test_no_limit_is_above_the_user_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {resource.RLIMIT_NOFILE: 100, resource.RLIMIT_DATA: GIB}
-    monkeypatch.setattr(resource, "getrlimit", lambda limit: (1, own.get(limit, resource.RLIM_INFINITY)))
-    assert Confinement(60800).limits(256) == {"core": 0, "data": GIB, "nofile": 100, "nproc": 256}
+    users_limits(monkeypatch, {resource.RLIMIT_NOFILE: 100, resource.RLIMIT_DATA: GIB, resource.RLIMIT_STACK: 1 << 30})
+    assert Confinement(60800).limits(256) == {"core": 0, "data": GIB, "nofile": 100, "stack": 8 << 20, "nproc": 256}
 
 
 def test_the_environment_is_what_finds_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,4 +123,19 @@ def test_the_environment_is_what_finds_qemu(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SSH_AUTH_SOCK", "/agent")
     monkeypatch.setenv("PASSWORD", "secret")
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    assert environment() == {"PATH": os.environ["PATH"], "QEMU_MODULE_DIR": "/mine"}
+    monkeypatch.setenv("PATH", "/one:/two")
+    assert environment() == {"PATH": "/one:/two", "QEMU_MODULE_DIR": "/mine"}
+
+
+def test_a_relative_folder_of_the_environment_stays_the_same_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """QEMU runs in another folder: with PATH=build:$PATH one QEMU was examined, and the guest ran in another."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "build::/usr/bin")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")  # which the loader ignores, and no folder at all
+    monkeypatch.setenv("QEMU_MODULE_DIR", "../a:b")
+    assert environment() == {
+        "PATH": f"{tmp_path}/build:{tmp_path}:/usr/bin",
+        "QEMU_MODULE_DIR": f"{tmp_path.parent}/a:b",
+    }

@@ -163,6 +163,55 @@ def test_a_session_that_sends_beyond_its_window_ends_the_connection() -> None:
     assert sent < 1 << 30
 
 
+def test_a_server_of_files_that_says_nothing_is_given_up() -> None:
+    over = threading.Event()
+
+    def serve(session: paramiko.Channel) -> None:
+        over.wait()
+
+    with sshd(serve) as channel, pytest.raises(GuestHang, match="gave no answer"):
+        channel.get("/etc/passwd", time_limit=0.5)
+    over.set()
+
+
+def test_a_session_that_breaks_while_it_is_closed_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = threading.Event()
+
+    class Breaking(paramiko.Channel):
+        def close(self) -> None:
+            closed.set()
+            raise EOFError
+
+    uncaught: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", uncaught.append)
+    with sshd(lambda session: None) as channel, channel._connection.bounded(Deadline(0.0), Breaking(1)):
+        closed.wait()
+        for thread in threading.enumerate():
+            if thread.name.endswith("(abandon)"):
+                thread.join()
+    assert not uncaught
+
+
+def test_a_deadline_is_asked_by_one_thread() -> None:
+    """Of two threads that ask at once, each would put it off by what was waited for a processor."""
+
+    class Asked(Deadline):
+        def left(self) -> float:
+            threads.append(threading.current_thread())
+            return super().left()
+
+    threads: list[threading.Thread] = []
+    with sshd(lambda session: None) as channel:
+        connection = channel._connection
+        with connection.session(Deadline(LIMIT)) as session:
+            before = set(threading.enumerate())
+            with connection.bounded(Asked(LIMIT), session):
+                begun = set(threading.enumerate()) - before
+            for thread in begun:
+                thread.join()
+    assert len(set(threads)) == 1
+
+
 def packetizer(sent: bytes) -> BoundedPacketizer:
     ours, theirs = socket.socketpair()
     threading.Thread(target=_send, args=(theirs, sent), daemon=True).start()

@@ -8,11 +8,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from orchestrator.errors import GuestError
+from orchestrator.guest import interrupts
 from orchestrator.guest.interrupts import counted_interrupts
 from orchestrator.guest.monitor import Monitor
 
@@ -88,3 +90,17 @@ def test_a_qemu_that_has_gone_leaves_no_thread_waiting() -> None:
     with pytest.raises(GuestError, match="gone"), counted_interrupts(cast("Monitor", Gone(record(0, 3, 0)))):
         pass
     assert threading.active_count() == threads
+
+
+def test_of_a_log_without_end_no_more_is_read_than_a_pipe_holds(tmp_path: Path) -> None:
+    """A QEMU that does not stop when it is told to may write faster than its records can be counted."""
+    endless = tmp_path / "log"  # in which there is always more
+    endless.touch()
+    os.truncate(endless, 1 << 33)
+    with endless.open("rb", buffering=0) as log, Path("/dev/null").open("rb") as over:
+        thread = threading.Thread(target=interrupts._count, args=[log.fileno(), over.fileno(), Counter()], daemon=True)
+        thread.start()
+        while thread.is_alive():
+            assert log.tell() <= 2 * interrupts._PIPE_BYTES
+            thread.join(0.01)
+        assert log.tell() > 0

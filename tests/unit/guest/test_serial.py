@@ -192,3 +192,14 @@ def test_nothing_stays_behind_a_console_that_is_hung_up(console: Console) -> Non
 def ours() -> set[Path]:
     """The folders that consoles are served from."""
     return {path for folder in ("/run", "/tmp") for path in Path(folder).glob("orchestrator-serial.*")}
+
+
+def test_answers_that_were_sent_in_advance_keep_nobody_beyond_the_deadline() -> None:
+    ours, theirs = socket.socketpair()
+    channel = SerialChannel(ours)
+    with theirs:
+        answers = (f"<{channel._token} {number} damaged>\n<{channel._token} {number} end>\n" for number in range(9))
+        theirs.sendall("".join(answers).encode())
+        with pytest.raises(GuestHang, match="the guest gave no answer in time"):
+            channel._ask("add 0 0 0", Deadline(0.0))
+    channel._line.close()

@@ -52,7 +52,7 @@ def test_a_line_of_many_time_stamps_is_read_in_bounded_work() -> None:
     """Each 64 KiB took 0.26 s of a processor while the line's end was looked for behind each stamp."""
     stamps = b"[1.000000]" * 6000
 
-    def read(_: bytes) -> None:
+    def read(_nothing: bytes) -> None:
         theirs, ours = os.pipe()
         line = SerialLine(theirs)
         try:

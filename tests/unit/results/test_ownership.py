@@ -51,6 +51,24 @@ def test_a_run_whose_process_is_killed_is_interrupted_at_once(tmp_path: Path) ->
         assert status(tmp_path) == ("interrupted", None)
 
 
+def test_a_run_that_ends_while_it_is_looked_at_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(tmp_path) as owner, Store.open(tmp_path) as reader:
+        run = owner.begin_run("x", [], digest="d", provenance={}).id
+        has_owner = Ownership.has_owner
+
+        def ends_before(self: Ownership, number: int) -> bool:
+            if self is reader._ownership:
+                owner.finish_run(run, "complete")
+                with owner.working_on(run):
+                    pass
+            return has_owner(self, number)
+
+        monkeypatch.setattr(Ownership, "has_owner", ends_before)
+        (entry,) = reader.runs()
+    assert entry.status == "complete"
+    assert entry.finished is not None
+
+
 def test_two_processes_do_not_work_on_one_run(tmp_path: Path) -> None:
     with running(tmp_path) as (process, run), Store.open(tmp_path) as store:
         with pytest.raises(UsageError, match=f"another process is working on run {run}"), store.working_on(run):
