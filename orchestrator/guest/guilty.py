@@ -30,6 +30,8 @@ _POINTER = re.compile(r"\b(?:RIP: 0010:|EIP: |IP: \[<[0-9a-f]{8,16}>\] )" + _FUN
 # "(acquired here) at: " of lockdep: the lock that is asked for comes first (kernel/locking/lockdep.c, print_lock()).
 _ASKED = re.compile(r"\bis trying to (?:acquire|release) lock\b|\[HC\d\[\d+\]:SC\d\[\d+\]:HE\d:SE\d\] takes:")
 _LOCK = re.compile(r" at: " + _FUNCTION)
+# Of a panic: all frames until it tell of it. A console over which a channel runs may have a damaged name there.
+_PANIC_FRAME = re.compile(r"\bpanic\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}")
 # A frame with a question mark is a word on the stack that may be a return address of an earlier call.
 _FRAME = re.compile(r"(?:^|\]) {1,3}(?:\[<[0-9a-f]{8,16}>\] )?" + _FUNCTION + r"$")
 
@@ -63,7 +65,8 @@ def _named(lines: Sequence[str]) -> Iterator[tuple[str, str | None]]:
                 if found := pattern.search(line):
                     yield found["name"], found["module"]
     asked = next((number for number, line in enumerate(lines) if _ASKED.search(line)), len(lines))
-    for pattern, part in ((_LOCK, lines[asked:]), (_FRAME, lines)):
+    panic = next((number for number, line in enumerate(lines) if _PANIC_FRAME.search(line)), 0)
+    for pattern, part in ((_LOCK, lines[asked:]), (_FRAME, lines[panic:])):
         for line in part:
             if found := pattern.search(line):
                 yield found["name"], found["module"]

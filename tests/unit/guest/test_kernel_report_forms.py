@@ -103,6 +103,12 @@ def test_a_log_without_time_stamps_says_the_same(name: str, tmp_path: Path) -> N
     assert meaning(reports_of(text, tmp_path)) == expected_meaning(name)
 
 
+def test_a_damaged_name_of_who_reports_a_panic_is_not_to_blame(tmp_path: Path) -> None:
+    damaged = text_of("sysrq-32").replace(" dump_stack_lvl+", " dump_sstack_lvl+")
+    assert damaged != text_of("sysrq-32")
+    assert meaning(reports_of(damaged, tmp_path)) == expected_meaning("sysrq-32")
+
+
 @settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(NAMES), size=st.integers(300, 5000))
 def test_the_size_of_a_read_does_not_matter(name: str, size: int) -> None:
