@@ -283,7 +283,7 @@ class ChannelContract:
     @pytest.mark.guest(fresh=True)
     @pytest.mark.allow_oops("Kernel panic - not syncing: sysrq triggered crash")
     def test_a_panic_is_raised_as_a_panic(self, guest: Guest) -> None:
-        with pytest.raises(GuestPanic, match="panicked in write_sysrq_trigger while running sh: sysrq") as panic:
+        with pytest.raises(GuestPanic, match=r"the guest's kernel panicked in \w+ while running sh: ") as panic:
             guest.run(["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 30"])
         assert any("Kernel panic - not syncing" in line for line in panic.value.detail)
 

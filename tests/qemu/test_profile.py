@@ -18,7 +18,7 @@ from gettimeofday import gettimeofday
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.instructions import decoded
-from orchestrator.errors import EvidenceError, GuestError
+from orchestrator.errors import EvidenceError, HostError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.machine import CountingPlugin
 from orchestrator.paths import cache_dir, data_dir
@@ -353,7 +353,7 @@ def test_a_plugin_that_qemu_cannot_load_ends_the_guest(context: BuildContext, tm
     broken.write_text("no shared object")
     machine = replace(artifacts.machine, counter=CountingPlugin(broken))
     with (
-        pytest.raises(GuestError, match="QEMU ended"),
+        pytest.raises(HostError, match="QEMU ended"),
         ready_guest(context, replace(artifacts, machine=machine), tmp_path, "guest", fresh=True),
     ):
         pytest.fail("QEMU has loaded what is no plugin")
