@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestOops, GuestPanic
-from orchestrator.guest.console import REPORTS_MAX, Console
+from orchestrator.guest.console import Console
 from orchestrator.guest.guilty import guilty_function
 from orchestrator.guest.hang import is_stopped
-from orchestrator.guest.kernel_reports import KernelReport, Trouble
+from orchestrator.guest.kernel_reports import KernelReport, Trouble, sign_in
 from orchestrator.guest.panic import Panic, answers_interruption, panic_among
 from orchestrator.process import Spawned, exit_status
 
@@ -29,6 +28,8 @@ _QUOTED_REPORTS = 3
 _VICTIM = re.compile(r"Out of memory: Killed process \d+ \(([^)]{1,64})\)")
 _ORDERED = re.compile(r"reboot: |sysrq: Resetting")
 """What a kernel prints when it was told to restart or power off (kernel/reboot.c, drivers/tty/sysrq.c)."""
+_TERMINATED = re.compile(r": terminating on signal \d")
+"""What QEMU prints before it ends with status 0 at SIGTERM, SIGINT and SIGHUP (system/runstate.c)."""
 
 
 def cause_of(error: GuestError, doing: str, console: Console, messages: Path, process: Spawned | None) -> GuestError:
@@ -46,18 +47,21 @@ def cause_of(error: GuestError, doing: str, console: Console, messages: Path, pr
     return error
 
 
-def trouble_of(reports: Sequence[KernelReport], where: str = "") -> GuestOops | GuestPanic:
-    """The error for what a kernel reported: of a panic, else the first lines of the first reports."""
+def trouble_of(reports: Sequence[KernelReport], log: Path) -> GuestOops | GuestPanic:
+    """The error for what a kernel reported: of a panic, else the first lines of the first reports.
+
+    That of a panic names the console's ``log``: it is all that is left of the guest.
+    """
     panic = panic_among(reports)
     if panic is not None:
-        return _panicked(panic, "", where)
+        return _panicked(panic, "", str(log))
     kinds = ", ".join(dict.fromkeys(map(_kind, reports)))
     detail = [line for report in reports[:_QUOTED_REPORTS] for line in report.lines[:_REPORT_LINES]]
     further = len(reports) - _QUOTED_REPORTS
     if further > 0:
         detail.append(f"({further} further report{'s' if further > 1 else ''})")
     hint = MORE_MEMORY if any(report.trouble is Trouble.MEMORY for report in reports) else ""
-    return GuestOops(f"the guest's kernel reported trouble ({kinds})", where=where, detail=detail, hint=hint)
+    return GuestOops(f"the guest's kernel reported trouble ({kinds})", detail=detail, hint=hint)
 
 
 def _kind(report: KernelReport) -> str:
@@ -69,10 +73,9 @@ def _kind(report: KernelReport) -> str:
 
 
 def _panic(doing: str, console: Console) -> GuestPanic | None:
-    reports = list(itertools.islice(console.reports(), REPORTS_MAX))
-    panic = panic_among(reports)
+    panic = panic_among(console.reports())
     # A kernel that has panicked answers no NMI: a program has printed what looks like a panic then.
-    if panic is None or any(map(answers_interruption, reports)):
+    if panic is None or any(map(answers_interruption, console.reports())):
         return None
     return _panicked(panic, f" while {doing}", str(console.path))
 
@@ -87,9 +90,9 @@ def _panicked(panic: Panic, doing: str, where: str) -> GuestPanic:
 def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | None) -> GuestHang:
     """The error for a guest that does not answer; its kernel may have said where, when it was interrupted."""
     place, hint = "", error.hint or "its kernel may be spinning with interrupts off; see the console's log"
-    reports = list(itertools.islice(console.reports(), REPORTS_MAX))
-    before = next((report for report in reports if not answers_interruption(report)), None)
-    interruption = panic_among(filter(answers_interruption, reports))
+    # The kernel has not panicked but for our NMI: what else looks like a panic, a program has printed.
+    before = next((report for report in console.reports() if report.trouble is not Trouble.PANIC), None)
+    interruption = panic_among(filter(answers_interruption, console.reports()))
     if process is not None and is_stopped(process.pid):
         place, hint = "; QEMU is stopped (by SIGSTOP or a debugger)", f"kill -CONT {process.pid}"
     elif interruption is not None and interruption.is_idle:
@@ -109,17 +112,21 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
 
 def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawned | None) -> GuestError:
     status = exit_status(process, DYING_LIMIT) if process is not None else None
-    panic = _panic(doing, console)
+    where, lines, printed = str(console.path), console.last_lines(), Console(messages).last_lines(_QUOTED_LINES)
+    was_killed = status is not None and status < 0
+    was_terminated, was_ordered = any(map(_TERMINATED.search, printed)), status == 0 and _ends_in_order(lines)
+    # A panic ends in none of these ways: a program has printed what looks like one.
+    panic = None if was_killed or was_terminated or was_ordered else _panic(doing, console)
     if panic is not None:
         return panic
-    where, lines = str(console.path), console.last_lines()
     if status is None:
         what = f"lost the connection to the guest while {doing}: {why}; QEMU is still running"
         return GuestConnectionLost(what, where=where, detail=lines)
-    printed = Console(messages).last_lines(_QUOTED_LINES)
     how = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = "QEMU's messages come first above, then the console's last lines"
-    if status == 0 and any(_ORDERED.search(line) for line in lines):
+    if was_terminated:
+        hint = "another program, or a person, ended it: QEMU's own words come first above"
+    elif was_ordered:
         hint = "the guest restarted, or switched itself off: see the console's last lines"
     elif status == 0:
         hint = "the guest reset itself without a word, as after a triple fault: a broken stack or interrupt table"
@@ -128,3 +135,9 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
     )
     ended.status = status
     return ended
+
+
+def _ends_in_order(lines: Sequence[str]) -> bool:
+    """Whether the kernel was told to end, and has not panicked over it."""
+    ordered = max((number for number, line in enumerate(lines) if _ORDERED.search(line)), default=len(lines))
+    return ordered < len(lines) and not any(sign_in(line) is Trouble.PANIC for line in lines[ordered:])

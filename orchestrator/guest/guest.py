@@ -141,7 +141,7 @@ class Guest(SavableGuest):
         """
         unexpected = self.reports(mark, self.expected_reports)
         if unexpected:
-            raise trouble_of(unexpected)
+            raise trouble_of(unexpected, self.console.path)
         self.console.check_room()
 
     def reports(self, mark: int = 0, expected: Sequence[re.Pattern[str]] = ()) -> list[KernelReport]:

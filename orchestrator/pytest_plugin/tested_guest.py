@@ -201,7 +201,7 @@ class TestedGuest(Guest):
         expected = [*self._test.allowed, *self._test.expected]
         unexpected = [report for report in reports if not report.is_expected(expected)]
         if unexpected:
-            raise trouble_of(unexpected)
+            raise trouble_of(unexpected, self.console.path)
         if was_lost or any(report.trouble is Trouble.PANIC for report in reports):
             return
         self.check_alive("the test ran")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from fuzz.scratch import file
 from orchestrator.guest.console import Console
@@ -34,7 +35,7 @@ def read_kernel_reports(data: bytes) -> None:
 def _blamed(reports: Sequence[KernelReport]) -> None:
     """What a guest's failure says of its kernel's reports: the function to blame, the panic among them."""
     assert all(report.lines for report in reports)
-    str(trouble_of(reports))
+    str(trouble_of(reports, Path("console")))
 
 
 def read_ktap(data: bytes) -> None:
