@@ -27,7 +27,9 @@ _PAUSE = 0.1
 """Looks at the registers that find a CPU so, without a new byte on the console, and the seconds between two."""
 
 # x86_cpu_dump_state() of QEMU 7.2 and 10.0, target/i386/cpu-dump.c.
-_CPU = re.compile(r"\b[ER]FL=(?P<flags>[0-9a-f]{8}) \[[^\]]{1,10}\] CPL=(?P<ring>\d) ")
+_CPU = re.compile(
+    r"\b[ER]FL=(?P<flags>[0-9a-f]{8}) \[[^\]]{1,10}\] CPL=(?P<ring>\d) II=\d A20=\d SMM=\d HLT=(?P<halted>\d)"
+)
 _INTERRUPTS = 0x200
 
 
@@ -76,6 +78,13 @@ class PanicWatch:
 
 
 def cpus_without_interrupts(registers: str) -> set[int]:
-    """The numbers of the CPUs in the kernel with interrupts off, by what QEMU says to ``info registers -a``."""
+    """The numbers of the CPUs in the kernel with interrupts off, by what QEMU says to ``info registers -a``.
+
+    One that is halted so is off line, or was stopped by the one that panics, which never is halted.
+    """
     cpus = enumerate(_CPU.finditer(registers))
-    return {number for number, cpu in cpus if cpu["ring"] == "0" and not int(cpu["flags"], 16) & _INTERRUPTS}
+    return {
+        number
+        for number, cpu in cpus
+        if cpu["ring"] == "0" and cpu["halted"] == "0" and not int(cpu["flags"], 16) & _INTERRUPTS
+    }

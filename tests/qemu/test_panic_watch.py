@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.errors import GuestConnectionLost, GuestPanic
+from orchestrator.errors import GuestConnectionLost, GuestExit, GuestPanic
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_reports import Trouble
 
@@ -39,10 +39,32 @@ def _ends(guest: Guest) -> None:
 @EACH_CLOCK
 @pytest.mark.parametrize("file", ["/dev/ttyS0", "/dev/kmsg"])
 def test_a_program_that_prints_one_does_not_end_it(guest: Guest, file: str) -> None:
-    guest.succeed(["sh", "-c", f"echo '<0>[    1.000000] {PRINTED}' > {file}"])
-    guest.drain_console()
+    _print(guest, file)
     # The kernel is at work all the time, and at rest.
     guest.succeed(["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=500"])
     guest.succeed(["sleep", "2"])
     assert any(report.trouble is Trouble.PANIC for report in guest.console.reports())
     guest.check_console()
+
+
+@pytest.mark.nightly("with two CPUs")
+@pytest.mark.guest(kernel=["debian-686", "debian-amd64"], cpu="xeon-e5410", smp=2, timing="tcg")
+def test_a_cpu_that_is_off_line_has_not_panicked(guest: Guest) -> None:
+    guest.succeed(["sh", "-c", "echo 0 > /sys/devices/system/cpu/cpu1/online"])
+    _print(guest, "/dev/kmsg")
+    guest.succeed(["sleep", "2"])
+    guest.check_console()
+
+
+@pytest.mark.allow_oops(".")
+@pytest.mark.guest(timing="tcg")
+def test_a_restart_after_a_program_printed_one_is_a_restart(guest: Guest) -> None:
+    _print(guest, "/dev/kmsg")
+    with pytest.raises(GuestExit) as ended:
+        guest.run(["sh", "-c", "echo b > /proc/sysrq-trigger"])
+    assert "switched itself off" in ended.value.hint
+
+
+def _print(guest: Guest, file: str) -> None:
+    guest.succeed(["sh", "-c", f"echo '<0>[    1.000000] {PRINTED}' > {file}"])
+    guest.drain_console()
