@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import OUTPUT, STATUS
-from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
+from orchestrator.errors import EvidenceError, GuestError, GuestHang, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.kernel_text import text_as_booted
 from orchestrator.results.contract import TextEvidence
@@ -73,11 +73,12 @@ def worked(session: Session, work: Work) -> Iterator[Guest]:
         finally:
             guest.kill()
     except GuestError as error:
+        slow = f"if it was only slow: --set time_limit={2 * work.time_limit}" if isinstance(error, GuestHang) else ""
         raise GuestError(
             f"{error.what}; the work had got to: {progress.reached}",
             where=error.where,
             detail=error.detail,
-            hint=error.hint or f"if it was only slow: --set time_limit={2 * work.time_limit}",
+            hint=error.hint or slow,
         ) from None
     finally:
         file.unlink(missing_ok=True)

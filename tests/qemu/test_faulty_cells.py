@@ -41,3 +41,37 @@ def test_a_fault_costs_its_own_cell_only(fault: str, tmp_path: Path) -> None:
     assert states == {"none": "ok", "kprobe": "failed", "jprobe": "ok", "djprobe": "ok"}
     assert re.search(REASONS[fault], cells["kprobe"].reason or "")
     assert command.qemus() == []
+
+
+UNATTENDED = {
+    "panic": r"panicked in lab_fault_panic \[own_panic\] while booting: this is only a test; the work had got to",
+    "null": r"trouble \(oops in lab_fault_null \[own_null\]\); the work had got to",
+    "triple": r"QEMU ended \(status 0\) while booting; the work had got to",
+    "spin": r"no console output for 20 s; its CPU is in lab_fault_spin \[own_spin\]; the work had got to",
+}
+FLOOD = f"""\
+name: flood
+kernels: [lab-i386-up]
+machines: [{{cpu: pentium4}}]
+benchmark: {{name: ping-flood, packets: 100, repeats: 2}}
+probes: [none, {", ".join(f"./{fault}.c" for fault in UNATTENDED)}]
+"""
+
+
+@pytest.mark.nightly("a run of six guests that work unattended: two minutes")
+def test_a_fault_under_unattended_work_is_named_and_only_a_hang_may_be_slowness(tmp_path: Path) -> None:
+    for fault in UNATTENDED:
+        source = FAULTY.read_text().replace('fault = ""', f'fault = "{fault}"')
+        (tmp_path / f"{fault}.c").write_text(source)
+    (tmp_path / "x.yaml").write_text(FLOOD)
+    command = CommandLine(tmp_path / "lab")
+    run = command.run("run", tmp_path / "x.yaml", "--set", "time_limit=20")
+    assert run.returncode == 1, run.stderr
+    cells = command.cells()
+    for fault, reason in UNATTENDED.items():
+        cell = cells[f"{fault}.c"]
+        assert cell.status == "failed"
+        assert re.search(reason, cell.reason or "")
+        assert ("only slow" in (cell.reason or "")) == (fault == "spin")
+    assert cells["none"].status == "ok"
+    assert command.qemus() == []
