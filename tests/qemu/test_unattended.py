@@ -23,6 +23,7 @@ from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang, GuestPanic
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.panic_watch import cpus_without_interrupts
 from orchestrator.run.machines import Hardware, machine_for
 from orchestrator.run.work_progress import kernel_seconds
 
@@ -72,6 +73,27 @@ def test_two_boots_agree_to_the_nanosecond_however_busy_the_host(workshop: Build
         assert guest.get(STATUS) == b"0"
     assert b"now at" in outputs[0]
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.nightly("two more boots with work: five seconds")
+def test_a_watch_that_reads_registers_is_not_noticed(
+    workshop: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = 'echo "<0>Kernel panic - not syncing: is what the manual says" > /dev/kmsg\n' + BUSY
+    looks: list[str] = []
+
+    def look(registers: str) -> set[int]:
+        looks.append(registers)
+        return cpus_without_interrupts(registers)
+
+    monkeypatch.setattr("orchestrator.guest.panic_watch.cpus_without_interrupts", look)
+    with guest_with(workshop, tmp_path, work, "watched") as guest:
+        output = guest.get(OUTPUT)
+    seen = len(looks)
+    monkeypatch.setattr("orchestrator.guest.panic_watch._INTERVAL", 3600.0)
+    with guest_with(workshop, tmp_path, work, "unwatched") as guest:
+        assert guest.get(OUTPUT) == output
+    assert len(looks) == seen > 0
 
 
 def uptime(guest: Guest) -> float:
