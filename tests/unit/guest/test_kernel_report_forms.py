@@ -155,3 +155,9 @@ def test_what_is_said_to_an_nmi_of_the_labs_is_no_trouble_of_the_kernels() -> No
     reports = {name: list(Console(FOLDER / f"{name}.log").reports()) for name in NAMES}
     answers = {name for name in NAMES if any(map(answers_interruption, reports[name]))}
     assert answers == {"faulty-spin-32", "faulty-spin-64"}
+
+
+@pytest.mark.parametrize("name", ["mem_cgroup_charge", "__mem_cgroup_charge", "memblock_free", "strp_recv"])
+def test_a_function_of_the_kernels_that_begins_like_one_of_c_is_to_blame(name: str) -> None:
+    frames = [f" {frame}+0x1/0x2" for frame in ("__memcpy", "memset", "strncpy_from_user", "strcmp", name, "caller")]
+    assert guilty_function(["Call Trace:", *frames]) == name
