@@ -172,10 +172,10 @@ def test_a_cpu_that_qemu_does_not_have_is_quoted(shared_guest: Guest, tmp_path: 
 
 
 def test_a_boot_that_takes_too_long_is_a_hang_and_leaves_nothing(shared_guest: Guest, tmp_path: Path) -> None:
-    slow = Guest(shared_guest.machine, tmp_path)
+    mute = Guest(_with_agent(shared_guest.machine, tmp_path, "mute.sh"), tmp_path)
     with pytest.raises(GuestHang, match=r"the guest hangs \(booting\)"):
-        slow.boot(time_limit=0.3)
-    assert (slow.state, slow.pid) == (State.GONE, None)
+        mute.boot(time_limit=0.3)
+    assert (mute.state, mute.pid) == (State.GONE, None)
     assert qemus_in(tmp_path) == []
 
 
@@ -189,7 +189,7 @@ def test_a_kernel_that_finds_no_init_is_a_panic(shared_guest: Guest, tmp_path: P
 
 
 def test_an_agent_that_talks_nonsense_is_a_lost_connection(shared_guest: Guest, tmp_path: Path) -> None:
-    impostor = Guest(_with_agent(shared_guest.machine, tmp_path), tmp_path)
+    impostor = Guest(_with_agent(shared_guest.machine, tmp_path, "impostor.sh"), tmp_path)
     with pytest.raises(
         GuestConnectionLost, match=r"lost the connection to the guest while booting: .*; QEMU is still running"
     ):
@@ -198,9 +198,9 @@ def test_an_agent_that_talks_nonsense_is_a_lost_connection(shared_guest: Guest, 
     assert qemus_in(tmp_path) == []
 
 
-def _with_agent(machine: Machine, directory: Path) -> Machine:
+def _with_agent(machine: Machine, directory: Path, name: str) -> Machine:
     """The machine with another agent: of two archives in one initramfs the later one wins."""
-    script = Path(__file__).with_name("guest") / "impostor.sh"
+    script = Path(__file__).with_name("guest") / name
     both = machine.initramfs.read_bytes() + archive([Entry.file("bin/agent", script.read_bytes())])
     initramfs = directory / "initramfs.cpio"
     initramfs.write_bytes(both)
