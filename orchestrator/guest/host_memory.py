@@ -7,14 +7,12 @@ of the groups above it hold as well.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from orchestrator.errors import HostError
-
-_GROUPS = Path("/proc/self/cgroup")
-_MOUNTED = Path("/sys/fs/cgroup")
+from orchestrator.guest.control_groups import memory_files
 
 
 def host_memory_mib() -> int:
@@ -35,23 +33,8 @@ def check_memory(memory_mib: int) -> None:
 
 
 def _limits() -> Iterator[int]:
-    for file in _files():
+    for file in itertools.chain.from_iterable(memory_files("memory.limit_in_bytes", "memory.max")):
         try:
             yield int(file.read_text())
         except (OSError, ValueError):  # not mounted, or the root of all groups, which has none; or it is "max"
             continue
-
-
-def _files() -> Iterator[Path]:
-    try:
-        lines = _GROUPS.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)  # cgroups(7)
-        group = Path(path.lstrip("/"))
-        for folder in (group, *group.parents):
-            if not controllers:
-                yield _MOUNTED / folder / "memory.max"
-            elif "memory" in controllers.split(","):
-                yield _MOUNTED / "memory" / folder / "memory.limit_in_bytes"

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.errors import GuestExit
+from orchestrator.guest.control_groups import memory_files
 
-_GROUPS = Path("/proc/self/cgroup")
-_MOUNTED = Path("/sys/fs/cgroup")
 _HOST = Path("/proc/vmstat")
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def memory_kills() -> int | None:
     """How many processes have been killed for want of memory so far; None where nothing counts them."""
-    for file in (*_files_of_groups(), _HOST):
+    own = [files[0] for files in memory_files("memory.oom_control", "memory.events")]
+    for file in (*own, _HOST):
         try:
             counted = _COUNT.search(file.read_text())
         except OSError:  # not mounted here, or the root of all groups, which has no such file
@@ -46,16 +45,3 @@ def explain_kill(ended: GuestExit, before: int | None) -> None:
             "the system has killed processes for want of memory meanwhile: free some, run fewer guests side by side"
             " (--jobs), or give this one less"
         )
-
-
-def _files_of_groups() -> Iterator[Path]:
-    try:
-        lines = _GROUPS.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)  # cgroups(7)
-        if not controllers:
-            yield _MOUNTED / path.lstrip("/") / "memory.events"
-        elif "memory" in controllers.split(","):
-            yield _MOUNTED / "memory" / path.lstrip("/") / "memory.oom_control"

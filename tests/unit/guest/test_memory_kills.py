@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import GuestExit
-from orchestrator.guest import memory_kills
+from orchestrator.guest import control_groups, memory_kills
 from orchestrator.guest.memory_kills import explain_kill
 
 GROUPS = {
@@ -36,8 +36,8 @@ class Host:
 
 @pytest.fixture(params=[*GROUPS, "no groups"])
 def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    monkeypatch.setattr(memory_kills, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(memory_kills, "_MOUNTED", tmp_path)
+    monkeypatch.setattr(control_groups, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(control_groups, "_MOUNTED", tmp_path)
     monkeypatch.setattr(memory_kills, "_HOST", tmp_path / "vmstat")
     return Host(tmp_path, *GROUPS.get(request.param, ("0::/\n", "vmstat", "nr_free_pages 9\noom_kill {}\n")))
 
