@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, LabError
@@ -26,6 +26,8 @@ from orchestrator.steps import step
 _DIE_WITH_PARENT = ("sh", str(Path(__file__).with_name("die-with-parent.sh")))
 _SPAWNED = ("sh", str(Path(__file__).with_name("spawned.sh")))
 _QUOTED_LINES = 15
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def spawn(
     limited = ("prlimit", *(f"--{name}={value}" for name, value in (limits or {}).items())) if limits else ()
     with _start_errors(argv[0]):
         shell = subprocess.Popen(
-            [*_told_of_parent("TERM"), *limited, *_SPAWNED, *argv],
+            [*_told_of_parent(), *limited, *_SPAWNED, *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -135,7 +137,7 @@ def run(
     with step("$", *argv) as running:
         with _start_errors(argv[0]):
             child = subprocess.Popen(
-                [*_told_of_parent("TERM"), *_DIE_WITH_PARENT, *argv],
+                [*_told_of_parent(), *_DIE_WITH_PARENT, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -158,20 +160,25 @@ def run(
 
 def exit_status(child: Spawned, time_limit: float) -> int | None:
     """The exit status of a child that ends within ``time_limit`` seconds (see ``Deadline``), else None."""
-    deadline = Deadline(time_limit)
-    while True:
-        try:
-            return child.wait(deadline.pause())
-        except subprocess.TimeoutExpired:
-            if not deadline.left():
-                return None
+    try:
+        return _ended(child.wait, Deadline(time_limit))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def how_ended(status: int) -> str:
+    """An exit status as a part of a sentence."""
+    return f"status {status}" if status >= 0 else f"signal {-status}"
 
 
 def _communicate(
     child: subprocess.Popen[bytes], deadline: Deadline, listener: Callable[[str], None] | None
 ) -> tuple[bytes, bytes]:
+    def printed(seconds: float) -> tuple[bytes, bytes]:
+        return child.communicate(timeout=seconds)
+
     if listener is None:
-        return _ended(child, deadline)
+        return _ended(printed, deadline)
     assert child.stdout is not None
     output = child.stdout
     child.stdout = None  # communicate() then reads only the errors
@@ -185,7 +192,7 @@ def _communicate(
     reader = threading.Thread(target=listen, daemon=True)
     reader.start()
     try:
-        _, errors = _ended(child, deadline)
+        _, errors = _ended(printed, deadline)
     finally:
         kill_group(child)
         reader.join()
@@ -200,11 +207,11 @@ def _process_descriptor(pid: int) -> int | None:
         return None
 
 
-def _ended(child: subprocess.Popen[bytes], deadline: Deadline) -> tuple[bytes, bytes]:
-    """What a child printed, once it has ended. Raises subprocess.TimeoutExpired at the deadline."""
+def _ended(wait: Callable[[float], T], deadline: Deadline) -> T:
+    """What a wait for a child's end gives, tried again until the deadline. Raises subprocess.TimeoutExpired then."""
     while True:
         try:
-            return child.communicate(timeout=deadline.pause())
+            return wait(deadline.pause())
         except subprocess.TimeoutExpired:
             if not deadline.left():
                 raise
@@ -222,13 +229,13 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-def _told_of_parent(signal_name: str) -> tuple[str, ...]:
-    """What to put before a command that is to get this signal when we end, or not to run if we already have.
+def _told_of_parent() -> tuple[str, ...]:
+    """What to put before a command that is to get SIGTERM when we end, or not to run if we already have.
 
     Between fork and prctl(2) our end goes unnoticed: of some forty kills one left a QEMU that waited for us for ever.
     """
     check = str(Path(__file__).with_name("with-parent.sh"))
-    return ("setpriv", "--pdeathsig", signal_name, "sh", check, str(os.getpid()))
+    return ("setpriv", "--pdeathsig", "TERM", "sh", check, str(os.getpid()))
 
 
 @contextlib.contextmanager

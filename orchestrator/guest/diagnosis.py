@@ -13,7 +13,7 @@ from orchestrator.guest.guilty import guilty_function
 from orchestrator.guest.hang import is_stopped
 from orchestrator.guest.kernel_reports import KernelReport, Trouble, sign_in
 from orchestrator.guest.panic import Panic, answers_interruption, panic_among
-from orchestrator.process import Spawned, exit_status
+from orchestrator.process import Spawned, exit_status, how_ended
 
 DYING_LIMIT = 5.0
 """Seconds that QEMU may take to end after its guest has ended."""
@@ -122,7 +122,6 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
     if status is None:
         what = f"lost the connection to the guest while {doing}: {why}; QEMU is still running"
         return GuestConnectionLost(what, where=where, detail=lines)
-    how = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = "QEMU's messages come first above, then the console's last lines"
     if was_terminated:
         hint = "another program, or a person, ended it: QEMU's own words come first above"
@@ -131,7 +130,10 @@ def _lost(why: str, doing: str, console: Console, messages: Path, process: Spawn
     elif status == 0:
         hint = "the guest reset itself without a word, as after a triple fault: a broken stack or interrupt table"
     ended = GuestExit(
-        f"QEMU ended ({how}) while {doing}", where=where, detail=[*printed, *lines] or ["(no output)"], hint=hint
+        f"QEMU ended ({how_ended(status)}) while {doing}",
+        where=where,
+        detail=[*printed, *lines] or ["(no output)"],
+        hint=hint,
     )
     ended.status = status
     return ended

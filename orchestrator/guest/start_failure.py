@@ -10,22 +10,21 @@ from pathlib import Path
 
 from orchestrator.errors import GuestError, HostError, LabError
 from orchestrator.guest.console import Console
+from orchestrator.guest.diagnosis import DYING_LIMIT
 from orchestrator.guest.emulator import OLDEST_QEMU, qemu_version
-from orchestrator.process import Spawned, exit_status
+from orchestrator.process import Spawned, exit_status, how_ended
 
 _QUOTED_LINES = 10
-_DYING_LIMIT = 5.0
 _NO_MEMORY = "Cannot allocate memory"
 _NO_SANDBOX = "-sandbox support is not enabled"
 
 
 def start_failure(error: GuestError, command_line: Sequence[str], process: Spawned, messages: Path) -> LabError:
     """What to raise where QEMU's monitor did not answer: ``error`` where QEMU lives, or somebody has killed it."""
-    status = exit_status(process, _DYING_LIMIT)
+    status = exit_status(process, DYING_LIMIT)
     if status is None or status == -signal.SIGKILL:
         return error
     printed = Console(messages).last_lines(_QUOTED_LINES)
-    how = f"status {status}" if status >= 0 else f"signal {-status}"
     hint = f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `./lab doctor` examines it"
     if any(_NO_MEMORY in line for line in printed):
         hint = (
@@ -34,7 +33,7 @@ def start_failure(error: GuestError, command_line: Sequence[str], process: Spawn
     if any(_NO_SANDBOX in line for line in printed):
         hint = "build QEMU with --enable-seccomp (libseccomp): the lab confines each guest's QEMU with it"
     return HostError(
-        f"QEMU ended ({how}) before it had made the guest's machine; the host has {qemu_version()}",
+        f"QEMU ended ({how_ended(status)}) before it had made the guest's machine; the host has {qemu_version()}",
         detail=[f"$ {shlex.join(command_line)}", *(printed or ["(no output)"])],
         hint=hint,
     )
