@@ -49,7 +49,7 @@ class BoundedPacketizer(Packetizer):
         return content
 
     def _read_timeout(self, timeout: float) -> bytes:
-        content: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
+        content: bytes = super()._read_timeout(timeout)  # type: ignore[misc]  # private to paramiko, which has no stub for it
         self._greeted += len(content)
         if self._greeted > _GREETING_MAX:
             raise paramiko.SSHException("it does not come to its protocol's version")

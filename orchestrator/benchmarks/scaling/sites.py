@@ -76,7 +76,7 @@ def choose_addresses(listing: bytes, count: int, seed: int) -> list[int]:
             break
     else:
         raise UnsupportedError(f"this kernel's functions have {len(found)} places, not {count}")
-    random.Random(seed).shuffle(found)  # noqa: S311
+    random.Random(seed).shuffle(found)  # noqa: S311 - as above
     return found[:count]
 
 

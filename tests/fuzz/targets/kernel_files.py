@@ -11,7 +11,7 @@ from orchestrator.artifacts.drivers import module_info
 from orchestrator.artifacts.flat_image import flat_image
 from orchestrator.artifacts.function_entry import entry_offset
 from orchestrator.artifacts.kallsyms import find_symbols
-from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, code_of_tree, write_code
+from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.prebuilt import modinfo
@@ -24,7 +24,7 @@ from orchestrator.probes.marker_sites import marker_code
 from orchestrator.probes.module_symbols import functions_at
 from orchestrator.probes.static_point import wrong_point_reason
 
-_SYSTEM_MAP = """\
+_SYSTEM_MAP = b"""\
 c1000000 T _stext
 c1000000 T getpid
 c1000010 t getuid
@@ -36,6 +36,15 @@ _TEXT_BYTES = 8
 """What the seeds have of getpid. A guest's memory has the end of an input there."""
 
 
+def _code(name: str, symbols: bytes, image: bytes) -> KernelCode | None:
+    """The code of a build tree with these files."""
+    tree = folder() / name
+    tree.mkdir(exist_ok=True)
+    (tree / "System.map").write_bytes(symbols)
+    (tree / "vmlinux").write_bytes(image)
+    return code_of_tree(tree)
+
+
 def read_image_symbols(data: bytes) -> None:
     """The list of symbols among a kernel's read-only data."""
     for word in (4, 8):
@@ -44,11 +53,7 @@ def read_image_symbols(data: bytes) -> None:
 
 def read_vmlinux(data: bytes) -> None:
     """A kernel's ELF image, beside a list of its symbols: its code, and what the kernel patches in it."""
-    tree = folder() / "tree"
-    tree.mkdir(exist_ok=True)
-    (tree / "System.map").write_text(_SYSTEM_MAP)
-    (tree / "vmlinux").write_bytes(data)
-    code = code_of_tree(tree)
+    code = _code("tree", _SYSTEM_MAP, data)
     if code is not None:
         for symbol in ("getpid", "getuid"):
             wrong_point_reason(code, symbol, 3)
@@ -65,11 +70,7 @@ def read_vmlinux(data: bytes) -> None:
 
 def read_system_map(data: bytes) -> None:
     """System.map beside an image without code."""
-    tree = folder() / "listed"
-    tree.mkdir(exist_ok=True)
-    (tree / "System.map").write_bytes(data)
-    (tree / "vmlinux").write_bytes(_EMPTY_ELF)
-    code = code_of_tree(tree)
+    code = _code("listed", data, _EMPTY_ELF)
     assert code is not None
     wrong_point_reason(code, "getpid", 3)
     wrong_point_reason(code, "no_such_function", None)

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def obtain_or_exit(root: Path, marks: Path) -> None:
     sys.exit(0 if obtain(root, marks, 0.3) == "whole" else 1)
 
 
+def building_for_ever(root: Path, marks: Path) -> tuple[ForkProcess, Path]:
+    """A process that has written half an artifact and goes on, and the folder in which it does."""
+    process = FORK.Process(target=obtain, args=(root, marks, FOR_EVER), daemon=True)
+    process.start()
+    place = root / "things" / f"{digest(INPUTS)}.building"
+    wait_while_alive(process, (place / "content").exists)
+    return process, place
+
+
 def fill_the_disk(folder: Path) -> None:
     (folder / "content").symlink_to("/dev/full")
     (folder / "content").write_text("x")
@@ -108,10 +118,7 @@ def test_processes_that_want_the_same_build_it_once(tmp_path: Path) -> None:
 
 def test_remains_of_a_killed_builder_are_never_used(tmp_path: Path) -> None:
     root = tmp_path / "cache"
-    process = FORK.Process(target=obtain, args=(root, tmp_path, FOR_EVER), daemon=True)
-    process.start()
-    place = root / "things" / f"{digest(INPUTS)}.building"
-    wait_while_alive(process, (place / "content").exists)
+    process, place = building_for_ever(root, tmp_path)
     process.kill()
     process.join()
     assert place.exists()
@@ -124,10 +131,7 @@ def test_remains_of_a_killed_builder_are_never_used(tmp_path: Path) -> None:
 
 def test_a_process_that_waits_for_a_builder_takes_over_when_that_is_killed(tmp_path: Path) -> None:
     root = tmp_path / "cache"
-    builder_process = FORK.Process(target=obtain, args=(root, tmp_path, FOR_EVER), daemon=True)
-    builder_process.start()
-    place = root / "things" / f"{digest(INPUTS)}.building"
-    wait_while_alive(builder_process, (place / "content").exists)
+    builder_process, _ = building_for_ever(root, tmp_path)
     waiting = FORK.Process(target=obtain_or_exit, args=(root, tmp_path), daemon=True)
     waiting.start()
     # It has the folder of the locks open as long as it waits for one.
