@@ -202,7 +202,10 @@ def without_an_image(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tupl
     return samples
 
 
-@pytest.mark.parametrize("channel", ["framed", "ssh", "serial"])
+SLOWEST = pytest.param("serial", marks=pytest.mark.nightly("moves the modules over a serial console: half a minute"))
+
+
+@pytest.mark.parametrize("channel", ["framed", "ssh", SLOWEST])
 def test_the_same_exact_values_over_each_channel(
     tmp_path: Path, without_an_image: dict[str, tuple[float, ...]], channel: ChannelKind
 ) -> None:

@@ -25,14 +25,16 @@ CONFIG = data_dir("configs") / "djprobe-2005-list15.yaml"
 SAMPLED_FUNCTIONS = 50
 """SAMPLE_FUNCTIONS of ``kmods/capability/sample.h``."""
 MACHINES = {"debian-686": "pentium4", "lab-i386-up": "athlon", "debian-amd64": "xeon-e5410"}
+EVERY_NIGHT = "debian-686"
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(name, marks=pytest.mark.guest(kernel=name, cpu=machine, timing="instructions"))
-        for name, machine in MACHINES.items()
-    ]
-)
+def marks(kernel: str) -> list[pytest.MarkDecorator]:
+    """What the tests on a kernel are marked with."""
+    guest = pytest.mark.guest(kernel=kernel, cpu=MACHINES[kernel], timing="instructions")
+    return [guest, pytest.mark.nightly("a second kernel of 32 bits")] if kernel == EVERY_NIGHT else [guest]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks(name)) for name in MACHINES])
 def boot(request: pytest.FixtureRequest) -> Boot:
     """The experiment's boot on one of the kernels."""
     kernel = str(request.param)

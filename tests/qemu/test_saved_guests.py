@@ -221,7 +221,10 @@ def test_another_one_is_booted_and_saved_then(
     assert said == []
 
 
-@pytest.mark.parametrize("channel", ["framed", "ssh"])
+OVER_SSH = pytest.param("ssh", marks=pytest.mark.nightly("starts all of systemd, four times"))
+
+
+@pytest.mark.parametrize("channel", ["framed", OVER_SSH])
 def test_restored_guests_of_an_image_are_not_clones(own: BuildContext, tmp_path: Path, channel: ChannelKind) -> None:
     kernel = ready_kernel(own, kernels()["lab-i386-up"])
     wanted = machine_for(own, kernel, Hardware(cpu("pentium4"), 1, 256, "tcg"), GuestDisks("debian-i386", channel))
