@@ -11,6 +11,11 @@ from pathlib import Path
 ORDINARY_USER = 65533
 
 
+def is_readable_to_all(path: Path) -> bool:
+    """Whether an ordinary user can get to a folder and read it: root's own home cannot be entered, on many hosts."""
+    return path.stat().st_mode & 0o005 == 0o005 and all(above.stat().st_mode & 0o001 for above in path.parents)
+
+
 def as_ordinary_user(folder: Path, check: Callable[[Path], None]) -> None:
     """Let root do ``check`` as a user who owns the folder, with cache and lab in it. Fails the test where it fails."""
     for place in (folder, *folder.rglob("*")):

@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from other_users import as_ordinary_user
+from other_users import as_ordinary_user, is_readable_to_all
 
+import orchestrator
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.cpus import cpu
@@ -31,6 +32,9 @@ KERNEL = "lab-i386-up"
 ON_AGENT = pytest.mark.guest(kernel=KERNEL, cpu="pentium4", timing="tcg")
 OVER_SSH = pytest.mark.guest(kernel=KERNEL, timing="tcg", image="debian-i386", channel="ssh")
 ON_CONSOLE = pytest.mark.guest(kernel=KERNEL, timing="tcg", image="debian-i386", channel="serial")
+READABLE = pytest.mark.skipif(
+    not is_readable_to_all(Path(orchestrator.__file__).parent), reason="the lab's checkout is not everybody's"
+)
 AS_ROOT = pytest.mark.skipif(confinement_here().user is None, reason="only root can become any other user")
 
 NEEDLESS = re.compile(
@@ -156,6 +160,7 @@ def test_root_s_qemus_of_one_network_are_nobody_s(guest_factory: GuestFactory) -
 
 
 @AS_ROOT
+@READABLE
 @ON_AGENT
 @pytest.mark.guest(fresh=True)
 def test_an_ordinary_user_s_qemu_is_his(workshop: BuildContext) -> None:

@@ -66,7 +66,7 @@ def sshd(serve: Serve) -> Iterator[SshChannel]:
             connection, _ = listening.accept()
             transport = paramiko.Transport(connection)
             transport.add_server_key(KEY)
-            with contextlib.suppress(EOFError, paramiko.SSHException):
+            with contextlib.suppress(EOFError, ConnectionError, paramiko.SSHException):
                 transport.start_server(server=_Server(serve))
 
         threading.Thread(target=accept, daemon=True).start()
