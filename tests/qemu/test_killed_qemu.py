@@ -19,8 +19,8 @@ from orchestrator.guest.guest import Guest
 
 pytestmark = pytest.mark.qemu
 
-LIMIT = 200 << 20
-"""Bytes for the lab and a guest of 512 MiB, which touches some 60 of them before it is told to fill its memory."""
+LIMIT = 520 << 20
+"""Bytes for the lab, QEMU and a guest of 512 MiB: it fits, and once it fills its memory they do not."""
 
 
 def test_a_killed_qemu_costs_its_cell_and_no_other(undisturbed: FinishedRun, tmp_path: Path) -> None:
@@ -58,10 +58,15 @@ def test_a_qemu_that_is_killed_while_it_counts_is_an_exit(guest: Guest) -> None:
 def test_a_want_of_memory_is_named(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
     with memory_group(f"lab-{tmp_path.name}", LIMIT) as group:
-        filling = ("dd", "if=/dev/zero", "of=/file", "bs=1M", "count=400")
+        # The root has half of the guest's memory.
+        filling = (
+            "sh",
+            "-c",
+            "mkdir /m; mount -t tmpfs -o size=480m tmpfs /m; exec dd if=/dev/zero of=/m/file bs=1M count=430",
+        )
         process = command.start("exec", "--memory", "512", "--", *filling, stderr=subprocess.PIPE)
         group.write_text(str(process.pid))
         _, told = process.communicate()
     assert process.returncode == 1, told
-    assert "QEMU ended (signal 9) while running dd" in told
+    assert "QEMU ended (signal 9) while running sh" in told
     assert "hint: the system has killed processes for want of memory meanwhile: free some" in told
