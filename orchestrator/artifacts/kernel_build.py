@@ -49,7 +49,7 @@ IDENTITY = {
 def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
     """The build tree of a lab kernel, in ``build/``; made when it is not there. Raises BuildError, HostError."""
     assert spec.source is not None
-    wanted = merged(spec.fragments)
+    wanted = merged(spec)
     source, toolchain = kernel_source(context, spec.source, spec.patches, spec.files), guest_toolchain(context)
     inputs = {"source": source.key, "arch": spec.arch, "config": wanted, "compiler": toolchain.version}
     found = context.cache.get("kernels", inputs)
@@ -119,7 +119,7 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
         and artifact.inputs.get("source") in sources
         and artifact.inputs.get("compiler") == toolchain.version
     ]
-    lines = set(merged(spec.fragments).splitlines())
+    lines = set(merged(spec).splitlines())
 
     def shared(artifact: Artifact) -> int:
         return len(lines & set(str(artifact.inputs["config"]).splitlines()))

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError
 from orchestrator.paths import data_dir
 
@@ -22,10 +23,16 @@ _PREEMPTION = {
 }
 
 
-def merged(fragments: Sequence[str]) -> str:
-    """The fragments of ``images/kernels`` one after the other; a later one has the last word."""
+def merged(spec: KernelSpec) -> str:
+    """A kernel's fragments of ``images/kernels`` one after the other; a later one has the last word."""
     folder = data_dir("images") / "kernels"
-    return "".join((folder / f"{name}.config").read_text() for name in fragments)
+    text = "".join((folder / f"{name}.config").read_text() for name in spec.fragments)
+    return "".join(line for line in text.splitlines(keepends=True) if _option(line) not in spec.without)
+
+
+def _option(line: str) -> str | None:
+    found = _SET.match(line) or _UNSET.match(line)
+    return found[1] if found is not None else None
 
 
 def check_granted(wanted: str, config: Mapping[str, str], name: str) -> None:

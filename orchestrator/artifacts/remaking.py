@@ -62,7 +62,7 @@ def _kernel(context: BuildContext, artifact: Artifact) -> None:
         return
     if spec.source is not None:
         source = kernel_source(context, spec.source, spec.patches, spec.files)
-        if (source.key, merged(spec.fragments)) != (artifact.inputs.get("source"), artifact.inputs.get("config")):
+        if (source.key, merged(spec)) != (artifact.inputs.get("source"), artifact.inputs.get("config")):
             return  # an earlier version's, which nothing asks for any more
     ready_kernel(context, spec)
 

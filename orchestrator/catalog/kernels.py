@@ -34,15 +34,18 @@ class KernelSpec(Fact):
 
     Debian's has ``packages``. One from source is the ``source`` package changed by ``patches``, with ``files`` of
     ``kmods`` by their path in it, and configured by ``fragments``. A user's own has a build ``tree`` and an ``image``.
+    ``version`` is that of Linux, empty for a user's own; the fragments' options in ``without`` are no choice in it.
     ``entry_offset`` is in bytes from the symbol of most functions to the first instruction behind any endbr and nop.
     """
 
     name: str
     title: str
     arch: Arch
+    version: str = ""
     packages: DebianPackages | None = None
     source: str | None = None
     fragments: list[str] = Field(default_factory=list)
+    without: list[str] = Field(default_factory=list)
     patches: list[str] = Field(default_factory=list)
     files: dict[str, str] = Field(default_factory=dict)
     tree: Path | None = None
@@ -73,6 +76,11 @@ class KernelSpec(Fact):
         return None
 
 
+class _Version(Fact):
+    source: str
+    without: list[str] = Field(default_factory=list)
+
+
 class _Base(Fact):
     title: str
     arch: Arch
@@ -83,6 +91,7 @@ class _Base(Fact):
 class _Variant(Fact):
     title: str
     arch: Arch | None = None
+    versions: list[str] | None = None
     fragments: list[str]
     patches: list[str] = Field(default_factory=list)
     files: dict[str, str] = Field(default_factory=dict)
@@ -91,34 +100,42 @@ class _Variant(Fact):
 
 class _Catalogue(Fact):
     debian: dict[str, dict[str, object]]
-    source: str
+    versions: dict[str, _Version]
     bases: dict[str, _Base]
     variants: dict[str, _Variant]
 
 
 @lru_cache(maxsize=1)
 def kernels() -> Mapping[str, KernelSpec]:
-    """Return the catalogue's kernels by name: Debian's, then every base of the lab's own in every variant."""
+    """The catalogue's kernels by name: Debian's, then for each version every base of the lab's own in every variant."""
     catalogue = _Catalogue.model_validate(read("kernels.yaml"))
-    found = [KernelSpec.model_validate({"name": name, **fields}) for name, fields in catalogue.debian.items()]
-    for base_name, base in catalogue.bases.items():
-        for variant_name, variant in catalogue.variants.items():
-            if variant.arch not in (None, base.arch):
-                continue
-            found.append(
-                KernelSpec(
-                    name=base_name if variant_name == _PLAIN else f"{base_name}-{variant_name}",
-                    title=f"{base.title}, {variant.title}",
-                    arch=base.arch,
-                    source=catalogue.source,
-                    fragments=[*base.fragments, *variant.fragments],
-                    patches=variant.patches,
-                    files=variant.files,
-                    needs_pae=base.needs_pae,
-                    entry_offset=variant.entry_offset,
-                )
-            )
+    default = next(iter(catalogue.versions))
+    debian = [{"name": name, "version": default, **fields} for name, fields in catalogue.debian.items()]
+    found = [KernelSpec.model_validate(fields) for fields in debian]
+    for number, version in catalogue.versions.items():
+        suffix = "" if number == default else f"@{number}"
+        for base_name, base in catalogue.bases.items():
+            for variant_name, variant in catalogue.variants.items():
+                if variant.arch in (None, base.arch) and number in (variant.versions or catalogue.versions):
+                    name = base_name if variant_name == _PLAIN else f"{base_name}-{variant_name}"
+                    found.append(_from_source(f"{name}{suffix}", base, variant, number, version))
     return MappingProxyType({spec.name: spec for spec in found})
+
+
+def _from_source(name: str, base: _Base, variant: _Variant, number: str, version: _Version) -> KernelSpec:
+    return KernelSpec(
+        name=name,
+        title=f"{base.title}, {variant.title}",
+        arch=base.arch,
+        version=number,
+        source=version.source,
+        fragments=[*base.fragments, *variant.fragments],
+        without=version.without,
+        patches=variant.patches,
+        files=variant.files,
+        needs_pae=base.needs_pae,
+        entry_offset=variant.entry_offset,
+    )
 
 
 def kernel(name: str) -> KernelSpec:
@@ -130,6 +147,10 @@ def kernel(name: str) -> KernelSpec:
         return KernelSpec.model_validate(describe(name))
     spec = kernels().get(name)
     if spec is None:
+        plain, _, version = name.partition("@")
+        if version and plain in kernels():
+            versions = [other.version for other in kernels().values() if other.name.partition("@")[0] == plain]
+            raise ConfigError(f"kernel '{plain}' is of Linux {' or '.join(versions)}, and not of {version}")
         hint = "a kernel of your own is named by its build tree's path, with a slash in it"
         raise ConfigError(unknown("kernel", name, kernels()), hint=hint)
     return spec

@@ -9,15 +9,41 @@ import pytest
 
 from orchestrator.artifacts.kernel_config import check_granted, features, merged
 from orchestrator.catalog.kconfig import read_config
-from orchestrator.catalog.kernels import kernels
-from orchestrator.errors import BuildError
+from orchestrator.catalog.kernels import kernel, kernels
+from orchestrator.errors import BuildError, ConfigError
 
 
 def test_every_lab_kernel_has_all_its_fragments() -> None:
     for spec in kernels().values():
         assert (spec.packages is None) == (spec.source is not None) == bool(spec.fragments)
         if spec.fragments:
-            assert "CONFIG_KPROBES=y" in merged(spec.fragments)
+            assert "CONFIG_KPROBES=y" in merged(spec)
+
+
+def test_a_version_has_every_kernel_that_no_patch_ties_to_another() -> None:
+    named = kernels()
+    other = {name.removesuffix("@6.12") for name in named if name.endswith("@6.12")}
+    usual = {name for name, spec in named.items() if spec.version == "6.1" and "@" not in name}
+    tied = {
+        name for name in usual if named[name].patches or (named[name].packages is not None and name != "debian-amd64")
+    }
+    assert other == usual - tied
+    assert named["lab-i386-up@6.12"].source == "linux-source-6.12"
+    assert "CONFIG_BASE_FULL=y" in merged(named["lab-i386-up"])
+    assert "CONFIG_BASE_FULL" not in merged(named["lab-i386-up@6.12"])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("lab-i386-up-hook@6.12", "kernel 'lab-i386-up-hook' is of Linux 6.1, and not of 6.12"),
+        ("lab-i386-up@6.13", "kernel 'lab-i386-up' is of Linux 6.1 or 6.12, and not of 6.13"),
+    ],
+)
+def test_a_version_that_a_kernel_has_not_is_named(name: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        kernel(name)
+    assert refused.value.what == words
 
 
 def test_a_later_fragment_has_the_last_word() -> None:
