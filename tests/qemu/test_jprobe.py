@@ -26,7 +26,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.catalog.images import image
 from orchestrator.catalog.probes import probes
-from orchestrator.probes.attachment import attached
+from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -67,7 +67,7 @@ def load(ready: ReadyGuest, guest_kernel: Kernel, modules: ModuleMaker, probed: 
     calls = gettimeofday(guest_kernel.spec.arch, calls=500)
 
     def load() -> Load:
-        with attached(ready.guest, probes()["jprobe"], module, point) as attachment:
+        with module_attached(ready.guest, probes()["jprobe"], module, point) as attachment:
             attachment.wait_until_armed()
             listing = ready.guest.get("/proc/kallsyms").decode("ascii")
             trapped = re.findall(r"^([0-9a-f]+) t jprobe_exit_\d_trapped\t", listing, re.MULTILINE)

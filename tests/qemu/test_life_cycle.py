@@ -31,8 +31,8 @@ from orchestrator.errors import (
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.life import State
 from orchestrator.guest.machine import Machine
-from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import check_taint
+from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import Symbols
 
@@ -109,7 +109,7 @@ def test_a_probe_module_that_oopses_is_no_mere_refusal(
             GuestOops,
             match=r"^the guest's kernel reported trouble \(oops in null_dereference_init \[null_dereference\]\)",
         ),
-        attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point),
+        module_attached(guest, probes()["kprobe"], modules.rogue("null_dereference"), point),
     ):
         pytest.fail("the module was loaded")
 

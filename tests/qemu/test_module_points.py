@@ -9,8 +9,8 @@ import pytest
 from module_maker import ModuleMaker
 
 from orchestrator.catalog.probes import probes
-from orchestrator.probes.attachment import attached
 from orchestrator.probes.loading import RefusedError, load
+from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -28,7 +28,7 @@ def test_one_build_serves_all_points(ready: ReadyGuest, modules: ModuleMaker, te
     for symbol in POINTS:
         point = find_entry(ready.guest, ready.symbols, symbol, 0)
         module = replace(built, parameters={"symbol": symbol, "offset": 0})
-        with attached(ready.guest, kind, module, point, ready.symbols) as attachment:
+        with module_attached(ready.guest, kind, module, point, ready.symbols) as attachment:
             attachment.wait_until_armed()
             assert attachment.parameter("symbol") == symbol
             assert int(attachment.parameter("address"), 16) == point.address

@@ -19,8 +19,8 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
+from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry, find_hook, find_static_branch
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
@@ -148,7 +148,7 @@ def test_the_optimiser_is_held_back_on_a_busy_guest(ready: ReadyGuest, workshop:
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
     keep_busy(guest)
     for _ in range(10):
-        with attached(guest, kind, module, point) as attachment:
+        with module_attached(guest, kind, module, point) as attachment:
             assert attachment.wait_until_armed().live[0] == 0xCC
 
 
@@ -169,7 +169,7 @@ def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, workshop: B
         "hook": (find_hook, r"^the hook at 0x[0-9a-f]+ is in use: it holds "),
         "tracepoint": (find_static_branch, r"^there is no nop at 0x[0-9a-f]+, where the tracepoint's static branch"),
     }[probe]
-    with attached(guest, kind, module, point) as attachment:
+    with module_attached(guest, kind, module, point) as attachment:
         attachment.wait_until_armed()
         place = attachment.point
         with pytest.raises(EvidenceError, match=complaint):
@@ -186,7 +186,7 @@ def test_a_probe_that_is_disarmed_behind_the_lab_s_back_is_found_out(
     guest, kind = ready.guest, probes()[probe]
     setup, module = setup_of(workshop, HOOKED, probe)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
-    with attached(guest, kind, module, point) as attachment:
+    with module_attached(guest, kind, module, point) as attachment:
         armed = attachment.wait_until_armed()
         guest.put(b"0", f"/sys/module/{module.name}/parameters/armed")
         with pytest.raises(EvidenceError, match=f"^meanwhile, {attachment.point.name} changed from "):

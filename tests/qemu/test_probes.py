@@ -11,8 +11,8 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS
 from orchestrator.catalog.probes import probes
 from orchestrator.experiment.plan import Boot
-from orchestrator.probes.attachment import attached
 from orchestrator.probes.evidence import KPROBES_LIST, observe
+from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import find_entry
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.results.contract import CellRecord
@@ -129,7 +129,7 @@ def test_a_djprobe_is_no_optimised_kprobe(ready: ReadyGuest, workshop: BuildCont
     (cell,) = (cell for cell in boot.cells if cell.row == "djprobe")
     setup, module = call_setup(artifacts_of(workshop, boot), cell)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
-    with attached(guest, probes()["djprobe"], module, point) as attachment:
+    with module_attached(guest, probes()["djprobe"], module, point) as attachment:
         assert guest.get("/proc/sys/debug/kprobes-optimization") == b"0\n"
         seen = attachment.wait_until_armed()
         assert seen.live[0] == 0xE9

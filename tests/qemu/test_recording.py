@@ -17,9 +17,9 @@ from orchestrator.artifacts.module_source import ModuleSource, Value, render
 from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
-from orchestrator.probes.attachment import Attachment, attached
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import Event, EventKind, check_events, check_order, read_events
+from orchestrator.probes.module_attachment import ModuleAttachment, module_attached
 from orchestrator.probes.point import find_entry
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -45,13 +45,13 @@ on_the_three_kernels = pytest.mark.parametrize(
 @contextmanager
 def probing(
     ready: ReadyGuest, kernel: Kernel, modules: ModuleMaker, kind: str, entry: Entry = "auto"
-) -> Iterator[Attachment]:
+) -> Iterator[ModuleAttachment]:
     """The probe at gettimeofday's entry."""
     symbol, offset = place_on(kernel, entry)
     point = find_entry(ready.guest, ready.symbols, symbol, offset)
     values: dict[str, Value] = {"symbol": symbol, "offset": offset, "single_step": int(kind == "kprobe")}
     module = modules.rendered(probes()[kind].template or "", values)
-    with attached(ready.guest, probes()[kind], module, point) as attachment:
+    with module_attached(ready.guest, probes()[kind], module, point) as attachment:
         attachment.wait_until_armed()
         yield attachment
 
@@ -175,7 +175,7 @@ def test_hits_in_interrupts_may_come_before_the_hit_that_they_interrupt(
     point = find_entry(ready.guest, ready.symbols, symbol, offset)
     timer = modules.rogue("timer_hit")
     ready.guest.put(timer.file, "/tmp/timer_hit.ko")
-    with attached(ready.guest, kind, modules.built(slow_to_read_the_tsc(symbol, offset)), point) as attachment:
+    with module_attached(ready.guest, kind, modules.built(slow_to_read_the_tsc(symbol, offset)), point) as attachment:
         attachment.wait_until_armed()
         ready.guest.succeed(["insmod", "/tmp/timer_hit.ko", f"called={ready.symbols.address(symbol):#x}"])
         attachment.handle("record")

@@ -17,7 +17,6 @@ from orchestrator.errors import EvidenceError, NotEntered
 from orchestrator.guest.interrupts import INT3
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.call_results import CallResults
-from orchestrator.probes.events import check_events, read_events, write_csv
 from orchestrator.probes.evidence import Observation, check_traps
 from orchestrator.probes.point import ProbePoint
 from orchestrator.results.contract import ProfileEvidence
@@ -155,16 +154,11 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
             called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
         attachment.handle("noop")
     int3 = None if traps is None else traps[INT3]
-    if not recording:
-        hits, others = attachment.counts()
-        return Counted(hits, others, int3, called.results)
-    attachment.check_missed()
-    written = read_events(ready.guest, attachment.module_name)
-    if events is not None:
-        events.parent.mkdir(exist_ok=True)
-        write_csv(written, events)
-    hits = check_events(written, work.kind, called, attachment.point, ready.symbols)
-    return Counted(hits, written.written - hits, int3, called.results)
+    if recording:
+        if events is not None:
+            events.parent.mkdir(exist_ok=True)
+        return Counted(*attachment.recorded(called, ready.symbols, events), int3, called.results)
+    return Counted(*attachment.counts(called), int3, called.results)
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value, whole_number
-from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.called import Called
 from orchestrator.probes.events import read_events
+from orchestrator.probes.module_attachment import ModuleAttachment
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.symbols import ModuleMemory, Symbols
@@ -35,10 +36,10 @@ def ring(cpu: int, slots: int) -> bytes:
     return struct.pack("<8sIIIHHQ", b"labring", 1, cpu, slots, 64, 4, 0) + bytes(64 * slots)
 
 
-def attachment(**parameters: bytes) -> Attachment:
+def attachment(**parameters: bytes) -> ModuleAttachment:
     guest = guest_with({f"{PARAMETERS}/{name}": value for name, value in parameters.items()})
     module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
-    return Attachment(guest, probes()["kprobe"], module, ProbePoint("vfs_read", 0, 0xC1000000, bytes(16)))
+    return ModuleAttachment(guest, probes()["kprobe"], module, ProbePoint("vfs_read", 0, 0xC1000000, bytes(16)))
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "0x1", "²", "٣", "9" * 21, "9" * 5000, "1\n2"])
@@ -76,7 +77,7 @@ def test_a_modules_number_is_quoted_when_it_is_none(number: bytes) -> None:
     with pytest.raises(EvidenceError, match=r"^the module reports missed='.{0,44}'$"):
         attachment(missed=number).check_missed()
     with pytest.raises(EvidenceError, match=r"^the module reports counts='.{0,44}'$"):
-        attachment(counts=number).counts()
+        attachment(counts=number).counts(Called("sysenter", 1, frozenset({1})))
 
 
 @pytest.mark.parametrize("uptime", [b"", b"\n", b"soon", b"nan 1.00", b"1e300 1.00", b"1.00", b"\xff"])

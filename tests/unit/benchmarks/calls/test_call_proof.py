@@ -16,9 +16,9 @@ from orchestrator.benchmarks.calls.proof import Counted, count_hits
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import EventKind
+from orchestrator.probes.module_attachment import ModuleAttachment
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -63,7 +63,7 @@ def counted(missed: int) -> Counted:
         deadline=SimpleNamespace(left=lambda: 1.0),
     )
     module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
-    return count_hits(cast(Any, work), Attachment(guest, probes()["kprobe"], module, POINT), None)
+    return count_hits(cast(Any, work), ModuleAttachment(guest, probes()["kprobe"], module, POINT), None)
 
 
 def test_a_recording_of_every_hit_is_believed() -> None:

@@ -13,8 +13,8 @@ from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import KPROBES_LIST
+from orchestrator.probes.module_attachment import ModuleAttachment
 from orchestrator.probes.point import ProbePoint
 
 POINT = ProbePoint("vfs_read", 0, 0xC1000000, bytes(range(16)))
@@ -43,9 +43,9 @@ class Optimising:
         return {"address": self.address, "step": b"boosted\n"}[source.rpartition("/")[2]]
 
 
-def armed_in(guest: Optimising) -> Attachment:
+def armed_in(guest: Optimising) -> ModuleAttachment:
     module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
-    return Attachment(cast(Guest, guest), probes()["kprobe-optimized"], module, POINT)
+    return ModuleAttachment(cast(Guest, guest), probes()["kprobe-optimized"], module, POINT)
 
 
 @pytest.mark.parametrize("sleeps", [0, 3, 100])
