@@ -30,16 +30,18 @@ class ProbeKind(Fact):
 
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
     ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence, ``template`` its module in
-    ``kmods`` (None: no module of the lab is loaded), ``optimisation`` the value of ``debug.kprobes-optimization`` while
-    it is loaded. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
-    measured, or removed; none where there are none to speak of. A user's module has a ``file``, and its traps are not
-    known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
+    ``kmods``, ``event`` what is made in tracefs (neither: nothing of the lab's arms it), ``optimisation`` the value of
+    ``debug.kprobes-optimization`` while it is armed. ``extras`` is what becomes of the aggregator and the post-handler
+    that its hits would pass: kept and measured, or removed; none where there are none to speak of. A user's module has
+    a ``file``, and its traps are not known in advance. A kind that only verifies one capability (List 15 of the djprobe
+    document) has a ``capability``.
     """
 
     name: str
     title: str
     column: str | None
-    template: str | None
+    template: str | None = None
+    event: Literal["kprobe", "kretprobe"] | None = None
     site: Site
     mechanism: Mechanism
     int3_per_hit: int | None

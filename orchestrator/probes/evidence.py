@@ -9,13 +9,22 @@ place.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
 from orchestrator.errors import EvidenceError, OtherMechanism
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.point import ProbePoint
-from orchestrator.probes.tracer import ALL_USERS, KPROBES_HANDLER, TRACED_FUNCTIONS, Traced, find_traced
+from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tracer import (
+    ALL_USERS,
+    KPROBES_HANDLER,
+    TRACED_FUNCTIONS,
+    Traced,
+    called_by_tracer,
+    find_traced,
+)
 
 KPROBES_LIST = "/sys/kernel/debug/kprobes/list"
 OUT_OF_TREE = 1 << 12
@@ -90,6 +99,16 @@ def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observati
     entries = re.findall(rf"^0*{point.address:x} +[krj] +\S+((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
     flags = re.sub(r"\s+", "", entries[0]) if entries else None
     return Observation(live, flags, len(entries), _traced(guest, point) if flags == "[FTRACE]" else None)
+
+
+def followed(
+    guest: Guest, symbols: Callable[[], Symbols], kind: ProbeKind, point: ProbePoint, seen: Observation
+) -> Observation:
+    """The observation with what the function tracer calls at the probe point, where the kind's mechanism is that."""
+    if kind.mechanism != "ftrace" or seen.traced is None or seen.jump_target is None:
+        return seen
+    target = point.address + seen.jump_target
+    return replace(seen, called=called_by_tracer(guest, symbols(), seen.traced, target))
 
 
 def _traced(guest: Guest, point: ProbePoint) -> Traced | None:

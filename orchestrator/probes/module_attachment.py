@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import get_args
@@ -20,19 +19,11 @@ from orchestrator.guest.kernel_value import kernel_value, whole_number
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import check_events, read_events, write_csv
-from orchestrator.probes.evidence import Observation, check_armed, check_called, check_step, check_untouched, observe
+from orchestrator.probes.evidence import Observation, check_called, check_step, check_untouched, followed, observe
 from orchestrator.probes.loading import load
+from orchestrator.probes.optimiser import OPTIMISATION, allow_optimisation, wait_until_armed, wait_until_untouched
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
-from orchestrator.probes.tracer import called_by_tracer
-
-_OPTIMISER_TURNS = 100
-"""Turns until a jump must be in place, or gone: the kernel's optimiser works in the background, ticks later."""
-_TURN = ("sleep", "0.1")
-_OPTIMISER_TURN = "0.3"
-"""Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
-
-_OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
 
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
@@ -147,7 +138,7 @@ class ModuleAttachment(Attachment):
     def take_off(self, extra: Extra) -> None:
         """Take it off the registered kprobe."""
         # Without its post-handler the kernel would optimise it.
-        self._guest.put(b"0", _OPTIMISATION)
+        self._guest.put(b"0", OPTIMISATION)
         self._guest.put(b"0", _parameter_file(self._module, extra))
         if self._number(extra):
             raise EvidenceError(f"the kernel's {extra} is still at {self.point.name}")
@@ -181,22 +172,11 @@ class ModuleAttachment(Attachment):
     def observe(self) -> Observation:
         """Read both sources of evidence at the probe point, and follow the function tracer's call."""
         seen = _observe(self._guest, self._kind, self._module, self.point)
-        if self._kind.mechanism != "ftrace" or seen.traced is None or seen.jump_target is None:
-            return seen
-        target = self.point.address + seen.jump_target
-        return replace(seen, called=called_by_tracer(self._guest, self._symbols, seen.traced, target))
+        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen)
 
     def wait_until_armed(self) -> Observation:
         """Wait, where the optimiser has to come; compare with what the module says of itself."""
-        if self._kind.optimisation and self._kind.mechanism != "jump":
-            # That it is not optimised is evidence only after the optimiser has had its turn.
-            self._guest.succeed(["sleep", _OPTIMISER_TURN])
-        seen = _wait_for(
-            self._guest,
-            self.observe,
-            lambda seen: check_armed(self._kind, self.point, seen, "after loading"),
-            _OPTIMISER_TURNS if self._kind.mechanism == "jump" else 0,
-        )
+        seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after loading")
         if self._has("address"):
             address = _address(self._guest, self._module)
             if address != self.point.address:
@@ -267,7 +247,7 @@ def module_attached(
     armed_by_host = kind.site in ("hook", "tracepoint")
     if not armed_by_host:
         check_untouched(point, observe(guest, point, kind.site), "before loading")
-    guest.put(b"1" if kind.optimisation else b"0", _OPTIMISATION)
+    allow_optimisation(guest, kind)
     load(guest, module.name, module.file, parameters=module.parameters)
     try:
         if armed_by_host:
@@ -298,12 +278,7 @@ def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) 
 def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
     """Unload the module and check that the original bytes are back, for the next probe."""
     guest.succeed(["rmmod", module.name])
-    _wait_for(
-        guest,
-        lambda: observe(guest, point, kind.site),
-        lambda seen: check_untouched(point, seen, "after unloading"),
-        _OPTIMISER_TURNS if kind.optimisation else 0,
-    )
+    wait_until_untouched(guest, kind, point, "after unloading")
 
 
 def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:
@@ -345,18 +320,3 @@ def _parameters(guest: Guest, module: Module) -> Sequence[str]:
 
 def _parameter_file(module: Module, name: str) -> str:
     return f"/sys/module/{module.name}/parameters/{name}"
-
-
-def _wait_for(
-    guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
-) -> Observation:
-    """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
-    for _ in range(turns):
-        seen = look()
-        with contextlib.suppress(EvidenceError):
-            check(seen)
-            return seen
-        guest.succeed(_TURN)
-    seen = look()
-    check(seen)
-    return seen

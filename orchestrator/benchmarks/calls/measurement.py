@@ -101,7 +101,7 @@ def measure_call(
     )
     work.workload.prepare(ready.guest)
     try:
-        if setup.module is None:
+        if work.kind.mechanism == "none":
             figures, proof = _baseline(work)
         elif work.exact is not None:
             figures, proof = _exact(work, work.exact, setup.module, events)
@@ -151,7 +151,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
 
 
-def _exact(work: _Work, workload: ExactWorkload, module: Module, events: Path | None) -> tuple[Figures, Proof]:
+def _exact(work: _Work, workload: ExactWorkload, module: Module | None, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
         measured = _timed_between(work, armed)
         mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
@@ -196,7 +196,7 @@ def _extra_sizes(
     return sizes
 
 
-def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, Proof]:
+def _paired(work: _Work, module: Module | None, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with and without the probe, interleaved, so that changes on the host affect both.
 
     The hits of the first and the last round are counted.
@@ -215,7 +215,7 @@ def _paired(work: _Work, module: Module, events: Path | None) -> tuple[Figures, 
 
 
 @contextmanager
-def _armed(work: _Work, module: Module) -> Iterator[_Armed]:
+def _armed(work: _Work, module: Module | None) -> Iterator[_Armed]:
     """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
     with attached(work.ready.guest, work.kind, module, work.point, work.ready.symbols) as attachment:
         if work.cell.handler != "noop":

@@ -31,7 +31,7 @@ _WORD_SIZES = {"i386": 4, "x86_64": 8}
 
 @dataclass(frozen=True)
 class CallSetup:
-    """A cell's probe point (``offset`` in bytes), the module that arms it (None for the baseline), the workload."""
+    """A cell's probe point (``offset`` in bytes), the module that arms it, if one does, the workload."""
 
     symbol: str
     offset: int

@@ -148,6 +148,11 @@ def has_booster(kernel: Kernel) -> bool:
 
 
 def _needs(kind: ProbeKind) -> tuple[str, ...]:
+    events = ("CONFIG_KPROBE_EVENTS", "CONFIG_HIST_TRIGGERS") if kind.event is not None else ()
+    return (*events, *_needed_by_mechanism(kind))
+
+
+def _needed_by_mechanism(kind: ProbeKind) -> tuple[str, ...]:
     if kind.site == "ftrace":
         return ("CONFIG_DYNAMIC_FTRACE",)
     if kind.site == "hook":

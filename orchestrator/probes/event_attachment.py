@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An event of tracefs at a probe point of a guest: enabled, given one output after the other, removed.
+
+``noop`` is an event that is enabled and has no output: the buffer is off. ``count`` is a histogram by thread, for which
+the event is enabled softly. ``record`` writes it to the buffer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.called import Called
+from orchestrator.probes.evidence import Observation, check_called, check_untouched, followed, observe
+from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.trace_event import (
+    Definition,
+    TracedEvent,
+    TraceEvent,
+    define,
+    make_instance,
+    missed,
+    remove_instance,
+    undefine,
+)
+
+_STATES: dict[Handler, str] = {"noop": "1", "count": "0*", "record": "1"}
+_ADDRESS = re.compile(r"<0*([0-9a-f]{1,16})>")
+_DEFINED_AS = {"kprobe": "p", "kretprobe": "r"}
+
+
+class EventAttachment(Attachment):
+    """An event that is enabled. Made by ``event_attached``."""
+
+    def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, point: ProbePoint, symbols: Symbols) -> None:
+        self._guest = guest
+        self._kind = kind
+        self._event = event
+        self._symbols = symbols
+        self._handler: Handler = "noop"
+        self._counted: Mapping[int, int] = {}
+        self.point = point
+
+    def observe(self) -> Observation:
+        """Read both sources of evidence at the probe point, and whether the event is enabled as its output needs it."""
+        state = self._event.state()
+        if state != _STATES[self._handler]:
+            raise EvidenceError(
+                f"the kernel shows the event at {self.point.name} as {state[:40]!r}, not {_STATES[self._handler]!r}",
+                hint="an event that is only enabled softly records nothing" if state == "0*" else "",
+            )
+        seen = observe(self._guest, self.point, self._kind.site)
+        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen)
+
+    def wait_until_armed(self) -> Observation:
+        """Wait, where the optimiser has to come."""
+        seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after enabling")
+        if self._kind.mechanism == "ftrace":
+            check_called(self._kind, self.point, seen, "", "after enabling")
+        return seen
+
+    def handle(self, handler: Handler) -> None:
+        """Choose the output; the event stays enabled meanwhile, softly or not."""
+        if self._handler == "count":
+            self._event.switch(on=True)
+            self._counted = self._event.counts()
+            self._event.stop_counting()
+        elif self._handler == "record":
+            self._event.record(on=False)
+        if handler == "count":
+            self._event.count()
+            self._event.switch(on=False)
+        elif handler == "record":
+            self._event.empty()
+            self._event.record(on=True)
+        self._handler = handler
+
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[None]:
+        """The histogram and the buffer have each hit's thread."""
+        yield
+
+    def counts(self, called: Called) -> tuple[int, int | None]:
+        """What the histogram had."""
+        counts = self._counted
+        self._check_none_missed()
+        hits = sum(counts.get(pid, 0) for pid in called.pids)
+        return hits, sum(counts.values()) - hits
+
+    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+        """What the buffer has."""
+        self._check_none_missed()
+        events = self._event.recorded()
+        if file is not None:
+            _write_csv(events, file)
+        for before, after in pairwise(events):
+            if before.cpu == after.cpu and before.tsc >= after.tsc:
+                raise EvidenceError("events of a CPU are out of order", detail=[str(before), str(after)])
+        for event in events:
+            self._check(event, symbols)
+        hits = sum(event.pid in called.pids for event in events)
+        return hits, len(events) - hits
+
+    def _check(self, event: TracedEvent, symbols: Symbols) -> None:
+        """Raise EvidenceError unless an event is of this probe point, and of a kretprobe the return into the kernel."""
+        addresses = [int(found, 16) for found in _ADDRESS.findall(event.said)]
+        text = range(symbols.address("_stext"), symbols.address("_etext"))
+        if self._kind.event == "kretprobe":
+            function = self.point.address - self.point.offset
+            right = len(addresses) == 2 and addresses[0] in text and addresses[1] == function
+        else:
+            right = addresses == [self.point.address]
+        if not event.said.startswith("probe: (") or not right:
+            raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
+
+    def _check_none_missed(self) -> None:
+        number = missed(self._guest)
+        if number:
+            raise EvidenceError(f"the kernel skipped the event {number} times")
+
+
+def definition_of(kind: ProbeKind, point: ProbePoint) -> Definition:
+    """The event that a kind has at a point; a kretprobe's is of the function, by its symbol alone."""
+    assert kind.event is not None
+    return Definition(_DEFINED_AS[kind.event], point.symbol, 0 if kind.event == "kretprobe" else point.offset)
+
+
+@contextlib.contextmanager
+def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[EventAttachment]:
+    """Make an event at the point and enable it; disable and remove it at the end.
+
+    Raises EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at
+    the end.
+    """
+    check_untouched(point, observe(guest, point, kind.site), "before enabling")
+    allow_optimisation(guest, kind)
+    make_instance(guest)
+    try:
+        event = define(guest, definition_of(kind, point))
+        event.switch(on=True)
+        yield EventAttachment(guest, kind, event, point, symbols)
+    except NotEntered:
+        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
+        _remove(guest, kind, point)
+        raise
+    except LabError as error:
+        # The first error is the one to report. A guest in trouble gets no commands.
+        if not isinstance(error, GuestError):
+            with contextlib.suppress(CommandFailed, EvidenceError):
+                _remove(guest, kind, point)
+        raise
+    _remove(guest, kind, point)
+
+
+def _remove(guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
+    remove_instance(guest)
+    undefine(guest)
+    wait_until_untouched(guest, kind, point, "after removing the event")
+
+
+def _write_csv(events: Sequence[TracedEvent], path: Path) -> None:
+    with path.open("w", newline="", encoding="ascii") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["cpu", "tsc", "pid", "event"])
+        writer.writerows([event.cpu, event.tsc, event.pid, event.said] for event in events)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from orchestrator.catalog.probes import ProbeKind
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.evidence import Observation, check_armed, check_untouched, observe
+from orchestrator.probes.point import ProbePoint
+
+OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
+
+_TURNS = 100
+"""Turns until a jump must be in place, or gone."""
+_TURN = ("sleep", "0.1")
+_OPTIMISER_TURN = "0.3"
+"""Guest seconds in which the optimiser has had its turn: it begins five ticks after it is asked to."""
+
+
+def allow_optimisation(guest: Guest, kind: ProbeKind) -> None:
+    """Let the kernel optimise kprobes that are registered from now on, or not, as the kind has it."""
+    guest.put(b"1" if kind.optimisation else b"0", OPTIMISATION)
+
+
+def wait_until_armed(
+    guest: Guest, kind: ProbeKind, point: ProbePoint, look: Callable[[], Observation], when: str
+) -> Observation:
+    """Look until the probe has the kind's mechanism. Raises EvidenceError with what it has instead."""
+    if kind.optimisation and kind.mechanism != "jump":
+        # That it is not optimised is evidence only after the optimiser has had its turn.
+        guest.succeed(["sleep", _OPTIMISER_TURN])
+    turns = _TURNS if kind.mechanism == "jump" else 0
+    return _wait_for(guest, look, lambda seen: check_armed(kind, point, seen, when), turns)
+
+
+def wait_until_untouched(guest: Guest, kind: ProbeKind, point: ProbePoint, when: str) -> None:
+    """Look until the original bytes are back. Raises EvidenceError where they are not."""
+    turns = _TURNS if kind.optimisation else 0
+    _wait_for(guest, lambda: observe(guest, point, kind.site), lambda seen: check_untouched(point, seen, when), turns)
+
+
+def _wait_for(
+    guest: Guest, look: Callable[[], Observation], check: Callable[[Observation], None], turns: int
+) -> Observation:
+    """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
+    for _ in range(turns):
+        seen = look()
+        with contextlib.suppress(EvidenceError):
+            check(seen)
+            return seen
+        guest.succeed(_TURN)
+    seen = look()
+    check(seen)
+    return seen

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An event of tracefs in a guest: made as perf probe and trace-cmd make it, switched, counted and read back.
+
+It lives in an instance of tracefs (``instances/lab``), whose buffer, clock and switches are no other user's. Removing
+the instance switches all its events off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value, whole_number
+
+TRACEFS = "/sys/kernel/debug/tracing"
+INSTANCE = f"{TRACEFS}/instances/lab"
+
+_GROUP, _NAME = "lab", "probe"
+_DEFINITIONS = f"{TRACEFS}/kprobe_events"
+_PROFILE = f"{TRACEFS}/kprobe_profile"
+_REASONS = f"{TRACEFS}/error_log"
+_HISTOGRAM = "hist:keys=common_pid:size=4096"
+
+_BUFFER_KB = "1024"
+"""The buffer of each CPU. The 1000 recorded calls of a counting pass take 20 KiB."""
+_TRACE_MAX = 16 << 20
+_HISTOGRAM_MAX = 1 << 20
+_PROFILE_MAX = 1 << 16
+
+_COUNTED = re.compile(r"^\{ common_pid: +(\d{1,10}) \} hitcount: +(\d{1,20})$", re.MULTILINE)
+_TOTALS = re.compile(r"^Totals:\n    Hits: (\d{1,20})\n    Entries: (\d{1,20})\n    Dropped: (\d{1,20})$", re.MULTILINE)
+_PROFILED = re.compile(rf"^ +{_NAME} +(\d{{1,20}}) +(\d{{1,20}})$", re.MULTILINE)
+_LINE = re.compile(r"^.{0,60}-(\d{1,10}) +\[(\d{3,5})\] +\S{1,10} +(\d{1,20}): (.{1,400})$")
+_LOST = ("overrun", "commit overrun", "dropped events")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A kprobe (``p``) or a kretprobe (``r``) as an event, at a function's symbol and an offset in bytes."""
+
+    kind: str
+    symbol: str
+    offset: int
+
+    @property
+    def text(self) -> str:
+        """As it is written to kprobe_events."""
+        return f"{self.kind}:{_GROUP}/{_NAME} {self.symbol}" + (f"+{self.offset}" if self.offset else "")
+
+
+@dataclass(frozen=True)
+class TracedEvent:
+    """An event as it was read back: where and when it was recorded, by which thread, and what it says.
+
+    The time is that of the clock ``x86-tsc``.
+    """
+
+    cpu: int
+    tsc: int
+    pid: int
+    said: str
+
+
+class TraceEvent:
+    """One event in a guest's instance."""
+
+    def __init__(self, guest: Guest, system: str, name: str) -> None:
+        self._guest = guest
+        self._folder = f"{INSTANCE}/events/{system}/{name}"
+
+    def switch(self, *, on: bool) -> None:
+        """Enable the event, or disable it; with a histogram it is disabled softly: hit, and nothing recorded."""
+        self._guest.put(b"1" if on else b"0", f"{self._folder}/enable")
+
+    def state(self) -> str:
+        """As the kernel shows it: ``0`` or ``1``; ``0*`` where it is enabled softly, for a histogram alone."""
+        return kernel_value(self._guest, f"{self._folder}/enable")
+
+    def record(self, *, on: bool) -> None:
+        """Let events be written to the instance's buffer, or not."""
+        self._guest.put(b"1" if on else b"0", f"{INSTANCE}/tracing_on")
+
+    def count(self) -> None:
+        """Begin to count hits by thread, from nothing."""
+        self._trigger(_HISTOGRAM)
+
+    def stop_counting(self) -> None:
+        """Count no more, and forget what was counted: a histogram that is paused does as well (Linux 6.1)."""
+        self._trigger(f"!{_HISTOGRAM}")
+
+    def _trigger(self, text: str) -> None:
+        self._guest.put(text.encode(), f"{self._folder}/trigger")
+
+    def counts(self) -> dict[int, int]:
+        """Hits by the thread's number. Raises EvidenceError where the histogram has not got all."""
+        text = self._guest.get(f"{self._folder}/hist", largest=_HISTOGRAM_MAX).decode("ascii", errors="replace")
+        totals = _TOTALS.search(text)
+        counts = {int(pid): int(hits) for pid, hits in _COUNTED.findall(text)}
+        if totals is None or (len(counts), sum(counts.values())) != (int(totals[2]), int(totals[1])):
+            raise EvidenceError("the histogram of the event cannot be read", detail=text.splitlines()[-8:])
+        if int(totals[3]):
+            raise EvidenceError(f"the histogram of the event has dropped {totals[3]} hits")
+        return counts
+
+    def empty(self) -> None:
+        """Forget what was recorded."""
+        self._guest.put(b"", f"{INSTANCE}/trace")
+
+    def recorded(self) -> Sequence[TracedEvent]:
+        """What was recorded, CPU by CPU in order. Raises EvidenceError where the buffer has lost any of it."""
+        events: list[TracedEvent] = []
+        for cpu in range(self._guest.machine.smp):
+            folder = f"{INSTANCE}/per_cpu/cpu{cpu}"
+            stats = dict(_fields(self._guest.get(f"{folder}/stats").decode("ascii", errors="replace")))
+            if any(stats.get(key) != 0 for key in _LOST):
+                raise EvidenceError(f"the buffer of CPU {cpu} has lost events", detail=[str(stats)])
+            text = self._guest.get(f"{folder}/trace", largest=_TRACE_MAX).decode("ascii", errors="replace")
+            of_cpu = [traced_event(line) for line in text.splitlines() if not line.startswith("#")]
+            if len(of_cpu) != stats.get("entries") or any(event.cpu != cpu for event in of_cpu):
+                raise EvidenceError(f"{len(of_cpu)} events of CPU {cpu} can be read, and its buffer says {stats}")
+            events += of_cpu
+        return events
+
+
+def make_instance(guest: Guest) -> None:
+    """Make the instance, which records nothing yet. Raises CommandFailed."""
+    guest.succeed(["mkdir", INSTANCE])
+    guest.put(b"0", f"{INSTANCE}/tracing_on")
+    guest.put(_BUFFER_KB.encode(), f"{INSTANCE}/buffer_size_kb")
+    guest.put(b"x86-tsc", f"{INSTANCE}/trace_clock")
+    guest.put(b"1", f"{INSTANCE}/options/sym-addr")
+
+
+def remove_instance(guest: Guest) -> None:
+    """Remove the instance with what it has recorded. Raises CommandFailed where it is in use."""
+    guest.succeed(["rmdir", INSTANCE])
+
+
+def define(guest: Guest, definition: Definition) -> TraceEvent:
+    """Make the event. Raises EvidenceError with the kernel's own reason."""
+    try:
+        guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, _DEFINITIONS])
+    except CommandFailed:
+        log = guest.get(_REASONS, largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
+        reasons = [line.partition("error: ")[2] for line in log if "error: " in line]
+        reason = reasons[-1][:200] if reasons else "it gives no reason"
+        raise EvidenceError(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
+    return TraceEvent(guest, _GROUP, _NAME)
+
+
+def undefine(guest: Guest) -> None:
+    """Remove the event, which nothing may use. Raises CommandFailed."""
+    guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", _DEFINITIONS])
+
+
+def missed(guest: Guest) -> int:
+    """Hits of the event for which the kernel could not run its handler. Raises EvidenceError."""
+    text = guest.get(_PROFILE, largest=_PROFILE_MAX).decode("ascii", errors="replace")
+    found = _PROFILED.findall(text)
+    if len(found) != 1:
+        raise EvidenceError("the kernel's profile of kprobe events does not list the probe", detail=text.splitlines())
+    return int(found[0][1])
+
+
+def traced_event(line: str) -> TracedEvent:
+    """An event from its line of ``trace``. Raises EvidenceError for anything else.
+
+    ``callbench-72  [000] d..1.  14321763833: probe: (vfs_read+0x5/0x310 <ffffffff813669e5>)``
+    """
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise EvidenceError(f"a line of the trace is no event: {line[:200]!r}")
+    pid, cpu, tsc, said = found.groups()
+    return TracedEvent(int(cpu), int(tsc), int(pid), said)
+
+
+def _fields(text: str) -> Sequence[tuple[str, int | None]]:
+    return [(key, whole_number(value)) for key, _, value in (line.partition(": ") for line in text.splitlines())]
