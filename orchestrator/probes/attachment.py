@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -56,6 +56,10 @@ class Attachment(ABC):
 
         All of them go to the ``file`` as CSV, if one is given. Raises EvidenceError with what is wrong.
         """
+
+    def renewal(self) -> Callable[[], None] | None:
+        """What empties the place that the handler records into, where a hit's cost depends on how full that is."""
+        return None
 
     def extras(self) -> Sequence[Extra]:
         """What a hit passes at present besides the handler, by what the kernel finds at the probe point."""

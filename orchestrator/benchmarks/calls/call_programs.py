@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.outcome import SUCCESS, Expected, Outcome, check_expected, listed, named
 from orchestrator.benchmarks.calls.results_line import parse_results
-from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement
+from orchestrator.benchmarks.calls.workload import MarkedSamples, Measurement, together
 from orchestrator.errors import EvidenceError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.call_results import CallResults
@@ -104,8 +104,9 @@ class Calls:
     """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
 
     ``file`` is the program on the host, None for one in the initramfs; ``hits`` is how often each call enters the
-    probe point; ``number`` is the system call's, None for a function. Methods that make calls raise EvidenceError where
-    the program makes another system call, or one does not return what is ``expected``.
+    probe point; ``number`` is the system call's, None for a function. ``renew`` is done before each sample, which then
+    has a process of its own: what calls cost depends on what samples before have left. Methods that make calls raise
+    EvidenceError where the program makes another system call, or one does not return what is ``expected``.
     """
 
     argv: Sequence[str]
@@ -114,6 +115,7 @@ class Calls:
     file: Path | None = None
     number: int | None = None
     expected: Expected | None = None
+    renew: Callable[[], None] | None = None
 
     metric = "cost per call"
 
@@ -134,14 +136,14 @@ class Calls:
         Raises EvidenceError when samples of one boot differ, or depend on the size of the batches: on the exact clock
         they must be equal.
         """
-        sounding = self._sampled(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
+        sounding = self._samples(guest, Sampling(_SOUNDING_CALLS, 1, 1), time_limit)
         between_ticks = INSTRUCTIONS_PER_SECOND / ticks_per_second
         batch = int(between_ticks * _SHARE_OF_A_TICK / max(1.0, sounding.samples[0]))
         if batch < 1:
             raise EvidenceError(f"one call takes {sounding.samples[0]:g} instructions: more than fit between two ticks")
         # The check for equal samples needs at least two.
         batch = min(batch, self.calls)
-        measured = self._sampled(guest, Sampling(self.calls, batch, max(2, repeats), self.calls), time_limit)
+        measured = self._samples(guest, Sampling(self.calls, batch, max(2, repeats), self.calls), time_limit)
         if len(set(measured.samples)) != 1:
             results = None if measured.outcome is None else measured.outcome.results
             raise EvidenceError(
@@ -152,7 +154,7 @@ class Calls:
         # A batch has to cost n times one call, and what a batch of no calls does. Where batches of one call agree with
         # the samples that is proved; where calls differ from each other, the same calls in smaller batches prove it.
         if sounding.samples[0] != measured.samples[0] and batch > 1:
-            halved = self._sampled(guest, Sampling(self.calls, batch // 2, 1), time_limit)
+            halved = self._samples(guest, Sampling(self.calls, batch // 2, 1), time_limit)
             if halved.samples[0] != measured.samples[0]:
                 raise EvidenceError(
                     f"in batches of {batch} calls one takes {measured.samples[0]:.10g} instructions, "
@@ -179,6 +181,9 @@ class Calls:
         # They add at most a quarter to a batch, which fills six tenths of the time between two timer ticks.
         warming = min(_WARMING_CALLS, measured.batch // 4)
         wanted = Sampling(calls, min(calls, measured.batch), _MARKED_SAMPLES, is_marked=True, warming=warming)
+        if self.renew is not None:
+            self.renew()
+            wanted = dataclasses.replace(wanted, repeats=1, warming=0)
         marked = self._sampled(guest, wanted, time_limit)
         return MarkedSamples(Path(self.argv[0]).name, calls, Timed(marked.empty, marked.ticks))
 
@@ -207,6 +212,20 @@ class Calls:
         if called.results is not None:
             check_expected(self.expected, called.results, "counted")
         return called
+
+    def renewed(self, renew: Callable[[], None]) -> Calls:
+        """The same calls, with something that is done before each sample."""
+        return dataclasses.replace(self, renew=renew)
+
+    def _samples(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
+        """All samples of one process; with ``renew`` of one process each."""
+        if self.renew is None:
+            return self._sampled(guest, wanted, time_limit)
+        ones: list[Measurement] = []
+        for _ in range(wanted.repeats):
+            self.renew()
+            ones.append(self._sampled(guest, dataclasses.replace(wanted, repeats=1), time_limit))
+        return together(ones)
 
     def _sampled(self, guest: Guest, wanted: Sampling, time_limit: float) -> Measurement:
         measured = parse(_checked(guest, [*self.argv, *wanted.options], time_limit), wanted)

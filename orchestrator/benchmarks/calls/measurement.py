@@ -153,6 +153,10 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
 
 def _exact(work: _Work, workload: ExactWorkload, module: Module | None, events: Path | None) -> tuple[Figures, Proof]:
     with _armed(work, module) as armed:
+        renew = armed.attachment.renewal()
+        if renew is not None:
+            workload = workload.renewed(renew)
+            work = replace(work, workload=workload)
         measured = _timed_between(work, armed)
         mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
         profile = _profile(work, workload, measured, module, mechanism)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from orchestrator.benchmarks.calls.outcome import Outcome
@@ -36,6 +36,18 @@ class Measurement:
     empty: int = 0
     ticks: tuple[tuple[int, int], ...] = ()
     is_uniform: bool = False
+
+
+def together(ones: Sequence[Measurement]) -> Measurement:
+    """Samples that were measured one by one, of the same calls. What the calls returned is of the last."""
+    return replace(
+        ones[-1],
+        samples=tuple(sample for one in ones for sample in one.samples),
+        nanoseconds=tuple(time for one in ones for time in one.nanoseconds),
+        batches=sum(one.batches for one in ones),
+        disturbed=sum(one.disturbed for one in ones),
+        ticks=tuple(ticks for one in ones for ticks in one.ticks),
+    )
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,9 @@ class ExactWorkload(Workload, Protocol):
 
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples; raises EvidenceError when they differ."""
+
+    def renewed(self, renew: Callable[[], None]) -> ExactWorkload:
+        """The same calls, with something that is done before each sample."""
 
     def measure_cheaper(self, guest: Guest, dearer: Measurement, *, time_limit: float) -> Sequence[float]:
         """Measure two samples where calls cost no more than when ``dearer`` was measured."""
