@@ -61,6 +61,25 @@ def guest_programs(context: BuildContext, arch: str) -> Artifact:
     return context.cache.obtain("programs", inputs, f"guest programs, {arch}", build)
 
 
+def bpf_tool(context: BuildContext, arch: str) -> Path:
+    """``images/bpf/bpfprobe.c``, which attaches BPF programs in a guest, as a static program for ``arch``."""
+    images, toolchain = data_dir("images"), guest_toolchain(context)
+    folders = [images / "bpf", images / "guest"]
+    main = folders[0] / "bpfprobe.c"
+    files = [main, *included(read_source(main), folders)]
+    inputs = {
+        "arch": arch,
+        "compiler": toolchain.version,
+        "flags": _FLAGS,
+        "sources": {file.name: read_source(file) for file in files},
+    }
+
+    def build(target: Path) -> None:
+        _compile(toolchain, arch, files, folders, target / main.stem)
+
+    return context.cache.obtain("programs", inputs, f"bpfprobe, {arch}", build).path / main.stem
+
+
 def workload_program(context: BuildContext, arch: str, file: Path) -> Path:
     """A user's C file, which defines ``workload()``, as a static program that times it (``images/workload``).
 

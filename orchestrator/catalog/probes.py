@@ -16,7 +16,9 @@ from orchestrator.errors import ConfigError
 BASELINE = "none"
 """The probe kind without a probe, against which every overhead is measured."""
 
-Mechanism = Literal["none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "own"]
+Mechanism = Literal[
+    "none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "direct", "own"
+]
 """The mechanism of a hit. ``own`` is a user's module's: any bytes at the probe point are accepted."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint"]
 Extra = Literal["post_handler", "aggregator"]
@@ -29,12 +31,13 @@ class ProbeKind(Fact):
     """A kind of probe: a mechanism at a point.
 
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
-    ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence, ``template`` its module in
-    ``kmods``, ``event`` what is made in tracefs (neither: nothing of the lab's arms it), ``optimisation`` the value of
-    ``debug.kprobes-optimization`` while it is armed. ``extras`` is what becomes of the aggregator and the post-handler
-    that its hits would pass: kept and measured, or removed; none where there are none to speak of. A user's module has
-    a ``file``, and its traps are not known in advance. A kind that only verifies one capability (List 15 of the djprobe
-    document) has a ``capability``.
+    ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence. What arms it is a ``template``
+    of ``kmods``, an ``event`` of tracefs, or a BPF ``program``, which the kernel compiles or not (``is_compiled``);
+    with none of them nothing of the lab's does. ``called`` is the function that the function tracer must call, by
+    default kprobes' or the module's own. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
+    armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
+    measured, or removed; none where there are none to speak of. A user's module has a ``file``, and its traps are not
+    known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
@@ -42,6 +45,9 @@ class ProbeKind(Fact):
     column: str | None
     template: str | None = None
     event: Literal["kprobe", "kretprobe"] | None = None
+    program: Literal["kprobe", "kretprobe", "kprobe-multi", "kretprobe-multi", "fentry", "fexit"] | None = None
+    is_compiled: bool = True
+    called: str | None = None
     site: Site
     mechanism: Mechanism
     int3_per_hit: int | None

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import ProbePoint
@@ -18,17 +20,21 @@ from orchestrator.probes.symbols import Symbols
 
 @contextmanager
 def attached(
-    guest: Guest, kind: ProbeKind, module: Module | None, point: ProbePoint, symbols: Symbols
+    guest: Guest, kind: ProbeKind, means: Module | Path | None, point: ProbePoint, symbols: Symbols
 ) -> Iterator[Attachment]:
-    """Arm a probe, with the ``module`` or by what the kernel itself has; take it out again at the end.
+    """Arm a probe with its ``means``; take it out again at the end.
+
+    That is a module, bpfprobe for a BPF program, or nothing for an event, which the kernel has itself.
 
     ``point`` is the probed function's entry. For a hook and a tracepoint the place is found when it is armed. Raises
     EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
     """
-    armed = (
-        event_attached(guest, kind, point, symbols)
-        if module is None
-        else module_attached(guest, kind, module, point, symbols)
-    )
+    armed: AbstractContextManager[Attachment]
+    if isinstance(means, Module):
+        armed = module_attached(guest, kind, means, point, symbols)
+    elif means is not None:
+        armed = bpf_attached(guest, kind, means, point, symbols)
+    else:
+        armed = event_attached(guest, kind, point, symbols)
     with armed as attachment:
         yield attachment

@@ -19,10 +19,12 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracer import (
     ALL_USERS,
+    BPF_TRAMPOLINE,
     KPROBES_HANDLER,
     TRACED_FUNCTIONS,
     Traced,
     called_by_tracer,
+    direct_trampoline,
     find_traced,
 )
 
@@ -54,6 +56,7 @@ _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
     ("kprobe", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[FTRACE]"),
     ("kprobe", "jmp"): _Look("a djprobe's own jump", frozenset({0xE9}), ""),
     ("ftrace", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[TRACED]"),
+    ("ftrace", "direct"): _Look("a trampoline of BPF's", frozenset({0xE8}), "[TRACED]"),
     ("tracepoint", "tracepoint"): _Look("a static branch that is taken", _JUMPS, "[ENABLED]"),
     ("hook", "pointer"): _Look("a pointer", None, ""),
 }
@@ -105,9 +108,11 @@ def followed(
     guest: Guest, symbols: Callable[[], Symbols], kind: ProbeKind, point: ProbePoint, seen: Observation
 ) -> Observation:
     """The observation with what the function tracer calls at the probe point, where the kind's mechanism is that."""
-    if kind.mechanism != "ftrace" or seen.traced is None or seen.jump_target is None:
+    if kind.mechanism not in ("ftrace", "direct") or seen.traced is None or seen.jump_target is None:
         return seen
     target = point.address + seen.jump_target
+    if kind.mechanism == "direct":
+        return replace(seen, called=direct_trampoline(guest, target))
     return replace(seen, called=called_by_tracer(guest, symbols(), seen.traced, target))
 
 
@@ -137,7 +142,7 @@ def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str
     # Some capabilities are shown by several probes at one place.
     if kind.site == "kprobe" and seen.probes != 1 and kind.capability is None:
         raise EvidenceError(f"{when}, the kernel lists {seen.probes} kprobes at {point.name}, not one")
-    if kind.mechanism == "ftrace" and (seen.traced is None or seen.traced.users != 1):
+    if kind.mechanism in ("ftrace", "direct") and (seen.traced is None or seen.traced.users != 1):
         users = seen.traced.users if seen.traced else 0
         raise EvidenceError(f"{when}, the function tracer has {users} users of {point.symbol}, not one")
     if kind.mechanism in ("int3", "detour") and seen.live[1:] != point.original[1:]:
@@ -182,7 +187,11 @@ def check_called(kind: ProbeKind, point: ProbePoint, seen: Observation, module: 
     must be the only traced function.
     """
     assert seen.traced is not None
-    if kind.site == "ftrace":
+    if kind.called is not None:
+        right, expected = seen.called == kind.called, kind.called
+    elif kind.mechanism == "direct":
+        right, expected = seen.called == BPF_TRAMPOLINE, BPF_TRAMPOLINE
+    elif kind.site == "ftrace":
         right = str(seen.called).endswith(f" [{module}]") or (seen.called == ALL_USERS and seen.traced.functions == 1)
         expected = f"a handler of {module} alone"
     else:

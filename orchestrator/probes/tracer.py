@@ -17,6 +17,10 @@ KPROBES_HANDLER = "kprobe_ftrace_handler"
 ALL_USERS = "ftrace_ops_list_func"
 """The tracer's function that calls all of its users, for each traced function."""
 
+BPF_TRAMPOLINE = "a trampoline of BPF's"
+_BPF_TRAMPOLINE = "bpf_trampoline_"
+"""What kallsyms lists it as, with a number behind it and ``[bpf]`` as its module (bpf_trampoline_update())."""
+
 CALL_BYTES = 5
 _ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_call"}
 """The tracer's entries that all users share, and the place of the call in each."""
@@ -79,6 +83,14 @@ def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int
         if target == symbols.address(entry):
             return _called_at(guest, symbols, symbols.address(place))
     raise EvidenceError(f"the call leads to {target:#x}, which is no entry of the function tracer")
+
+
+def direct_trampoline(guest: Guest, target: int) -> str:
+    """Whose trampoline a traced function calls directly, where it is BPF's; else the address."""
+    # Read anew: trampolines come and go.
+    listing = guest.get(KALLSYMS, largest=KALLSYMS_MAX).decode("ascii", errors="replace")
+    line = re.search(rf"^0*{target:x} \S (\S+)\t\[bpf\]$", listing, re.MULTILINE)
+    return BPF_TRAMPOLINE if line is not None and line[1].startswith(_BPF_TRAMPOLINE) else f"{target:#x}"
 
 
 def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.calls.extras import extra_notes, extra_sizes, removal_notes, remove_extras
 from orchestrator.benchmarks.calls.figures import Figures, exact_baseline, exact_figures, paired_figures
 from orchestrator.benchmarks.calls.known import Known
@@ -44,6 +43,7 @@ class _Work:
 
     ready: ReadyGuest
     cell: CallCell
+    setup: CallSetup
     workload: Workload
     kind: ProbeKind
     point: ProbePoint
@@ -92,6 +92,7 @@ def measure_call(
     work = _Work(
         ready=ready,
         cell=cell,
+        setup=setup,
         workload=setup.workload,
         kind=call_probe(cell.task.probe),
         point=_find_point(ready, cell, setup),
@@ -104,9 +105,9 @@ def measure_call(
         if work.kind.mechanism == "none":
             figures, proof = _baseline(work)
         elif work.exact is not None:
-            figures, proof = _exact(work, work.exact, setup.module, events)
+            figures, proof = _exact(work, work.exact, events)
         else:
-            figures, proof = _paired(work, setup.module, events)
+            figures, proof = _paired(work, events)
     except RefusedError as error:
         if work.kind.capability is None and not cell.task.is_found:
             raise
@@ -140,7 +141,7 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
             measured = _timed(work)
             figures = exact_baseline(measured)
             work.known.keep_baseline(work.cell, figures)
-            profile = _profile(work, work.exact, measured, None, "none")
+            profile = _profile(work, work.exact, measured, "none")
         else:
             figures, timed_in = baseline.figures, baseline.cell_id
             check_clocksource(work.ready.guest)
@@ -151,15 +152,15 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
 
 
-def _exact(work: _Work, workload: ExactWorkload, module: Module | None, events: Path | None) -> tuple[Figures, Proof]:
-    with _armed(work, module) as armed:
+def _exact(work: _Work, workload: ExactWorkload, events: Path | None) -> tuple[Figures, Proof]:
+    with _armed(work) as armed:
         renew = armed.attachment.renewal()
         if renew is not None:
             workload = workload.renewed(renew)
             work = replace(work, workload=workload)
         measured = _timed_between(work, armed)
         mechanism = mechanism_seen(work.kind, armed.attachment.point, armed.seen)
-        profile = _profile(work, workload, measured, module, mechanism)
+        profile = _profile(work, workload, measured, mechanism)
         counted = count_hits(work, armed.attachment, events)
         armed.check_same("while the hits were counted")
         proof = replace(_proof(work, armed, counted), profile=profile)
@@ -169,14 +170,12 @@ def _exact(work: _Work, workload: ExactWorkload, module: Module | None, events: 
     return exact_figures(measured), proof
 
 
-def _profile(
-    work: _Work, workload: ExactWorkload, measured: Measurement, module: Module | None, mechanism: str
-) -> ProfileEvidence | None:
+def _profile(work: _Work, workload: ExactWorkload, measured: Measurement, mechanism: str) -> ProfileEvidence | None:
     """Where the instructions of the timed calls go, by the same calls again; None where no profile is wanted."""
     if work.profile is None:
         return None
     with step("count instructions"):
-        counter = Counter(work.ready.guest, work.ready.symbols, module)
+        counter = Counter(work.ready.guest, work.ready.symbols, work.setup.module)
         mark = counter.mark()
         marked = workload.measure_marked(work.ready.guest, measured, time_limit=work.deadline.left())
         profile = counter.profile(mark, marked.timed, cell=work.cell.id, calls=marked.calls, program=marked.program)
@@ -200,7 +199,7 @@ def _extra_sizes(
     return sizes
 
 
-def _paired(work: _Work, module: Module | None, events: Path | None) -> tuple[Figures, Proof]:
+def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
     """Samples with and without the probe, interleaved, so that changes on the host affect both.
 
     The hits of the first and the last round are counted.
@@ -208,7 +207,7 @@ def _paired(work: _Work, module: Module | None, events: Path | None) -> tuple[Fi
     rounds = range(work.cell.repeats)
     plain, probed = [_timed(work)], []
     for number in rounds:
-        with _armed(work, module) as armed:
+        with _armed(work) as armed:
             probed.append(_timed_between(work, armed))
             if number in (rounds[0], rounds[-1]):
                 counted = count_hits(work, armed.attachment, events)
@@ -219,9 +218,9 @@ def _paired(work: _Work, module: Module | None, events: Path | None) -> tuple[Fi
 
 
 @contextmanager
-def _armed(work: _Work, module: Module | None) -> Iterator[_Armed]:
+def _armed(work: _Work) -> Iterator[_Armed]:
     """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
-    with attached(work.ready.guest, work.kind, module, work.point, work.ready.symbols) as attachment:
+    with attached(work.ready.guest, work.kind, work.setup.means, work.point, work.ready.symbols) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
         removed = remove_extras(attachment) if work.kind.extras == "removed" else ()

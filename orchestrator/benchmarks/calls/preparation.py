@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.compiler import bpf_tool, workload_program
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, check_parameters, render, render_own
 from orchestrator.artifacts.modules import Module
@@ -18,6 +18,7 @@ from orchestrator.benchmarks.calls import probe_setup
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import system_call, user_function
 from orchestrator.benchmarks.calls.entered_function import call_number
+from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.probe_setup import ProbeSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.whole_program import WholeProgram
@@ -31,12 +32,18 @@ _WORD_SIZES = {"i386": 4, "x86_64": 8}
 
 @dataclass(frozen=True)
 class CallSetup:
-    """A cell's probe point (``offset`` in bytes), the module that arms it, if one does, the workload."""
+    """A cell's probe point (``offset`` in bytes), the module or the program that arms it, if one does, the workload."""
 
     symbol: str
     offset: int
     workload: Workload
     module: Module | None
+    tool: Path | None = None
+
+    @property
+    def means(self) -> Module | Path | None:
+        """What the probe is armed with."""
+        return self.module or self.tool
 
 
 def prepare_calls(
@@ -54,30 +61,47 @@ def prepare_calls(
     wanted = {id_: _module_source(setup) for id_, setup in setups.items()}
     modules = module_outcomes(context, kernel, {id_: one for id_, one in wanted.items() if one is not None})
 
-    @cache
-    def compiled(file: Path) -> Path | Refused:
-        try:
-            return workload_program(context, kernel.spec.arch, file)
-        except BuildError as error:
-            return failed(error)
-
+    # A broken file is not compiled anew for each cell.
+    compiled = cache(lambda file: _outcome(lambda: workload_program(context, kernel.spec.arch, file)))
+    tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
     for cell in (one for one in cells if one.id in setups):
-        setup, module, file = setups[cell.id], modules.get(cell.id), _c_file(cell)
+        file, probe = _c_file(cell), call_probe(cell.task.probe)
         program = None if file is None else compiled(file)
-        if isinstance(module, Refused):
-            prepared[cell.id] = module
-        elif isinstance(program, Refused):
-            prepared[cell.id] = program
-        else:
-            if module is not None:
-                module = replace(module, parameters=check_parameters(setup.parameters))
-            prepared[cell.id] = Ready(
-                CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module),
-                modules=() if module is None else (module,),
-                notes=(*setup.notes, *compiler_note(kernel, module)),
-                keys=_workload_key(cell, program),
-            )
+        attaches = None if probe.program is None else tool()
+        prepared[cell.id] = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
     return prepared
+
+
+def _outcome(compile_it: Callable[[], Path]) -> Path | Refused:
+    try:
+        return compile_it()
+    except BuildError as error:
+        return failed(error)
+
+
+def _prepared(
+    kernel: Kernel,
+    cell: CallCell,
+    setup: ProbeSetup,
+    module: Module | Refused | None,
+    program: Path | Refused | None,
+    tool: Path | Refused | None,
+) -> Prepared[CallSetup]:
+    """A cell with what was built for it: the module, the user's workload, what attaches BPF programs."""
+    if isinstance(module, Refused):
+        return module
+    if isinstance(program, Refused):
+        return program
+    if isinstance(tool, Refused):
+        return tool
+    if module is not None:
+        module = replace(module, parameters=check_parameters(setup.parameters))
+    return Ready(
+        CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module, tool),
+        modules=() if module is None else (module,),
+        notes=(*setup.notes, *compiler_note(kernel, module)),
+        keys={**_workload_key(cell, program), **({} if tool is None else {"bpfprobe": _digest(tool)})},
+    )
 
 
 def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Workload:
@@ -89,7 +113,11 @@ def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Worklo
 def _workload_key(cell: CallCell, program: Path | None) -> dict[str, str]:
     """The digest of a user's program, as it was given or compiled."""
     file = cell.task.file if program is None else program
-    return {} if file is None else {"workload": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+    return {} if file is None else {"workload": _digest(Path(file))}
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:

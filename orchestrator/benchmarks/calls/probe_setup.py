@@ -148,8 +148,21 @@ def has_booster(kernel: Kernel) -> bool:
 
 
 def _needs(kind: ProbeKind) -> tuple[str, ...]:
-    events = ("CONFIG_KPROBE_EVENTS", "CONFIG_HIST_TRIGGERS") if kind.event is not None else ()
-    return (*events, *_needed_by_mechanism(kind))
+    by_mechanism = _needed_by_mechanism(kind)
+    if kind.event is not None:
+        return ("CONFIG_KPROBE_EVENTS", "CONFIG_HIST_TRIGGERS", *by_mechanism)
+    if kind.program is not None:
+        compiler = ("CONFIG_BPF_JIT",) if kind.is_compiled else ()
+        return ("CONFIG_BPF_EVENTS", *compiler, *_needed_by_program(kind.program), *by_mechanism)
+    return by_mechanism
+
+
+def _needed_by_program(program: str) -> tuple[str, ...]:
+    if program in ("fentry", "fexit"):
+        return ("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS")
+    if program in ("kprobe-multi", "kretprobe-multi"):
+        return ("CONFIG_FPROBE",)
+    return ("CONFIG_KPROBE_EVENTS",)
 
 
 def _needed_by_mechanism(kind: ProbeKind) -> tuple[str, ...]:

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// A BPF program at a place of the kernel's, pinned below a folder of the BPF file system so that it outlives this one.
+//
+//   bpfprobe attach FOLDER PROGRAM KIND TARGET [OFFSET]     makes FOLDER/program, FOLDER/link, and the maps it has
+//   PROGRAM: noop, count, record, witness
+//   KIND, TARGET: kprobe, kretprobe FUNCTION; kprobe-multi, kretprobe-multi FUNCTION; tracepoint ID;
+//                 raw-tracepoint NAME; fentry, fexit FUNCTION
+//   bpfprobe info FOLDER        type=2 jited=57 runs=1234 missed=0
+//   bpfprobe counts FOLDER      count=1000 dropped=0: of all CPUs
+//   bpfprobe hits FOLDER        a line for each thread: PID HITS
+//   bpfprobe events FOLDER      the events in the ring, 64 bytes each, as they are
+//   bpfprobe empty FOLDER       counts and ring begin anew
+//
+// Removing the files of FOLDER detaches the program.
+#include "bpf_abi.h"
+#include "btf.h"
+#include "programs.h"
+
+enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
+enum { BUSY = 1 << 31, DISCARDED = 1 << 30, RING_HEADER = 8 };
+
+static char verifier_words[LOG_SIZE];
+
+static void fail(const char *what, const char *about, long error) __attribute__((noreturn));
+static void fail(const char *what, const char *about, long error)
+{
+	print(2, "bpfprobe: ");
+	print(2, what);
+	print(2, about);
+	if (error) {
+		print(2, ": error ");
+		print_number(2, -error);
+	}
+	print(2, "\n");
+	exit_program(1);
+}
+
+static void print_value(const char *name, uint64_t value)
+{
+	print(1, name);
+	print_number(1, value);
+}
+
+static long checked(long result, const char *what, const char *about)
+{
+	if (result < 0)
+		fail(what, about, result);
+	return result;
+}
+
+static const char *path_in(const char *folder, const char *name)
+{
+	static char path[PATH_MAX];
+	size_t length = text_length(folder), rest = text_length(name);
+
+	if (length + rest + 2 > sizeof(path))
+		fail("too long a path: ", folder, 0);
+	memcpy(path, folder, length);
+	path[length] = '/';
+	memcpy(path + length + 1, name, rest + 1);
+	return path;
+}
+
+static void pin(int fd, const char *folder, const char *name)
+{
+	union bpf_request request = {.object = {.path = (unsigned long)path_in(folder, name), .fd = fd}};
+
+	checked(bpf(BPF_OBJ_PIN, &request, sizeof(request.object)), "cannot pin ", name);
+}
+
+static int pinned(const char *folder, const char *name)
+{
+	union bpf_request request = {.object = {.path = (unsigned long)path_in(folder, name)}};
+
+	return checked(bpf(BPF_OBJ_GET, &request, sizeof(request.object)), "cannot open ", path_in(folder, name));
+}
+
+static int make_map(const char *folder, const char *name, uint32_t type, uint32_t key, uint32_t value, uint32_t entries)
+{
+	union bpf_request request = {.map = {type, key, value, entries, 0}};
+	int fd = checked(bpf(BPF_MAP_CREATE, &request, sizeof(request.map)), "cannot make the map ", name);
+
+	pin(fd, folder, name);
+	return fd;
+}
+
+static int make_counts(const char *folder)
+{
+	return make_map(folder, "counts", BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, SLOTS);
+}
+
+// --- places ------------------------------------------------------------------------------------------
+
+struct place {
+	const char *kind, *target;
+	long offset;
+	uint32_t type, attach_type;	// the program's
+	enum context context;
+	uint32_t words;
+	struct btf_function function;
+};
+
+static int is_kind(const struct place *place, const char *kind)
+{
+	return text_equal(place->kind, kind);
+}
+
+static struct place place_of(const char *kind, const char *target, const char *offset)
+{
+	struct place place = {.kind = kind, .target = target, .offset = offset ? parse_number(offset) : 0};
+
+	if (place.offset < 0)
+		fail("no offset: ", offset, 0);
+	if (is_kind(&place, "kprobe") || is_kind(&place, "kretprobe")) {
+		place.type = BPF_PROG_TYPE_KPROBE;
+	} else if (is_kind(&place, "kprobe-multi") || is_kind(&place, "kretprobe-multi")) {
+		place.type = BPF_PROG_TYPE_KPROBE;
+		place.attach_type = BPF_TRACE_KPROBE_MULTI;
+	} else if (is_kind(&place, "tracepoint")) {
+		place.type = BPF_PROG_TYPE_TRACEPOINT;
+		place.context = RECORD;
+		place.words = 1;
+	} else if (is_kind(&place, "raw-tracepoint")) {
+		place.type = BPF_PROG_TYPE_RAW_TRACEPOINT;
+		place.context = WORDS;
+		place.words = 1;
+	} else if (is_kind(&place, "fentry") || is_kind(&place, "fexit")) {
+		place.type = BPF_PROG_TYPE_TRACING;
+		place.attach_type = is_kind(&place, "fentry") ? BPF_TRACE_FENTRY : BPF_TRACE_FEXIT;
+		place.context = WORDS;
+		checked(find_function(target, &place.function), "no type information about ", target);
+		place.words = place.function.arguments;
+	} else {
+		fail("no such kind: ", kind, 0);
+	}
+	return place;
+}
+
+static long probe_type(void)
+{
+	char text[16] = "";
+	long fd = checked(sys3(SYS_open, "/sys/bus/event_source/devices/kprobe/type", O_RDONLY | O_CLOEXEC, 0),
+			  "this kernel has no perf events of kprobes", "");
+	long size = sys3(SYS_read, fd, text, sizeof(text) - 1);
+
+	sys1(SYS_close, fd);
+	if (size > 0)
+		text[size - 1] = 0;
+	return checked(parse_number(text), "no number in the kprobes' type", "");
+}
+
+static int open_event(const struct place *place)
+{
+	struct event_request event = {.size = sizeof(event)};
+
+	if (is_kind(place, "tracepoint")) {
+		event.type = PERF_TYPE_TRACEPOINT;
+		event.config = checked(parse_number(place->target), "no tracepoint's number: ", place->target);
+	} else {
+		event.type = probe_type();
+		event.config = is_kind(place, "kretprobe");
+		event.config1 = (unsigned long)place->target;
+		event.config2 = place->offset;
+	}
+	return checked(sys5(SYS_perf_event_open, &event, -1, 0, -1, PERF_FLAG_FD_CLOEXEC), "cannot probe ",
+		       place->target);
+}
+
+static int link_to(const struct place *place, int program)
+{
+	union bpf_request request = {0};
+	aligned_u64 symbol = (unsigned long)place->target;
+	unsigned long native = symbol;
+
+	if (place->type == BPF_PROG_TYPE_TRACING || place->type == BPF_PROG_TYPE_RAW_TRACEPOINT) {
+		request.raw.name = place->type == BPF_PROG_TYPE_TRACING ? 0 : (unsigned long)place->target;
+		request.raw.program = program;
+		return checked(bpf(BPF_RAW_TRACEPOINT_OPEN, &request, sizeof(request.raw)), "cannot attach to ",
+			       place->target);
+	}
+	request.link.program = program;
+	if (place->attach_type == BPF_TRACE_KPROBE_MULTI) {
+		request.link.type = BPF_TRACE_KPROBE_MULTI;
+		request.link.multi.flags = is_kind(place, "kretprobe-multi") ? BPF_F_KPROBE_MULTI_RETURN : 0;
+		request.link.multi.count = 1;
+		request.link.multi.symbols = (unsigned long)&native;
+	} else {
+		request.link.type = BPF_PERF_EVENT;
+		request.link.target = open_event(place);
+	}
+	return checked(bpf(BPF_LINK_CREATE, &request, sizeof(request.link)), "cannot attach to ", place->target);
+}
+
+// --- programs ----------------------------------------------------------------------------------------
+
+static int load(const struct place *place, const struct instruction *instructions, uint32_t count)
+{
+	union bpf_request request = {
+		.program = {
+			.type = place->type, .count = count, .instructions = (unsigned long)instructions,
+			.license = (unsigned long)"GPL", .log_level = 1, .log_size = LOG_SIZE,
+			.log = (unsigned long)verifier_words, .name = "lab",
+			.attach_type = place->attach_type, .btf_id = place->function.id,
+		},
+	};
+	long fd = bpf(BPF_PROG_LOAD, &request, sizeof(request.program));
+
+	if (fd < 0) {
+		print(2, verifier_words);
+		fail("the kernel refuses the program", "", fd);
+	}
+	return fd;
+}
+
+static int attach(const char *folder, const char *wanted, const struct place *place)
+{
+	struct instruction instructions[MOST_INSTRUCTIONS];
+	uint32_t count = 0;
+	int program;
+
+	if (text_equal(wanted, "noop")) {
+		count = write_noop(instructions);
+	} else if (text_equal(wanted, "count")) {
+		count = write_count(instructions, make_counts(folder));
+	} else if (text_equal(wanted, "record")) {
+		int counts = make_counts(folder), ring = make_map(folder, "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, RING_SIZE);
+
+		count = write_record(instructions, ring, counts, place->context, place->words);
+	} else if (text_equal(wanted, "witness")) {
+		count = write_witness(instructions, make_map(folder, "hits", BPF_MAP_TYPE_HASH, 4, 8, MOST_THREADS));
+	} else {
+		fail("no such program: ", wanted, 0);
+	}
+	program = load(place, instructions, count);
+	pin(program, folder, "program");
+	pin(link_to(place, program), folder, "link");
+	return 0;
+}
+
+// --- what was pinned ---------------------------------------------------------------------------------
+
+static int show_info(const char *folder)
+{
+	struct program_info info = {0};
+	union bpf_request request = {.info = {pinned(folder, "program"), sizeof(info), (unsigned long)&info}};
+
+	checked(bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)), "nothing is known of the program", "");
+	print_value("type=", info.type);
+	print_value(" jited=", info.jited_size);
+	print_value(" runs=", info.runs);
+	print_value(" missed=", info.recursion_misses);
+	print(1, "\n");
+	return 0;
+}
+
+static long element(int command, int map, const void *key, void *value)
+{
+	union bpf_request request = {.element = {map, (unsigned long)key, (unsigned long)value, 0}};
+
+	return bpf(command, &request, sizeof(request.element));
+}
+
+static uint64_t sum_of(int map, uint32_t slot)
+{
+	static uint64_t values[MOST_CPUS];
+	uint64_t sum = 0;
+
+	checked(element(BPF_MAP_LOOKUP_ELEM, map, &slot, values), "cannot read the counts", "");
+	for (int cpu = 0; cpu < MOST_CPUS; cpu++)
+		sum += values[cpu];
+	return sum;
+}
+
+static int show_counts(const char *folder)
+{
+	int map = pinned(folder, "counts");
+
+	print_value("count=", sum_of(map, COUNTS));
+	print_value(" dropped=", sum_of(map, DROPPED));
+	print(1, "\n");
+	return 0;
+}
+
+static int show_hits(const char *folder)
+{
+	int map = pinned(folder, "hits");
+	uint32_t pid = 0, *before = NULL;
+	uint64_t hits;
+
+	for (int i = 0; i < MOST_THREADS && element(BPF_MAP_GET_NEXT_KEY, map, before, &pid) == 0; i++, before = &pid) {
+		checked(element(BPF_MAP_LOOKUP_ELEM, map, &pid, &hits), "cannot read the hits", "");
+		print_number(1, pid);
+		print_value(" ", hits);
+		print(1, "\n");
+	}
+	return 0;
+}
+
+struct ring {
+	volatile unsigned long *consumed;
+	const volatile unsigned long *produced;
+	const char *data;	// twice, one behind the other, so that no event is broken
+};
+
+static struct ring ring_of(const char *folder)
+{
+	int fd = pinned(folder, "ring");
+	void *mine = map_memory(fd, PAGE, 0, PROT_READ | PROT_WRITE, MAP_SHARED);
+	char *theirs = map_memory(fd, PAGE + 2 * RING_SIZE, PAGE, PROT_READ, MAP_SHARED);
+
+	if (is_error(mine) || is_error(theirs))
+		fail("cannot map the ring", "", is_error(mine) ? (long)mine : (long)theirs);
+	return (struct ring){mine, (void *)theirs, theirs + PAGE};
+}
+
+static int show_events(const char *folder)
+{
+	struct ring ring = ring_of(folder);
+
+	for (unsigned long at = *ring.consumed; at != *ring.produced;) {
+		const volatile uint32_t *header = (const void *)(ring.data + (at & (RING_SIZE - 1)));
+		uint32_t size = *header;
+
+		if (size & (BUSY | DISCARDED) || size != EVENT_SIZE)
+			fail("the ring has something else than events", "", 0);
+		checked(write_all(1, (const char *)header + RING_HEADER, size), "cannot write", "");
+		at += RING_HEADER + size;
+	}
+	return 0;
+}
+
+static int empty(const char *folder)
+{
+	static uint64_t zeros[MOST_CPUS];
+	int map = pinned(folder, "counts");
+	struct ring ring;
+
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		checked(element(BPF_MAP_UPDATE_ELEM, map, &slot, zeros), "cannot empty the counts", "");
+	if (sys3(SYS_open, path_in(folder, "ring"), O_RDONLY, 0) == -2)
+		return 0;
+	ring = ring_of(folder);
+	*ring.consumed = *ring.produced;
+	return 0;
+}
+
+int program(int argc, char **argv, char **environment)
+{
+	const char *command = argc > 2 ? argv[1] : "";
+
+	(void)environment;
+	if (text_equal(command, "attach") && (argc == 6 || argc == 7)) {
+		struct place place = place_of(argv[4], argv[5], argv[6]);
+
+		return attach(argv[2], argv[3], &place);
+	}
+	if (text_equal(command, "info") && argc == 3)
+		return show_info(argv[2]);
+	if (text_equal(command, "counts") && argc == 3)
+		return show_counts(argv[2]);
+	if (text_equal(command, "hits") && argc == 3)
+		return show_hits(argv[2]);
+	if (text_equal(command, "events") && argc == 3)
+		return show_events(argv[2]);
+	if (text_equal(command, "empty") && argc == 3)
+		return empty(argv[2]);
+	fail("one of attach, info, counts, hits, events, empty, and a folder", "", 0);
+}

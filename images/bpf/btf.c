@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// See btf.h. The format is described in Documentation/bpf/btf.rst.
+#include "btf.h"
+
+enum { ROOM = 32 << 20, ENOENT = 2, EINVAL = 22, EFBIG = 27, MAGIC = 0xeb9f };
+enum {
+	INT = 1, ARRAY = 3, STRUCT, UNION, ENUM, FUNC = 12, FUNC_PROTO, VAR, DATASEC, DECL_TAG = 17, ENUM64 = 19
+};
+
+struct header {
+	uint16_t magic;
+	uint8_t version, flags;
+	uint32_t size, types, types_size, strings, strings_size;
+};
+
+// Its own words; kinds have more behind them.
+struct type {
+	uint32_t name, info, other;
+};
+
+static uint32_t kind(const struct type *type)
+{
+	return type->info >> 24 & 0x1f;
+}
+
+static uint32_t members(const struct type *type)
+{
+	return type->info & 0xffff;
+}
+
+static size_t size_of(const struct type *type)
+{
+	switch (kind(type)) {
+	case INT:
+	case VAR:
+	case DECL_TAG:
+		return sizeof(*type) + 4;
+	case ARRAY:
+		return sizeof(*type) + 12;
+	case STRUCT:
+	case UNION:
+	case DATASEC:
+	case ENUM64:
+		return sizeof(*type) + 12 * members(type);
+	case ENUM:
+	case FUNC_PROTO:
+		return sizeof(*type) + 8 * members(type);
+	default:
+		return sizeof(*type);
+	}
+}
+
+static long read_file(const char *path, char *to, size_t room)
+{
+	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), size = 0, got = 1;
+
+	if (fd < 0)
+		return fd;
+	while (got > 0 && (size_t)size < room) {
+		got = sys3(SYS_read, fd, to + size, room - size);
+		size += got > 0 ? got : 0;
+	}
+	sys1(SYS_close, fd);
+	return got < 0 ? got : got ? -EFBIG : size;
+}
+
+// The type with a number, counted from 1; NULL behind the last.
+static const struct type *type_at(const struct header *header, uint32_t wanted)
+{
+	const char *at = (const char *)header + header->size + header->types, *end = at + header->types_size;
+
+	for (uint32_t number = 1; at < end; number++) {
+		if (number == wanted)
+			return (const struct type *)at;
+		at += size_of((const struct type *)at);
+	}
+	return NULL;
+}
+
+static long find_in(const struct header *header, const char *name, struct btf_function *found)
+{
+	const char *types = (const char *)header + header->size + header->types, *end = types + header->types_size;
+	const char *names = (const char *)header + header->size + header->strings;
+	uint32_t number = 1;
+
+	for (const char *at = types; at < end; number++) {
+		const struct type *type = (const struct type *)at, *prototype;
+
+		if (kind(type) == FUNC && text_equal(names + type->name, name)) {
+			prototype = type_at(header, type->other);
+			found->id = number;
+			found->arguments = prototype ? members(prototype) : 0;
+			return 0;
+		}
+		at += size_of(type);
+	}
+	return -ENOENT;
+}
+
+long find_function(const char *name, struct btf_function *found)
+{
+	char *content = map_memory(-1, ROOM, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+	const struct header *header = (const struct header *)content;
+	long size;
+
+	if (is_error(content))
+		return (long)content;
+	size = read_file("/sys/kernel/btf/vmlinux", content, ROOM);
+	if (size < 0)
+		return size;
+	if ((size_t)size < sizeof(*header) || header->magic != MAGIC)
+		return -EINVAL;
+	return find_in(header, name, found);
+}

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A BPF program at a probe point of a guest: attached, exchanged for another, detached.
+
+While hits are counted the program stays where it is, and a witness beside it counts them by thread. The kernel counts
+the program's own runs: it must have run at every hit that the witness saw.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.bpf_program import (
+    BpfEvent,
+    BpfProgram,
+    Target,
+    attach,
+    bring,
+    compile_programs,
+    keep_statistics,
+)
+from orchestrator.probes.called import Called
+from orchestrator.probes.events import ARGUMENTS
+from orchestrator.probes.evidence import Observation, check_called, check_untouched, followed, observe
+from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+
+_NAMES = ("lab-a", "lab-b")
+"""Folders in turn: a program is attached before the one that it replaces is detached."""
+_WITNESS = "lab-witness"
+
+
+class BpfAttachment(Attachment):
+    """A program that is attached. Made by ``bpf_attached``."""
+
+    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> None:
+        self._guest = guest
+        self._kind = kind
+        self._symbols = symbols
+        self._target = target_of(kind, point)
+        self._handler: Handler = "noop"
+        self._turn = 0
+        self._program = attach(guest, _NAMES[0], "noop", self._target)
+        self._witness: BpfProgram | None = None
+        self._runs = 0
+        self._hits: Mapping[int, int] = {}
+        self._events: Sequence[BpfEvent] = ()
+        self.point = point
+
+    def observe(self) -> Observation:
+        """Read both sources of evidence at the probe point, and whether the program is compiled as it must be."""
+        info = self._program.info()
+        if (info.jited > 0) != self._kind.is_compiled:
+            raise EvidenceError(
+                f"the BPF program at {self.point.name} is {'compiled' if info.jited else 'interpreted'}, "
+                f"and for {self._kind.name} it must not be"
+            )
+        if self._handler == "record":
+            self._check_none_dropped()
+        seen = observe(self._guest, self.point, self._kind.site)
+        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen)
+
+    def wait_until_armed(self) -> Observation:
+        """Wait, where the optimiser has to come."""
+        seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after attaching")
+        if self._kind.mechanism in ("ftrace", "direct"):
+            check_called(self._kind, self.point, seen, "", "after attaching")
+        return seen
+
+    def handle(self, handler: Handler) -> None:
+        """Exchange the program, the new one first. While hits are counted it stays, and counts them anew."""
+        if self._witness is not None:
+            if handler == "noop":
+                self._bear_witness(self._witness)
+            elif self._handler != "noop":
+                self._program.empty()
+        elif handler != self._handler:
+            self._turn = 1 - self._turn
+            before, self._program = self._program, attach(self._guest, _NAMES[self._turn], handler, self._target)
+            before.detach()
+            self._handler = handler
+
+    def renewal(self) -> Callable[[], None] | None:
+        """The ring has room for 58,000 events, and nobody reads it meanwhile."""
+        return self._program.empty if self._handler == "record" else None
+
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[None]:
+        """A witness counts by thread while the kernel counts the program's runs."""
+        keep_statistics(self._guest, on=True)
+        self._runs = self._program.info().runs
+        self._witness = attach(self._guest, _WITNESS, "witness", self._target)
+        yield
+        self._witness.detach()
+        self._witness = None
+        keep_statistics(self._guest, on=False)
+
+    def counts(self, called: Called) -> tuple[int, int | None]:
+        """What the witness saw."""
+        hits = sum(self._hits.get(pid, 0) for pid in called.pids)
+        return hits, sum(self._hits.values()) - hits
+
+    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+        """What the ring had; the witness must have seen as much."""
+        events = self._events
+        if file is not None:
+            _write_csv(events, file)
+        for before, after in pairwise(events):
+            if before.nanoseconds > after.nanoseconds and self._guest.machine.smp == 1:
+                raise EvidenceError("events of the ring are out of order", detail=[str(before), str(after)])
+        mine = [event for event in events if event.pid in called.pids]
+        for event in mine:
+            self._check(event)
+        hits, _ = self.counts(called)
+        if len(mine) != hits:
+            raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {hits} hits")
+        return len(mine), len(events) - len(mine)
+
+    def _bear_witness(self, witness: BpfProgram) -> None:
+        """Keep what was counted, and compare it with the program's own runs."""
+        self._hits = witness.hits()
+        info = self._program.info()
+        if info.missed:
+            raise EvidenceError(f"the kernel skipped the BPF program {info.missed} times")
+        runs, seen = info.runs - self._runs, sum(self._hits.values())
+        if runs < seen:
+            raise EvidenceError(f"the BPF program ran {runs} times, and the witness beside it {seen} times")
+        if self._handler == "count":
+            counted, _ = self._program.counts()
+            if counted < seen:
+                raise EvidenceError(f"the BPF program counted {counted} hits, and the witness beside it {seen}")
+        if self._handler == "record":
+            self._check_none_dropped()
+            self._events = self._program.events()
+
+    def _check_none_dropped(self) -> None:
+        _, dropped = self._program.counts()
+        if dropped:
+            raise EvidenceError(f"the ring of the BPF program had no room for {dropped} events")
+
+    def _check(self, event: BpfEvent) -> None:
+        """A kprobe's events have the address behind the breakpoint that it would be."""
+        if self._kind.program in ("kprobe", "kprobe-multi"):
+            address = event.args[0] - (1 if self._kind.program == "kprobe" else 0)
+            if address != self.point.address:
+                raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
+
+
+def target_of(kind: ProbeKind, point: ProbePoint) -> Target:
+    """What the guest's side is to attach to."""
+    assert kind.program is not None
+    return Target(kind.program, point.symbol, point.offset if kind.program == "kprobe" else 0)
+
+
+@contextlib.contextmanager
+def bpf_attached(
+    guest: Guest, kind: ProbeKind, tool: Path, point: ProbePoint, symbols: Symbols
+) -> Iterator[BpfAttachment]:
+    """Attach a program that does nothing at the point; detach whatever is there at the end. ``tool`` is bpfprobe.
+
+    Raises EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at
+    the end.
+    """
+    check_untouched(point, observe(guest, point, kind.site), "before attaching")
+    allow_optimisation(guest, kind)
+    bring(guest, tool)
+    compiled_before = compile_programs(guest, on=kind.is_compiled)
+    try:
+        yield BpfAttachment(guest, kind, point, symbols)
+    except NotEntered:
+        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
+        _remove(guest, kind, point)
+        raise
+    except LabError as error:
+        # The first error is the one to report. A guest in trouble gets no commands.
+        if not isinstance(error, GuestError):
+            with contextlib.suppress(CommandFailed, EvidenceError):
+                _remove(guest, kind, point)
+        raise
+    _remove(guest, kind, point)
+    compile_programs(guest, on=compiled_before)
+
+
+def _remove(guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
+    guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
+    keep_statistics(guest, on=False)
+    wait_until_untouched(guest, kind, point, "after detaching the program")
+
+
+def _write_csv(events: Sequence[BpfEvent], path: Path) -> None:
+    with path.open("w", newline="", encoding="ascii") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["nanoseconds", "pid", *(f"arg{number}" for number in range(ARGUMENTS))])
+        writer.writerows([event.nanoseconds, event.pid, *(f"{one:#x}" for one in event.args)] for event in events)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A BPF program in a guest: attached to a place of the kernel's and pinned, asked for what it did, detached.
+
+The guest's side is ``images/bpf/bpfprobe.c``.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.kernel_value import kernel_value
+from orchestrator.probes.events import ARGUMENTS
+
+_TOOL = "/tmp/bpfprobe"  # noqa: S108 - in the guest
+_FILE_SYSTEM = "/sys/fs/bpf"
+_JIT = "/proc/sys/net/core/bpf_jit_enable"
+_STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
+
+_INFO = re.compile(r"type=(\d{1,3}) jited=(\d{1,6}) runs=(\d{1,20}) missed=(\d{1,20})\n")
+_COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
+_HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
+_MOST_THREADS = 4096
+"""MOST_THREADS of bpfprobe.c."""
+_EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a program is attached: ``kind`` as bpfprobe has it, a function or event, an offset in bytes."""
+
+    kind: str
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class ProgramInfo:
+    """What the kernel says of a program: bytes of machine code (0: interpreted), runs while it kept statistics."""
+
+    jited: int
+    runs: int
+    missed: int
+
+
+@dataclass(frozen=True)
+class BpfEvent:
+    """An event of the ring: nanoseconds of the guest's clock, the thread's number, and what the context had."""
+
+    nanoseconds: int
+    pid: int
+    args: tuple[int, ...]
+
+
+class BpfProgram:
+    """A program that is attached, by the folder that it is pinned in."""
+
+    def __init__(self, guest: Guest, folder: str) -> None:
+        self._guest = guest
+        self._folder = folder
+
+    def info(self) -> ProgramInfo:
+        """Ask the kernel. Raises EvidenceError for an answer that is none."""
+        found = _INFO.fullmatch(self._said("info"))
+        if found is None:
+            raise EvidenceError("the guest does not say what its BPF program is")
+        return ProgramInfo(jited=int(found[2]), runs=int(found[3]), missed=int(found[4]))
+
+    def counts(self) -> tuple[int, int]:
+        """What a program counted, and the events for which its ring had no room. Raises EvidenceError."""
+        found = _COUNTS.fullmatch(self._said("counts"))
+        if found is None:
+            raise EvidenceError("the guest does not say what its BPF program has counted")
+        return int(found[1]), int(found[2])
+
+    def hits(self) -> Mapping[int, int]:
+        """Hits by the thread's number, of a witness. Raises EvidenceError."""
+        lines = self._said("hits").splitlines()
+        found = [_HITS.fullmatch(line) for line in lines]
+        hits = {int(one[1]): int(one[2]) for one in found if one}
+        if len(hits) != len(lines) or len(hits) >= _MOST_THREADS:
+            raise EvidenceError(f"the guest does not say who hit the BPF program: {lines[:3]}"[:200])
+        return hits
+
+    def events(self) -> Sequence[BpfEvent]:
+        """The events in the ring, in their order. Raises EvidenceError where they are not whole."""
+        content = self._guest.succeed([_TOOL, "events", self._folder]).stdout
+        if len(content) % _EVENT.size:
+            raise EvidenceError(f"the ring's events have {len(content)} bytes, which are no whole ones")
+        return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
+
+    def empty(self) -> None:
+        """Let counts and ring begin anew."""
+        self._guest.succeed([_TOOL, "empty", self._folder])
+
+    def detach(self) -> None:
+        """Remove the program from its place."""
+        self._guest.succeed(["rm", "-r", self._folder])
+
+    def _said(self, command: str) -> str:
+        return self._guest.succeed([_TOOL, command, self._folder]).text
+
+
+def bring(guest: Guest, tool: Path) -> None:
+    """Bring the guest's side, and mount the file system that programs are pinned in."""
+    guest.put(tool, _TOOL, mode=0o755)
+    if f" {_FILE_SYSTEM} bpf " not in guest.get("/proc/mounts").decode(errors="replace"):
+        guest.succeed(["mount", "-t", "bpf", "bpf", _FILE_SYSTEM])
+
+
+def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
+    """Load one of bpfprobe's programs and attach it. Raises EvidenceError with the kernel's words."""
+    folder = f"{_FILE_SYSTEM}/{name}"
+    guest.succeed(["mkdir", folder])
+    offset = (str(target.offset),) if target.offset else ()
+    try:
+        guest.succeed([_TOOL, "attach", folder, program, target.kind, target.name, *offset])
+    except CommandFailed as error:
+        guest.succeed(["rm", "-r", folder])
+        raise EvidenceError(
+            f"the kernel takes no BPF program at {target.name}", detail=str(error).splitlines()
+        ) from None
+    return BpfProgram(guest, folder)
+
+
+def compile_programs(guest: Guest, *, on: bool) -> bool:
+    """Let the kernel compile programs that are loaded from now on, or interpret them; returns what it did before.
+
+    Raises EvidenceError where it does not do as it is told.
+    """
+    before = kernel_value(guest, _JIT)
+    wanted = "1" if on else "0"
+    if before != wanted:
+        guest.run(["sh", "-c", 'echo "$0" > "$1"', wanted, _JIT])
+        if kernel_value(guest, _JIT) != wanted:
+            raise EvidenceError(f"the kernel's switch of the BPF compiler stays at {before[:20]!r}")
+    return before != "0"
+
+
+def keep_statistics(guest: Guest, *, on: bool) -> None:
+    """Let the kernel count the runs of each program, or not."""
+    guest.put(b"1" if on else b"0", _STATISTICS)
