@@ -48,7 +48,6 @@ struct instruction {
 #define LOAD(size, r, s, at)	{0x61 | (size), (r), (s), (at), 0}
 #define STORE(size, r, at, s)	{0x63 | (size), (r), (s), (at), 0}
 #define STORE_VALUE(size, r, at, v) {0x62 | (size), (r), 0, (at), (v)}
-#define ATOMIC_ADD(r, at, s)	{0xdb, (r), (s), (at), 0}
 #define CALL(function)		{0x85, 0, 0, 0, (function)}
 #define SKIP_IF_SET(r, count)	{0x55, (r), 0, (count), 0}
 #define SKIP_IF_ZERO(r, count)	{0x15, (r), 0, (count), 0}

@@ -108,7 +108,7 @@ class EventAttachment(Attachment):
         if file is not None:
             _write_csv(events, file)
         for before, after in pairwise(events):
-            if before.cpu == after.cpu and before.tsc >= after.tsc:
+            if before.cpu == after.cpu and before.number >= after.number:
                 raise EvidenceError("events of a CPU are out of order", detail=[str(before), str(after)])
         for event in events:
             self._check(event, symbols)
@@ -175,5 +175,5 @@ def _remove(guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
 def _write_csv(events: Sequence[TracedEvent], path: Path) -> None:
     with path.open("w", newline="", encoding="ascii") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["cpu", "tsc", "pid", "event"])
-        writer.writerows([event.cpu, event.tsc, event.pid, event.said] for event in events)
+        writer.writerow(["cpu", "number", "pid", "event"])
+        writer.writerows([event.cpu, event.number, event.pid, event.said] for event in events)

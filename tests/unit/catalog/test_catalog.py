@@ -113,13 +113,20 @@ def test_system_calls_have_each_architecture_s_numbers() -> None:
         assert len(set(numbers)) == len(numbers) > 300
 
 
-def test_only_the_baseline_loads_nothing() -> None:
-    assert [kind.name for kind in probes().values() if kind.template is None] == [BASELINE]
+def test_all_but_the_baseline_are_armed_by_one_thing() -> None:
+    for kind in probes().values():
+        means = [each for each in (kind.template, kind.event, kind.program) if each is not None]
+        assert len(means) == (0 if kind.name == BASELINE else 1), kind.name
+
+
+def test_these_may_be_optimised() -> None:
     assert [kind.name for kind in probes().values() if kind.optimisation] == [
         "kprobe-optimized",
         "kprobe-detour",
         "kprobe-fallback",
         "kretprobe-optimized",
+        "kprobe-event-optimized",
+        "bpf-kprobe-optimized",
     ]
 
 

@@ -30,6 +30,7 @@ EVERYTHING = dict.fromkeys(
 )
 LAB = {key: value for key, value in EVERYTHING.items() if "FTRACE" not in key}
 PREEMPTIBLE = {**LAB, "CONFIG_PREEMPTION": "y"}
+TRACED = {"CONFIG_KPROBE_EVENTS": "y", "CONFIG_HIST_TRIGGERS": "y"}
 DEBIAN = {**EVERYTHING, "CONFIG_PREEMPTION": "y", "CONFIG_SMP": "y"}
 
 
@@ -121,6 +122,13 @@ def test_the_module_at_every_system_call_has_no_point() -> None:
         ({}, "tracepoint", "this kernel was built without CONFIG_TRACEPOINTS"),
         ({}, "kprobe-optimized", "this kernel was built without CONFIG_OPTPROBES"),
         ({"CONFIG_OPTPROBES": "y"}, "kprobe-detour", "this kernel was built without CONFIG_KALLSYMS_ALL"),
+        (LAB, "kprobe-event", "this kernel was built without CONFIG_KPROBE_EVENTS"),
+        ({**LAB, "CONFIG_KPROBE_EVENTS": "y"}, "kretprobe-event", "this kernel was built without CONFIG_HIST_TRIGGERS"),
+        (TRACED, "kprobe-event-optimized", "this kernel was built without CONFIG_OPTPROBES"),
+        (LAB, "bpf-kprobe", "this kernel was built without CONFIG_BPF_EVENTS"),
+        ({"CONFIG_BPF_EVENTS": "y"}, "bpf-fentry", "this kernel was built without CONFIG_BPF_JIT"),
+        ({"CONFIG_BPF_EVENTS": "y"}, "bpf-fentry-interpreted", "this kernel was built without CONFIG_DEBUG_INFO_BTF"),
+        ({"CONFIG_BPF_EVENTS": "y"}, "bpf-kprobe-interpreted", "this kernel was built without CONFIG_KPROBE_EVENTS"),
         (
             LAB,
             "kretprobe",

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does an event of tracefs or a BPF program that goes wrong in silence fail its cell, and leave nothing behind?"""
+
+from __future__ import annotations
+
+import pytest
+from gettimeofday import gettimeofday
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.compiler import bpf_tool
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.bpf_attachment import bpf_attached
+from orchestrator.probes.bpf_program import compile_programs
+from orchestrator.probes.event_attachment import event_attached
+from orchestrator.probes.evidence import observe
+from orchestrator.probes.point import ProbePoint, find_entry
+from orchestrator.probes.trace_event import INSTANCE
+from orchestrator.run.ready_guest import ReadyGuest
+
+PROBED = "__x64_sys_gettimeofday"
+ENABLE = f"{INSTANCE}/events/lab/probe/enable"
+MORE_THAN_FIT = 60_000
+"""Calls: the ring has room for 58,254 events of 64 bytes and a header."""
+
+pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
+
+
+@pytest.fixture
+def entry(ready: ReadyGuest) -> ProbePoint:
+    """The function tracer's nop."""
+    return find_entry(ready.guest, ready.symbols, PROBED, 0)
+
+
+@pytest.fixture
+def behind(ready: ReadyGuest) -> ProbePoint:
+    """The first instruction behind it."""
+    return find_entry(ready.guest, ready.symbols, PROBED, 5)
+
+
+def call(guest: Guest, calls: int) -> None:
+    gettimeofday("x86_64", calls=calls).call(guest, calls, caller=None, time_limit=60)
+
+
+def test_an_event_that_is_enabled_softly_only_is_found(ready: ReadyGuest, entry: ProbePoint) -> None:
+    guest = ready.guest
+    with event_attached(guest, probes()["kprobe-event"], entry, ready.symbols) as attachment:
+        attachment.wait_until_armed()
+        guest.put(b"hist:keys=common_pid", f"{INSTANCE}/events/lab/probe/trigger")
+        guest.put(b"0", ENABLE)
+        with pytest.raises(EvidenceError, match=r"^the kernel shows the event at .* as '0\*', not '1'"):
+            attachment.observe()
+
+
+def test_an_event_that_was_disabled_is_found(ready: ReadyGuest, entry: ProbePoint) -> None:
+    with event_attached(ready.guest, probes()["kprobe-event"], entry, ready.symbols) as attachment:
+        ready.guest.put(b"0", ENABLE)
+        with pytest.raises(EvidenceError, match=r"^the kernel shows the event at .* as '0', not '1'"):
+            attachment.wait_until_armed()
+
+
+def test_a_kprobe_on_the_tracer_is_no_jump_and_the_reverse(
+    ready: ReadyGuest, entry: ProbePoint, behind: ProbePoint, workshop: BuildContext
+) -> None:
+    tool = bpf_tool(workshop, "x86_64")
+    for kind, wrong in (("kprobe-event-optimized", entry), ("kprobe-event", behind)):
+        with (
+            pytest.raises(EvidenceError, match=r"^after enabling, .* is not armed by "),
+            event_attached(ready.guest, probes()[kind], wrong, ready.symbols) as event,
+        ):
+            event.wait_until_armed()
+    for kind, wrong in (("bpf-kprobe-optimized", entry), ("bpf-kprobe", behind)):
+        with (
+            pytest.raises(EvidenceError, match=r"^after attaching, .* is not armed by "),
+            bpf_attached(ready.guest, probes()[kind], tool, wrong, ready.symbols) as program,
+        ):
+            program.wait_until_armed()
+    for point in (entry, behind):
+        assert observe(ready.guest, point).live == point.original
+
+
+def test_events_that_the_buffer_lost_are_found(ready: ReadyGuest, entry: ProbePoint) -> None:
+    with event_attached(ready.guest, probes()["kprobe-event"], entry, ready.symbols) as attachment:
+        ready.guest.put(b"4", f"{INSTANCE}/buffer_size_kb")
+        attachment.handle("record")
+        calls = gettimeofday("x86_64", calls=2000)
+        called = calls.call(ready.guest, 2000, caller=None, time_limit=60)
+        attachment.handle("noop")
+        with pytest.raises(EvidenceError, match=r"^the buffer of CPU 0 has lost events"):
+            attachment.recorded(called, ready.symbols, None)
+
+
+def test_a_program_that_is_interpreted_is_not_compiled(
+    ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext
+) -> None:
+    tool = bpf_tool(workshop, "x86_64")
+    with bpf_attached(ready.guest, probes()["bpf-kprobe"], tool, entry, ready.symbols) as attachment:
+        attachment.wait_until_armed()
+        compile_programs(ready.guest, on=False)
+        attachment.handle("count")
+        with pytest.raises(EvidenceError, match=r"is interpreted, and for bpf-kprobe it must not be$"):
+            attachment.observe()
+
+
+def test_a_ring_that_is_full_is_found(ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext) -> None:
+    tool = bpf_tool(workshop, "x86_64")
+    with bpf_attached(ready.guest, probes()["bpf-fentry"], tool, entry, ready.symbols) as attachment:
+        attachment.handle("record")
+        attachment.wait_until_armed()
+        call(ready.guest, MORE_THAN_FIT)
+        with pytest.raises(EvidenceError, match=r"^the ring of the BPF program had no room for \d{4} events$"):
+            attachment.observe()
+
+
+def test_a_program_that_another_replaced_has_not_run(
+    ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext
+) -> None:
+    """The witness sees hits that the program itself does not."""
+    tool = bpf_tool(workshop, "x86_64")
+    with bpf_attached(ready.guest, probes()["bpf-kprobe"], tool, entry, ready.symbols) as attachment:
+        attachment.wait_until_armed()
+        with attachment.one_caller():
+            attachment.handle("count")
+            ready.guest.succeed(["rm", "/sys/fs/bpf/lab-a/link"])
+            call(ready.guest, 100)
+            with pytest.raises(EvidenceError, match=r"^the BPF program ran \d+ times, and the witness beside it \d+"):
+                attachment.handle("noop")
+
+
+def test_a_function_without_type_information_is_refused_with_the_guest_s_words(
+    ready: ReadyGuest, workshop: BuildContext
+) -> None:
+    tool = bpf_tool(workshop, "x86_64")
+    point = find_entry(ready.guest, ready.symbols, "entry_SYSCALL_64", 0)
+    with (
+        pytest.raises(EvidenceError, match=r"no type information about entry_SYSCALL_64"),
+        bpf_attached(ready.guest, probes()["bpf-fentry"], tool, point, ready.symbols),
+    ):
+        pass
