@@ -37,7 +37,7 @@ TableId = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9-]+/[a-z0-9-]+$
 Column = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9+-]+$")]
 Columns = dict[TableId, Annotated[list[Column], Field(min_length=1)]]
 CpuName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-KernelName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+KernelName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@-]*$")]
 
 
 class Constant(Fact):

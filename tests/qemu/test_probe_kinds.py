@@ -90,6 +90,8 @@ def why_not(kernel: str, probe: str) -> str | None:
     """A part of the reason where the kernel, by its name, does not support a kind."""
     if probe in ON_THE_TRACER and not kernel.endswith("-ftrace"):
         return f"built without {ON_THE_TRACER[probe]}"
+    if probes()[probe].event is not None or probes()[probe].program is not None:
+        return "built without CONFIG_"
     if probe == "hook" and not kernel.endswith("-hook"):
         return "built without CONFIG_LAB_SYSCALL_HOOK"
     if probe == "kretprobe" and not kernel.endswith("-ftrace") and "-preempt" not in kernel:
