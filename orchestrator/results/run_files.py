@@ -24,7 +24,9 @@ _LARGEST_PROVENANCE = 64 << 20
 _SOURCES = (".c", ".h", ".S", "Kbuild")
 _PLAIN = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+@-]*")
 
-Part = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_+-][A-Za-z0-9._+@-]*(/[A-Za-z0-9_+-][A-Za-z0-9._+@-]*)*$")]
+Part = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_+-][A-Za-z0-9._+@-]*(/[A-Za-z0-9_+-][A-Za-z0-9._+@-]*)*$")
+]
 
 
 class _Kernel(BaseModel):
