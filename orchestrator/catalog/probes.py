@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.data import named, read
+from orchestrator.catalog.kernel_feature import KernelFeature
 from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_probe import find_module, is_path, shown_name
 from orchestrator.errors import ConfigError
@@ -27,7 +28,7 @@ Handler = Literal["noop", "count", "record"]
 """What a hit does: nothing, count itself, or write a 64-byte event into a ring."""
 
 
-class ProbeKind(Fact):
+class ProbeKind(KernelFeature):
     """A kind of probe: a mechanism at a point.
 
     ``title`` heads its column in a report, ``column`` is its key in the published tables (None: not published),
@@ -37,7 +38,8 @@ class ProbeKind(Fact):
     default kprobes' or the module's own. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
     armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
     measured, or removed; none where there are none to speak of. A user's module has a ``file``, and its traps are not
-    known in advance. A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
+    known in advance. ``since`` and ``until`` are about what it is made of. A kind that only verifies one capability
+    (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str

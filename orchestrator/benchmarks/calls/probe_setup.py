@@ -42,9 +42,10 @@ class ProbeSetup:
 
 
 def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
-    """Why this kernel's configuration does not support the cell; None where it does."""
+    """Why this kernel's release or configuration does not support the cell; None where they do."""
     kind = call_probe(cell.task.probe)
     why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
+    why_not = why_not or kind.lacking_in(kernel.release)
     if why_not is not None:
         return why_not
     for option in _needs(kind):
@@ -159,7 +160,8 @@ def _needs(kind: ProbeKind) -> tuple[str, ...]:
 
 def _needed_by_program(program: str) -> tuple[str, ...]:
     if program in ("fentry", "fexit"):
-        return ("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS")
+        # No trampoline is made for i386: arch_prepare_bpf_trampoline() is in arch/x86/net/bpf_jit_comp.c alone.
+        return ("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "CONFIG_X86_64")
     if program in ("kprobe-multi", "kretprobe-multi"):
         return ("CONFIG_FPROBE",)
     return ("CONFIG_KPROBE_EVENTS",)

@@ -140,6 +140,22 @@ def test_what_a_kernel_cannot_have(config: dict[str, str], probe: str, reason: s
     assert reason in (unsupported_reason(a_kernel("lab-i386-up", config), a_cell(probe)) or "")
 
 
+def test_what_a_release_lacks() -> None:
+    older = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="5.4.0-x")
+    reason = "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
+    assert unsupported_reason(older, a_cell("bpf-fentry")) == reason
+    assert unsupported_reason(older, a_cell("kprobe")) is None
+
+
+def test_fentry_is_for_64_bit_kernels() -> None:
+    has = ("BPF_EVENTS", "BPF_JIT", "DEBUG_INFO_BTF", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "DYNAMIC_FTRACE")
+    config = {f"CONFIG_{option}": "y" for option in has}
+    reason = "this kernel was built without CONFIG_X86_64"
+    assert unsupported_reason(a_kernel("lab-i386-up-bpf", config), a_cell("bpf-fentry")) == reason
+    whole = {**config, "CONFIG_X86_64": "y"}
+    assert unsupported_reason(a_kernel("lab-x86_64-smp-bpf", whole), a_cell("bpf-fentry")) is None
+
+
 def test_an_entry_that_the_architecture_has_not() -> None:
     assert unsupported_reason(a_kernel("debian-686", DEBIAN), a_cell("kprobe", "syscall")) == (
         "programs of i386 have no system call entry syscall"
