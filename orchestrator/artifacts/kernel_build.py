@@ -21,6 +21,7 @@ from orchestrator.artifacts.kernel_source import (
 )
 from orchestrator.artifacts.relocation import relocate
 from orchestrator.artifacts.toolchain import Toolchain, guest_toolchain
+from orchestrator.artifacts.type_information import check_type_maker, drop_debug_information, has_types
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.catalog.kernels import KernelSpec
 from orchestrator.errors import BuildError, HostError
@@ -57,6 +58,8 @@ def built_kernel(context: BuildContext, spec: KernelSpec) -> Artifact:
         return found
     context.need_network(spec.name)  # to build takes as long as to fetch: offline means neither
     _check_host(context.cache.root)
+    if has_types(wanted):
+        check_type_maker(f"building {spec.name}")
     sound_source(context, spec.source, spec.patches, spec.files)
     return context.cache.obtain(
         "kernels", inputs, spec.name, lambda folder: _build(context, spec, source, wanted, folder, toolchain)
@@ -106,10 +109,18 @@ def _build(
     )
     if finished.status != 0:
         raise _broken(spec, finished)
+    if has_types(wanted):
+        drop_debug_information(build, toolchain)
 
 
 def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchain: Toolchain) -> Artifact | None:
-    """The sound kernel of the same architecture, package and compiler that shares the most lines of configuration."""
+    """The sound kernel of the same architecture, package and compiler that shares the most lines of configuration.
+
+    One with type information shares nothing: each of its objects has debug information, and none of them is kept.
+    """
+    wanted = merged(spec)
+    if has_types(wanted):
+        return None
     sources = sources_of_same_package(context, source)
     candidates = [
         artifact
@@ -118,8 +129,9 @@ def _similar(context: BuildContext, spec: KernelSpec, source: Artifact, toolchai
         and artifact.inputs.get("arch") == spec.arch
         and artifact.inputs.get("source") in sources
         and artifact.inputs.get("compiler") == toolchain.version
+        and not has_types(str(artifact.inputs["config"]))
     ]
-    lines = set(merged(spec).splitlines())
+    lines = set(wanted.splitlines())
 
     def shared(artifact: Artifact) -> int:
         return len(lines & set(str(artifact.inputs["config"]).splitlines()))

@@ -131,7 +131,7 @@ def make_checkout(base: Path) -> Checkout:
         path.mkdir(parents=True)
     shutil.copy(ROOT / "lab", folder)
     (folder / "images/host-packages.txt").write_text(NEEDS)
-    for name in ("kernel", "image", "test"):
+    for name in ("kernel", "type", "image", "test"):
         (folder / f"images/{name}-packages.txt").write_text("# none\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "constraints.txt").write_text(CONSTRAINTS)
@@ -239,6 +239,8 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("nightly", "kernel"),
         ("test", "image"),
         ("test", "kernel"),
+        ("kernel", "type"),
+        ("test", "type"),
         ("test", "test"),
         ("exec --image debian-i386 -- true", "image"),
         ("exec --data=folder -- true", "image"),

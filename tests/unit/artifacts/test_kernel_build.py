@@ -7,6 +7,7 @@ The kernel here is a toy with two files; make, the compiler and patch are the re
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from host_toolchain import HOST_TOOLCHAIN
 from orchestrator.artifacts import kernel_build
 from orchestrator.artifacts import kernel_source as source_of
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.cache import Artifact, Cache
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_source import kernel_source
 from orchestrator.catalog.kernels import KernelSpec
@@ -35,7 +36,10 @@ MAKEFILE = """\
 allnoconfig:
 \tcp $(O)/all.config $(O)/.config
 \tln -sfn $(CURDIR) $(O)/source
-bzImage modules: $(O)/entry.o $(O)/idle.o
+bzImage modules: $(O)/vmlinux
+$(O)/vmlinux: $(O)/entry.o $(O)/idle.o
+\tmkdir -p $(O)/tools && cp $(O)/idle.o $(O)/tools
+\t$(CC) -g -c $(CURDIR)/entry.c -o $@
 $(O)/%.o: %.c
 \t@echo '  CC      $*.o'
 \t$(CC) -I$(CURDIR) -c $< -o $@
@@ -228,6 +232,50 @@ def test_what_differs_in_anything_that_counts_is_another_kernel(context: BuildCo
     assert len(keys) == 4
     recorded = {str(a.inputs["compiler"]) for a in context.cache.artifacts() if a.kind == "kernels"}
     assert recorded == {HOST_TOOLCHAIN.version}
+
+
+def test_of_a_kernel_with_types_neither_objects_nor_debug_information_are_kept(context: BuildContext) -> None:
+    plain, typed = built_kernel(context, toy()), built_kernel(context, toy(fragments=("nopreempt", "bpf")))
+
+    def left(kernel: Artifact) -> set[str]:
+        build = kernel.path / "build"
+        return {str(path.relative_to(build)) for pattern in ("*.o", "vmlinux") for path in build.rglob(pattern)}
+
+    assert left(plain) == {"entry.o", "idle.o", "tools/idle.o", "vmlinux"}
+    assert left(typed) == {"tools/idle.o", "vmlinux"}
+    images = [(kernel.path / "build/vmlinux").read_bytes() for kernel in (plain, typed)]
+    assert [b".debug_info" in image for image in images] == [True, False]
+    assert [b"entry\0" in image for image in images] == [True, True]
+
+
+def test_a_kernel_with_types_is_made_from_no_other_and_no_other_from_it(
+    context: BuildContext, progress: Listener
+) -> None:
+    built_kernel(context, toy(fragments=("nopreempt", "bpf")))
+    built_kernel(context, toy())
+    built_kernel(context, toy("number", fragments=("nopreempt", "bpf")))
+    built_kernel(context, toy("number"))
+    assert [line for line in progress.lines if line.startswith("building")] == [
+        "building toy: 0.4 GB, some 10 minutes of one CPU",
+        "building toy: 0.4 GB, some 10 minutes of one CPU",
+        "building toy-number: 0.4 GB, some 10 minutes of one CPU",
+        "building toy-number from what toy left: 0.4 GB, between half a minute and 10 minutes of one CPU",
+    ]
+
+
+def test_types_need_their_maker(context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for folder in os.environ["PATH"].split(":"):
+        for program in Path(folder).iterdir():
+            if program.name != "pahole" and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(programs))
+    built_kernel(context, toy())
+    needs = r"building toy, which has type information \(BTF\), needs dwarves"
+    with pytest.raises(HostError, match=needs) as caught:
+        built_kernel(context, toy(fragments=("nopreempt", "bpf")))
+    assert caught.value.hint.endswith("install -y --no-install-recommends dwarves")
 
 
 def test_a_broken_build_shows_the_compiler_s_words_and_leaves_nothing(context: BuildContext) -> None:
