@@ -31,7 +31,7 @@ enum {
 
 enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_TRUNC = 01000, O_NONBLOCK = 04000,
        O_CLOEXEC = 02000000 };
-enum { E_INTR = 4, E_AGAIN = 11, E_EXIST = 17 };
+enum { E_NOENT = 2, E_INTR = 4, E_AGAIN = 11, E_EXIST = 17 };
 
 // Every call returns what the kernel returned: a negative errno on failure.
 long syscall5(long number, long a, long b, long c, long d, long e);
@@ -51,6 +51,9 @@ int text_equal(const char *a, const char *b);
 long write_all(int fd, const void *data, size_t size);
 void print(int fd, const char *text);
 void print_number(int fd, uint64_t value);
+// From here on what is printed to 1 is written at the end, or when so much of it is held: as few system calls as can be.
+enum { HELD_BYTES = 16384 };
+void hold_output(void);
 // A decimal number of the whole text; -1 where it is none or does not fit.
 long parse_number(const char *text);
 // value / divisor without the compiler's 64-bit division helper, which 32-bit programs would need libgcc for.

@@ -24,6 +24,8 @@
  *   KRETPROBE        address, the function's return value, stack[0]
  *   SYSCALL          the system call's number, its first five arguments
  *   FTRACE           address, stack[0]
+ *   TRACEPOINT       i386: two words, x86_64: five, as the registers have them: what
+ *                    the tracepoint passes begins there
  *   STANDARD         the standard event's number, address (a marker's: 0), and two
  *                    values: a system call's number and the user's registers, else
  *                    a marker's number and pointer, or a function's first two
@@ -40,6 +42,7 @@ enum lab_event {
 	LAB_EVENT_SYSCALL,
 	LAB_EVENT_FTRACE,
 	LAB_EVENT_STANDARD,
+	LAB_EVENT_TRACEPOINT,
 };
 
 struct ring_event {

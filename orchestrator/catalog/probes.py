@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +29,22 @@ Handler = Literal["noop", "count", "record"]
 """What a hit does: nothing, count itself, or write a 64-byte event into a ring."""
 
 
+_TRACEPOINT_NAME = re.compile(r"\w{1,100}", re.ASCII)
+_EVENT_NAME = re.compile(r"\w{1,100}\.\w{1,100}", re.ASCII)
+
+Program = Literal[
+    "kprobe",
+    "kretprobe",
+    "kprobe-multi",
+    "kretprobe-multi",
+    "fentry",
+    "fexit",
+    "tracepoint",
+    "raw-tracepoint",
+]
+"""What a BPF program is attached to, as ``images/bpf/bpfprobe.c`` has it."""
+
+
 class ProbeKind(KernelFeature):
     """A kind of probe: a mechanism at a point.
 
@@ -35,7 +52,8 @@ class ProbeKind(KernelFeature):
     ``int3_per_hit`` its breakpoint traps, ``site`` the place that is read for evidence. What arms it is a ``template``
     of ``kmods``, an ``event`` of tracefs, or a BPF ``program``, which the kernel compiles or not (``is_compiled``);
     with none of them nothing of the lab's does. ``called`` is the function that the function tracer must call, by
-    default kprobes' or the module's own. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
+    default kprobes' or the module's own. ``tracepoint`` is the one that it is at, as SYSTEM.NAME where it is an event
+    there. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
     armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
     measured, or removed; none where there are none to speak of. A user's module has a ``file``, and its traps are not
     known in advance. ``since`` and ``until`` are about what it is made of. A kind that only verifies one capability
@@ -46,10 +64,11 @@ class ProbeKind(KernelFeature):
     title: str
     column: str | None
     template: str | None = None
-    event: Literal["kprobe", "kretprobe"] | None = None
-    program: Literal["kprobe", "kretprobe", "kprobe-multi", "kretprobe-multi", "fentry", "fexit"] | None = None
+    event: Literal["kprobe", "kretprobe", "trace"] | None = None
+    program: Program | None = None
     is_compiled: bool = True
     called: str | None = None
+    tracepoint: str | None = None
     site: Site
     mechanism: Mechanism
     int3_per_hit: int | None
@@ -66,6 +85,21 @@ def probes() -> Mapping[str, ProbeKind]:
     return named(ProbeKind, read("probes.yaml"))
 
 
+def probe_in_catalogue(name: str) -> ProbeKind | None:
+    """The kind of this name, or a tracepoint's at another (``tracepoint.sched_switch``); None for any other name."""
+    if name in probes():
+        return probes()[name]
+    base, _, tracepoint = name.partition(".")
+    kind = probes().get(base)
+    if kind is None or kind.tracepoint is None:
+        return None
+    form = _EVENT_NAME if "." in kind.tracepoint else _TRACEPOINT_NAME
+    if not form.fullmatch(tracepoint):
+        return None
+    title = kind.title.replace(kind.tracepoint.rpartition(".")[2], tracepoint)
+    return kind.model_copy(update={"name": name, "title": title, "tracepoint": tracepoint})
+
+
 def published_column(probe: str) -> str | None:
     """A probe's column in the published tables; None where it has none, as a user's module."""
     kind = probes().get(probe)
@@ -78,11 +112,12 @@ def probe_kind(name: str) -> ProbeKind:
     Raises ConfigError for an unknown name or a missing file.
     """
     if not is_path(name):
-        if name not in probes():
+        kind = probe_in_catalogue(name)
+        if kind is None:
             raise ConfigError(
                 unknown("probe", name, probes()), hint="a module of your own is named by a path, with a slash in it"
             )
-        return probes()[name]
+        return kind
     file = find_module(name)
     shown = shown_name(file)
     return ProbeKind(

@@ -28,10 +28,12 @@ from orchestrator.probes.bpf_program import (
 )
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import ARGUMENTS
-from orchestrator.probes.evidence import Observation, check_called, check_untouched, followed, observe
+from orchestrator.probes.evidence import Observation, check_untouched
 from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
+from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.trace_event import event_number
 
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
@@ -41,11 +43,11 @@ _WITNESS = "lab-witness"
 class BpfAttachment(Attachment):
     """A program that is attached. Made by ``bpf_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> None:
+    def __init__(self, guest: Guest, kind: ProbeKind, place: Place) -> None:
         self._guest = guest
         self._kind = kind
-        self._symbols = symbols
-        self._target = target_of(kind, point)
+        self._place = place
+        self._target = target_of(guest, kind, place.point)
         self._handler: Handler = "noop"
         self._turn = 0
         self._program = attach(guest, _NAMES[0], "noop", self._target)
@@ -53,7 +55,7 @@ class BpfAttachment(Attachment):
         self._runs = 0
         self._hits: Mapping[int, int] = {}
         self._events: Sequence[BpfEvent] = ()
-        self.point = point
+        self.point = place.point
 
     def observe(self) -> Observation:
         """Read both sources of evidence at the probe point, and whether the program is compiled as it must be."""
@@ -65,14 +67,12 @@ class BpfAttachment(Attachment):
             )
         if self._handler == "record":
             self._check_none_dropped()
-        seen = observe(self._guest, self.point, self._kind.site)
-        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen)
+        return self._place.observe()
 
     def wait_until_armed(self) -> Observation:
         """Wait, where the optimiser has to come."""
         seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after attaching")
-        if self._kind.mechanism in ("ftrace", "direct"):
-            check_called(self._kind, self.point, seen, "", "after attaching")
+        self._place.check_called(seen, "after attaching")
         return seen
 
     def handle(self, handler: Handler) -> None:
@@ -154,9 +154,12 @@ class BpfAttachment(Attachment):
                 raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
 
 
-def target_of(kind: ProbeKind, point: ProbePoint) -> Target:
-    """What the guest's side is to attach to."""
+def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
+    """What the guest's side is to attach to. Raises EvidenceError where the kernel has no such event."""
     assert kind.program is not None
+    if kind.tracepoint is not None:
+        is_raw = kind.program == "raw-tracepoint"
+        return Target(kind.program, kind.tracepoint if is_raw else str(event_number(guest, kind.tracepoint)))
     return Target(kind.program, point.symbol, point.offset if kind.program == "kprobe" else 0)
 
 
@@ -169,12 +172,14 @@ def bpf_attached(
     Raises EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at
     the end.
     """
-    check_untouched(point, observe(guest, point, kind.site), "before attaching")
+    place = place_of(guest, kind, point, symbols)
+    point = place.point
+    check_untouched(point, place.observe(), "before attaching")
     allow_optimisation(guest, kind)
     bring(guest, tool)
     compiled_before = compile_programs(guest, on=kind.is_compiled)
     try:
-        yield BpfAttachment(guest, kind, point, symbols)
+        yield BpfAttachment(guest, kind, place)
     except NotEntered:
         # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
         _remove(guest, kind, point)

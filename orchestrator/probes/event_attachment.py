@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """An event of tracefs at a probe point of a guest: enabled, given one output after the other, removed.
 
+It is a kprobe's or a kretprobe's, made for it, or one that the kernel has at a tracepoint.
+
 ``noop`` is an event that is enabled and has no output: the buffer is off. ``count`` is a histogram by thread, for which
 the event is enabled softly. ``record`` writes it to the buffer.
 """
@@ -19,8 +21,9 @@ from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabErr
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.called import Called
-from orchestrator.probes.evidence import Observation, check_called, check_untouched, followed, observe
+from orchestrator.probes.evidence import Observation, check_untouched
 from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
+from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import (
@@ -30,6 +33,7 @@ from orchestrator.probes.trace_event import (
     define,
     make_instance,
     missed,
+    own_event,
     remove_instance,
     undefine,
 )
@@ -42,14 +46,14 @@ _DEFINED_AS = {"kprobe": "p", "kretprobe": "r"}
 class EventAttachment(Attachment):
     """An event that is enabled. Made by ``event_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, point: ProbePoint, symbols: Symbols) -> None:
+    def __init__(self, guest: Guest, kind: ProbeKind, event: TraceEvent, place: Place) -> None:
         self._guest = guest
         self._kind = kind
         self._event = event
-        self._symbols = symbols
+        self._place = place
         self._handler: Handler = "noop"
         self._counted: Mapping[int, int] = {}
-        self.point = point
+        self.point = place.point
 
     def observe(self) -> Observation:
         """Read both sources of evidence at the probe point, and whether the event is enabled as its output needs it."""
@@ -59,14 +63,12 @@ class EventAttachment(Attachment):
                 f"the kernel shows the event at {self.point.name} as {state[:40]!r}, not {_STATES[self._handler]!r}",
                 hint="an event that is only enabled softly records nothing" if state == "0*" else "",
             )
-        seen = observe(self._guest, self.point, self._kind.site)
-        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen)
+        return self._place.observe()
 
     def wait_until_armed(self) -> Observation:
         """Wait, where the optimiser has to come."""
         seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after enabling")
-        if self._kind.mechanism == "ftrace":
-            check_called(self._kind, self.point, seen, "", "after enabling")
+        self._place.check_called(seen, "after enabling")
         return seen
 
     def handle(self, handler: Handler) -> None:
@@ -117,6 +119,10 @@ class EventAttachment(Attachment):
 
     def _check(self, event: TracedEvent, symbols: Symbols) -> None:
         """Raise EvidenceError unless an event is of this probe point, and of a kretprobe the return into the kernel."""
+        if self._kind.tracepoint is not None:
+            if not event.said.startswith(_words_of(self._kind.tracepoint)):
+                raise EvidenceError(f"an event is not of {self._kind.tracepoint}", detail=[str(event)])
+            return
         addresses = [int(found, 16) for found in _ADDRESS.findall(event.said)]
         text = range(symbols.address("_stext"), symbols.address("_etext"))
         if self._kind.event == "kretprobe":
@@ -128,9 +134,24 @@ class EventAttachment(Attachment):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
+        """A tracepoint skips nothing: what runs there may be entered anew."""
+        if self._kind.tracepoint is not None:
+            return
         number = missed(self._guest)
         if number:
             raise EvidenceError(f"the kernel skipped the event {number} times")
+
+
+def _words_of(event: str) -> tuple[str, ...]:
+    """What the text of an event ``SYSTEM.NAME`` begins with; a system call's is its name with what it takes or returns.
+
+    ``sys_read(fd: 0, buf: 0, count: 0)``, ``sys_read -> 0x0`` (print_syscall_enter() of kernel/trace/trace_syscalls.c).
+    """
+    system, _, name = event.partition(".")
+    if system != "syscalls":
+        return (f"{name}: ",)
+    call = re.sub(r"^sys_(enter|exit)_", "sys_", name)
+    return (f"{call}(", f"{call} -> ")
 
 
 def definition_of(kind: ProbeKind, point: ProbePoint) -> Definition:
@@ -141,18 +162,22 @@ def definition_of(kind: ProbeKind, point: ProbePoint) -> Definition:
 
 @contextlib.contextmanager
 def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Iterator[EventAttachment]:
-    """Make an event at the point and enable it; disable and remove it at the end.
+    """Make an event at the point, or take the kernel's own, and enable it; disable and remove it at the end.
 
     Raises EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at
     the end.
     """
-    check_untouched(point, observe(guest, point, kind.site), "before enabling")
+    place = place_of(guest, kind, point, symbols)
+    point = place.point
+    check_untouched(point, place.observe(), "before enabling")
     allow_optimisation(guest, kind)
     make_instance(guest)
     try:
-        event = define(guest, definition_of(kind, point))
+        event = (
+            define(guest, definition_of(kind, point)) if kind.tracepoint is None else own_event(guest, kind.tracepoint)
+        )
         event.switch(on=True)
-        yield EventAttachment(guest, kind, event, point, symbols)
+        yield EventAttachment(guest, kind, event, place)
     except NotEntered:
         # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
         _remove(guest, kind, point)
@@ -168,7 +193,8 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
 
 def _remove(guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
     remove_instance(guest)
-    undefine(guest)
+    if kind.tracepoint is None:
+        undefine(guest)
     wait_until_untouched(guest, kind, point, "after removing the event")
 
 

@@ -283,8 +283,8 @@ def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) ->
 
 def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:
     """Where a module that is not armed yet is going to put its probe."""
-    find = find_hook if kind.site == "hook" else find_static_branch
-    point = find(guest, _address(guest, module))
+    address, name = _address(guest, module), kind.tracepoint
+    point = find_hook(guest, address) if name is None else find_static_branch(guest, address, name)
     check_untouched(point, _observe(guest, kind, module, point), "before arming")
     return point
 

@@ -82,9 +82,9 @@ def find_hook(guest: Guest, address: int) -> ProbePoint:
     return ProbePoint("lab_syscall_hook", 0, address, original)
 
 
-def find_static_branch(guest: Guest, address: int) -> ProbePoint:
-    """The static branch that leads to the tracepoint sys_enter. Raises EvidenceError where it is probed."""
+def find_static_branch(guest: Guest, address: int, tracepoint: str) -> ProbePoint:
+    """The static branch that leads to a tracepoint. Raises EvidenceError where it is probed."""
     original = guest.read_memory(address, _BRANCH_BYTES)
     if not original.startswith((*FTRACE_NOPS, _SHORT_NOP)):
         raise EvidenceError(f"there is no nop at {address:#x}, where the tracepoint's static branch is to be")
-    return ProbePoint("trace_sys_enter", 0, address, original)
+    return ProbePoint(f"trace_{tracepoint}", 0, address, original)

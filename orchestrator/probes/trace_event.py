@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import CommandFailed, EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value, whole_number
@@ -22,6 +23,7 @@ _GROUP, _NAME = "lab", "probe"
 _DEFINITIONS = f"{TRACEFS}/kprobe_events"
 _PROFILE = f"{TRACEFS}/kprobe_profile"
 _REASONS = f"{TRACEFS}/error_log"
+_EVENTS = f"{TRACEFS}/available_events"
 _HISTOGRAM = "hist:keys=common_pid:size=4096"
 
 _BUFFER_KB = "1024"
@@ -29,6 +31,8 @@ _BUFFER_KB = "1024"
 _TRACE_MAX = 16 << 20
 _HISTOGRAM_MAX = 1 << 20
 _PROFILE_MAX = 1 << 16
+_EVENTS_MAX = 1 << 20
+"""Bytes; a Debian kernel lists 1,900 events in 60 KB."""
 
 _COUNTED = re.compile(r"^\{ common_pid: +(\d{1,10}) \} hitcount: +(\d{1,20})$", re.MULTILINE)
 _TOTALS = re.compile(r"^Totals:\n    Hits: (\d{1,20})\n    Entries: (\d{1,20})\n    Dropped: (\d{1,20})$", re.MULTILINE)
@@ -124,6 +128,8 @@ class TraceEvent:
 
 def make_instance(guest: Guest) -> None:
     """Make the instance, which records nothing yet. Raises CommandFailed."""
+    # An instance takes this option over as it is made. With it the kernel has a probe of its own at sched_switch.
+    guest.put(b"0", f"{TRACEFS}/options/record-cmd")
     guest.succeed(["mkdir", INSTANCE])
     guest.put(b"0", f"{INSTANCE}/tracing_on")
     guest.put(_BUFFER_KB.encode(), f"{INSTANCE}/buffer_size_kb")
@@ -148,6 +154,30 @@ def define(guest: Guest, definition: Definition) -> TraceEvent:
         reason = reasons[-1][:200] if reasons else "it gives no reason"
         raise EvidenceError(f"the kernel refuses the event {definition.text!r}: {reason}", detail=log[-3:]) from None
     return TraceEvent(guest, _GROUP, _NAME)
+
+
+def own_event(guest: Guest, name: str) -> TraceEvent:
+    """The kernel's own event ``SYSTEM.NAME``. Raises EvidenceError where it has none of this name."""
+    _check_event(guest, name)
+    system, _, event = name.partition(".")
+    return TraceEvent(guest, system, event)
+
+
+def event_number(guest: Guest, name: str) -> int:
+    """The number that perf has for the kernel's own event ``SYSTEM.NAME``. Raises EvidenceError where there is none."""
+    _check_event(guest, name)
+    number = whole_number(kernel_value(guest, f"{TRACEFS}/events/{name.replace('.', '/', 1)}/id"))
+    if number is None:
+        raise EvidenceError(f"the guest's kernel does not say the number of its event {name}")
+    return number
+
+
+def _check_event(guest: Guest, name: str) -> None:
+    listed = guest.get(_EVENTS, largest=_EVENTS_MAX).decode("ascii", errors="replace")
+    events = [line.replace(":", ".", 1) for line in listed.splitlines()]
+    if name not in events:
+        guess = nearest(name, events)
+        raise EvidenceError(f"the guest's kernel has no event {name}", hint=f"did you mean {guess}?" if guess else "")
 
 
 def undefine(guest: Guest) -> None:

@@ -21,7 +21,7 @@ from orchestrator.experiment.plan import Boot
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import KPROBES_LIST, check_same
 from orchestrator.probes.module_attachment import module_attached
-from orchestrator.probes.point import find_entry, find_hook, find_static_branch
+from orchestrator.probes.point import ProbePoint, find_entry, find_hook, find_static_branch
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -167,10 +167,14 @@ def test_a_hook_or_tracepoint_in_use_is_found_out(ready: ReadyGuest, workshop: B
     guest, kind = ready.guest, probes()[probe]
     setup, module = setup_of(workshop, HOOKED, probe)
     point = find_entry(guest, ready.symbols, setup.symbol, setup.offset)
-    find, complaint = {
-        "hook": (find_hook, r"^the hook at 0x[0-9a-f]+ is in use: it holds "),
-        "tracepoint": (find_static_branch, r"^there is no nop at 0x[0-9a-f]+, where the tracepoint's static branch"),
+    complaint = {
+        "hook": r"^the hook at 0x[0-9a-f]+ is in use: it holds ",
+        "tracepoint": r"^there is no nop at 0x[0-9a-f]+, where the tracepoint's static branch",
     }[probe]
+
+    def find(guest: Guest, address: int) -> ProbePoint:
+        return find_hook(guest, address) if probe == "hook" else find_static_branch(guest, address, "sys_enter")
+
     with module_attached(guest, kind, module, point) as attachment:
         attachment.wait_until_armed()
         place = attachment.point

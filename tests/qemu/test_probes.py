@@ -38,6 +38,7 @@ EXPECTED = {
     "hook": ("", "", "lab_syscall_hook"),
     "tracepoint": ("e", "[ENABLED]", "trace_sys_enter"),
     "ftrace": ("e8", "[TRACED]", FUNCTION),
+    "trace-event": ("e", "[ENABLED]", "trace_sys_enter"),
     "kprobe-event": ("e8", "[FTRACE]", FUNCTION),
     "kprobe-event-optimized": ("e9", "[OPTIMIZED]", BEHIND_THE_NOP),
     "kretprobe-event": ("e8", "[FTRACE]", FUNCTION),
@@ -45,19 +46,25 @@ EXPECTED = {
     "bpf-kprobe-interpreted": ("e8", "[FTRACE]", FUNCTION),
     "bpf-kprobe-optimized": ("e9", "[OPTIMIZED]", BEHIND_THE_NOP),
     "bpf-kretprobe": ("e8", "[FTRACE]", FUNCTION),
+    "bpf-kprobe-multi": ("e8", "[TRACED]", FUNCTION),
+    "bpf-kretprobe-multi": ("e8", "[TRACED]", FUNCTION),
     "bpf-fentry": ("e8", "[TRACED]", FUNCTION),
     "bpf-fexit": ("e8", "[TRACED]", FUNCTION),
     "bpf-fentry-interpreted": ("e8", "[TRACED]", FUNCTION),
+    "bpf-tracepoint": ("e", "[ENABLED]", "trace_sys_enter"),
+    "bpf-raw-tracepoint": ("e", "[ENABLED]", "trace_sys_enter"),
 }
 DIRECT_CALLS = {"bpf-fentry", "bpf-fexit", "bpf-fentry-interpreted"}
-# What Debian's kernels cannot have: no LKST hook, without KALLSYMS_ALL (i386) no way to hold the optimiser back, and
-# no direct calls from traced functions on 32 bits.
-NOT_HERE = {"debian-686": {"hook", "kprobe-detour", *DIRECT_CALLS}, "debian-amd64": {"hook"}}
+FPROBES = {"bpf-kprobe-multi", "bpf-kretprobe-multi"}
+# What Debian's kernels cannot have: no LKST hook, no fprobes, without KALLSYMS_ALL (i386) no way to hold the optimiser
+# back, and no direct calls from traced functions on 32 bits.
+NOT_HERE = {"debian-686": {"hook", "kprobe-detour", *FPROBES, *DIRECT_CALLS}, "debian-amd64": {"hook", *FPROBES}}
 # By what happens in a hit, the cheapest first.
 CHEAPEST_FIRST = [
     ["none", "djprobe", "kprobe-optimized", "kprobe-ftrace", "kprobe-boosted", "kprobe", "kretprobe", "jprobe"],
     ["kprobe-boosted", "kprobe-plain", "kprobe"],
     ["kprobe-optimized", "kretprobe-optimized", "kretprobe-ftrace", "kretprobe-boosted", "kretprobe"],
+    ["tracepoint", "bpf-raw-tracepoint", "trace-event", "bpf-tracepoint"],
     ["kprobe-ftrace", "bpf-kprobe", "kprobe-event", "bpf-kprobe-interpreted", "kretprobe-event"],
 ]
 NOTES = {

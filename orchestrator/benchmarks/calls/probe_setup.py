@@ -20,7 +20,7 @@ from orchestrator.catalog.user_workload import find_workload
 from orchestrator.run.preparation import smp_note
 
 SITES_WITHOUT_POINT = ("hook", "tracepoint")
-"""Sites at every system call, which only their modules can find."""
+"""Sites that are where the kernel has them, whatever a table's points are."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,14 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         notes.append("the module holds the kernel's optimiser back, so that every hit comes before the optimisation")
     notes += smp_note(kernel, cell.smp)
     parameters = point if template is not None and kind.site not in SITES_WITHOUT_POINT else {}
+    if template is not None and kind.tracepoint is not None:
+        parameters = {"tracepoint": kind.tracepoint}
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
+
+
+def _is_at_system_calls(kind: ProbeKind) -> bool:
+    """Whether it is hit by every system call: the kinds at other tracepoints count all hits of a process."""
+    return kind.site == "hook" or kind.tracepoint in ("sys_enter", "raw_syscalls.sys_enter")
 
 
 def is_wrapper(symbol: str) -> bool:
@@ -120,8 +127,8 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
     if kind.site in SITES_WITHOUT_POINT:
         if cell.task.point is not None:
-            return "it is at every system call, and nowhere else"
-        if cell.task.call is None:
+            return "it is where the kernel has it, and at no other point"
+        if cell.task.call is None and _is_at_system_calls(kind):
             return "it is at every system call, and which ones the workload makes is not known"
     if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
@@ -151,7 +158,8 @@ def has_booster(kernel: Kernel) -> bool:
 def _needs(kind: ProbeKind) -> tuple[str, ...]:
     by_mechanism = _needed_by_mechanism(kind)
     if kind.event is not None:
-        return ("CONFIG_KPROBE_EVENTS", "CONFIG_HIST_TRIGGERS", *by_mechanism)
+        events = "CONFIG_EVENT_TRACING" if kind.event == "trace" else "CONFIG_KPROBE_EVENTS"
+        return (events, "CONFIG_HIST_TRIGGERS", *by_mechanism)
     if kind.program is not None:
         compiler = ("CONFIG_BPF_JIT",) if kind.is_compiled else ()
         return ("CONFIG_BPF_EVENTS", *compiler, *_needed_by_program(kind.program), *by_mechanism)
@@ -162,6 +170,8 @@ def _needed_by_program(program: str) -> tuple[str, ...]:
     if program in ("fentry", "fexit"):
         # No trampoline is made for i386: arch_prepare_bpf_trampoline() is in arch/x86/net/bpf_jit_comp.c alone.
         return ("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "CONFIG_X86_64")
+    if program in ("tracepoint", "raw-tracepoint"):
+        return ("CONFIG_PERF_EVENTS",)
     if program in ("kprobe-multi", "kretprobe-multi"):
         return ("CONFIG_FPROBE",)
     return ("CONFIG_KPROBE_EVENTS",)

@@ -124,7 +124,8 @@ def count_hits(
     if int3 is not None:
         check_traps(kind, counted.hits, counted.others or 0, int3)
     # Traps are attributed to these hits only where their number is exactly what these hits take.
-    sure = not besides and (not counted.others or int3 == hits * (kind.int3_per_hit or 0))
+    taken = kind.int3_per_hit or 0
+    sure = (not besides or not taken) and (not counted.others or int3 == hits * taken)
     return Counted(hits, counted.others, int3 if sure else None, counted.results, besides)
 
 

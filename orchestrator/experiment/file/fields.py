@@ -24,7 +24,7 @@ from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.probes import probes
+from orchestrator.catalog.probes import probe_in_catalogue, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
@@ -192,7 +192,7 @@ def probe(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name")
     if not user_probe.is_path(value):
-        if value not in probes() and value not in rows:
+        if probe_in_catalogue(value) is None and value not in rows:
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
             sentence = choices_sentence(value, [*probes(), *alike])
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")

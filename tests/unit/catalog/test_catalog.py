@@ -15,7 +15,7 @@ from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
 from orchestrator.catalog.cpu_caches import Cache, cpu_caches
 from orchestrator.catalog.cpus import cpu, cpus, qemu_cpu
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.catalog.spelling import nearest, unknown
 from orchestrator.catalog.system_calls import system_calls
@@ -117,6 +117,37 @@ def test_all_but_the_baseline_are_armed_by_one_thing() -> None:
     for kind in probes().values():
         means = [each for each in (kind.template, kind.event, kind.program) if each is not None]
         assert len(means) == (0 if kind.name == BASELINE else 1), kind.name
+
+
+def test_a_tracepoint_s_kinds_have_other_tracepoints_by_name() -> None:
+    kind = probe_kind("trace-event.sched.sched_switch")
+    assert (kind.name, kind.title, kind.event) == (
+        "trace-event.sched.sched_switch",
+        "event at sched.sched_switch",
+        "trace",
+    )
+    assert kind.tracepoint == "sched.sched_switch"
+    assert probe_kind("bpf-raw-tracepoint.sched_switch").title == "BPF on the tracepoint sched_switch"
+    assert probe_kind("tracepoint.sys_exit").mechanism == "tracepoint"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trace-event.sched_switch",
+        "tracepoint.sched.sched_switch",
+        "tracepoint.",
+        "tracepoint.sys exit",
+        "trace-event.sched.sched_switch.x",
+        "trace-event..x",
+        "kprobe.sys_exit",
+        "none.sys_exit",
+        "tracepoint.\u00e9",
+    ],
+)
+def test_only_a_tracepoint_s_name_makes_such_a_kind(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^unknown probe"):
+        probe_kind(name)
 
 
 def test_these_may_be_optimised() -> None:

@@ -86,7 +86,7 @@ GOOD = ring_bytes(ONE)
         (GOOD[:-1] + b"\1", "more events than the 1 that"),
         (GOOD[:24] + b"\2" + GOOD[25:], "unknown kind 0"),
         (GOOD[:24] + b"\xff" * 8 + GOOD[32:], "unknown kind 0"),
-        (GOOD[:40] + b"\x08" + GOOD[41:], "unknown kind 8"),
+        (GOOD[:40] + b"\x09" + GOOD[41:], "unknown kind 9"),
     ],
 )
 def test_anything_but_a_whole_ring_is_refused(content: bytes, complaint: str) -> None:

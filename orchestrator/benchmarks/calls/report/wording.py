@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.benchmarks.calls.capabilities import capability_list, capability_names
-from orchestrator.catalog.probes import BASELINE, probes
+from orchestrator.catalog.probes import BASELINE, probe_in_catalogue
 from orchestrator.report.panel import Panel
 from orchestrator.report.wording import INDICATION, processors, unit_meaning
 from orchestrator.results.contract import CellRecord
@@ -27,7 +27,7 @@ def probe_title(cell: CellRecord) -> str:
     if cell.probe in capability_names():
         probe, capability = capability_names()[cell.probe]
         return f"{probe}, {capability_list().capabilities[capability].title}"
-    kind = probes().get(cell.probe)
+    kind = probe_in_catalogue(cell.probe)
     return kind.title if kind else cell.probe
 
 

@@ -109,7 +109,7 @@ def test_points_share_a_module(probe: str) -> None:
 
 def test_the_module_at_every_system_call_has_no_point() -> None:
     setup = set_up(a_kernel("lab-i386-up", LAB), a_cell("tracepoint"))
-    assert (setup.parameters, setup.values["number"]) == ({}, 78)
+    assert (setup.parameters, setup.values["number"]) == ({"tracepoint": "sys_enter"}, 78)
 
 
 @pytest.mark.parametrize(
