@@ -76,6 +76,29 @@ def test_what_the_clock_does_not_decide_is_named_and_is_not_the_largest() -> Non
     ]
 
 
+def test_what_fifteen_years_brought_is_said_where_both_were_measured() -> None:
+    sentence = "What fifteen years brought, from djprobe (2005) to BPF on fentry (2019): 61 to 129 instructions a call "
+    identity = "pentium4/debian-686/bpf-fentry/noop"
+
+    def found(handler: str = "noop") -> list[str]:
+        then = cell("djprobe", overhead=61.0, value=470.0, samples=[470.0] * 4, handler=handler)
+        today = cell(
+            "djprobe",
+            probe="bpf-fentry",
+            id=identity,
+            overhead=129.0,
+            value=538.0,
+            samples=[538.0] * 4,
+            handler=handler,
+        )
+        said = sentences(cell("none", handler=handler), then, today)
+        assert not [one for one in sentences(cell("none"), then) if one.startswith("What fifteen")]
+        return [one for one in said if one.startswith("What fifteen")]
+
+    assert found() == [f"{sentence}on debian-686."]
+    assert found("count") == []
+
+
 def test_kinds_have_sentences_of_their_own() -> None:
     assert sentences(*recorded_build())[1:] == [
         "Largest overhead: kprobe, +400.000 million instructions a run of kernel-build, +5.111 %.",
