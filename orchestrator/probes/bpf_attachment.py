@@ -34,6 +34,7 @@ from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import event_number
+from orchestrator.probes.tracer import CALL_BYTES
 
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
@@ -71,9 +72,10 @@ class BpfAttachment(Attachment):
 
     def wait_until_armed(self) -> Observation:
         """Wait, where the optimiser has to come."""
-        seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after attaching")
-        self._place.check_called(seen, "after attaching")
-        return seen
+        when = "after attaching"
+        return wait_until_armed(
+            self._guest, self._kind, self.point, self.observe, when, lambda seen: self._place.check_called(seen, when)
+        )
 
     def handle(self, handler: Handler) -> None:
         """Exchange the program, the new one first. While hits are counted it stays, and counts them anew."""
@@ -87,6 +89,7 @@ class BpfAttachment(Attachment):
             before, self._program = self._program, attach(self._guest, _NAMES[self._turn], handler, self._target)
             before.detach()
             self._handler = handler
+            self.wait_until_armed()
 
     def renewal(self) -> Callable[[], None] | None:
         """The ring has room for 58,000 events, and nobody reads it meanwhile."""
@@ -101,6 +104,7 @@ class BpfAttachment(Attachment):
         yield
         self._witness.detach()
         self._witness = None
+        self.wait_until_armed()
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: Called) -> tuple[int, int | None]:
@@ -147,9 +151,10 @@ class BpfAttachment(Attachment):
             raise EvidenceError(f"the ring of the BPF program had no room for {dropped} events")
 
     def _check(self, event: BpfEvent) -> None:
-        """A kprobe's events have the address behind the breakpoint that it would be."""
-        if self._kind.program in ("kprobe", "kprobe-multi"):
-            address = event.args[0] - (1 if self._kind.program == "kprobe" else 0)
+        """A kprobe's events have the address behind the breakpoint that it would be, an fprobe's behind the call."""
+        behind = {"kprobe": 1, "kprobe-multi": CALL_BYTES}.get(self._kind.program or "")
+        if behind is not None:
+            address = event.args[0] - behind
             if address != self.point.address:
                 raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
 

@@ -67,9 +67,10 @@ class EventAttachment(Attachment):
 
     def wait_until_armed(self) -> Observation:
         """Wait, where the optimiser has to come."""
-        seen = wait_until_armed(self._guest, self._kind, self.point, self.observe, "after enabling")
-        self._place.check_called(seen, "after enabling")
-        return seen
+        when = "after enabling"
+        return wait_until_armed(
+            self._guest, self._kind, self.point, self.observe, when, lambda seen: self._place.check_called(seen, when)
+        )
 
     def handle(self, handler: Handler) -> None:
         """Choose the output; the event stays enabled meanwhile, softly or not."""

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later."""
+"""When has a probe its final form? The kernel's optimiser of kprobes works in the background, ticks later.
+
+So does the end of a BPF program's link on Linux 6.12, after bpf(2) and the removal of the pinned file have returned.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,32 @@ def allow_optimisation(guest: Guest, kind: ProbeKind) -> None:
 
 
 def wait_until_armed(
-    guest: Guest, kind: ProbeKind, point: ProbePoint, look: Callable[[], Observation], when: str
+    guest: Guest,
+    kind: ProbeKind,
+    point: ProbePoint,
+    look: Callable[[], Observation],
+    when: str,
+    check_called: Callable[[Observation], None] = lambda seen: None,
 ) -> Observation:
-    """Look until the probe has the kind's mechanism. Raises EvidenceError with what it has instead."""
+    """Look until the probe has the kind's mechanism, and hits lead to it alone, by ``check_called``.
+
+    Raises EvidenceError with what it has instead.
+    """
+
+    def check(seen: Observation) -> None:
+        check_armed(kind, point, seen, when)
+        check_called(seen)
+
     if kind.optimisation and kind.mechanism != "jump":
         # That it is not optimised is evidence only after the optimiser has had its turn.
         guest.succeed(["sleep", _OPTIMISER_TURN])
-    turns = _TURNS if kind.mechanism == "jump" else 0
-    return _wait_for(guest, look, lambda seen: check_armed(kind, point, seen, when), turns)
+    turns = _TURNS if kind.mechanism == "jump" or kind.program is not None else 0
+    return _wait_for(guest, look, check, turns)
 
 
 def wait_until_untouched(guest: Guest, kind: ProbeKind, point: ProbePoint, when: str) -> None:
     """Look until the original bytes are back. Raises EvidenceError where they are not."""
-    turns = _TURNS if kind.optimisation else 0
+    turns = _TURNS if kind.optimisation or kind.program is not None else 0
     _wait_for(guest, lambda: observe(guest, point, kind.site), lambda seen: check_untouched(point, seen, when), turns)
 
 
@@ -48,8 +64,8 @@ def _wait_for(
 ) -> Observation:
     """Observe until the check passes: once, and after each of up to ``turns`` sleeps of the guest's."""
     for _ in range(turns):
-        seen = look()
         with contextlib.suppress(EvidenceError):
+            seen = look()
             check(seen)
             return seen
         guest.succeed(_TURN)

@@ -98,9 +98,8 @@ def test_a_program_that_is_interpreted_is_not_compiled(
     with bpf_attached(ready.guest, probes()["bpf-kprobe"], tool, entry, ready.symbols) as attachment:
         attachment.wait_until_armed()
         compile_programs(ready.guest, on=False)
-        attachment.handle("count")
         with pytest.raises(EvidenceError, match=r"is interpreted, and for bpf-kprobe it must not be$"):
-            attachment.observe()
+            attachment.handle("count")
 
 
 def test_a_ring_that_is_full_is_found(ready: ReadyGuest, entry: ProbePoint, workshop: BuildContext) -> None:
@@ -120,12 +119,15 @@ def test_a_program_that_another_replaced_has_not_run(
     tool = bpf_tool(workshop, "x86_64")
     with bpf_attached(ready.guest, probes()["bpf-kprobe"], tool, entry, ready.symbols) as attachment:
         attachment.wait_until_armed()
-        with attachment.one_caller():
-            attachment.handle("count")
-            ready.guest.succeed(["rm", "/sys/fs/bpf/lab-a/link"])
-            call(ready.guest, 100)
-            with pytest.raises(EvidenceError, match=r"^the BPF program ran \d+ times, and the witness beside it \d+"):
-                attachment.handle("noop")
+        caller = attachment.one_caller()
+        caller.__enter__()
+        attachment.handle("count")
+        ready.guest.succeed(["rm", "/sys/fs/bpf/lab-a/link"])
+        call(ready.guest, 100)
+        with pytest.raises(EvidenceError, match=r"^the BPF program ran \d+ times, and the witness beside it \d+"):
+            attachment.handle("noop")
+        with pytest.raises(EvidenceError, match=r"^after attaching, the kernel lists no probe at"):
+            caller.__exit__(None, None, None)
 
 
 def test_a_function_without_type_information_is_refused_with_the_guest_s_words(

@@ -168,7 +168,7 @@ def test_an_invalid_point_has_a_reason(
 def test_a_tracepoint_is_at_no_point(measured: Callable[[str], Outcomes]) -> None:
     outcome = measured(f"points: [vfs_read]\nprobes: [tracepoint]\n{GETPPID}")["tracepoint/noop/vfs_read"]
     assert isinstance(outcome, CellRecord)
-    assert (outcome.status, outcome.reason) == ("unsupported", "it is at every system call, and nowhere else")
+    assert (outcome.status, outcome.reason) == ("unsupported", "it is where the kernel has it, and at no other point")
 
 
 # --- a user's workload ----------------------------------------------------------------------------

@@ -49,9 +49,9 @@ _USES_UP = "the call uses a resource up"
 _MOST_DIFFERENT = 4
 """Samples from an empty buffer that may differ from the others: what a discarded batch has left changes the cost of
 those behind it, and so does an event of somebody else's."""
-_A_PAGE = 200
-"""Instructions: what is recorded between batches decides how many events of each batch begin a page of the buffer, one
-more or fewer. A page costs 176 on debian-amd64."""
+_UNEVEN = 0.001
+"""Part of a call: what is recorded between batches decides how many events of each batch begin a page of the buffer. A
+page costs 176 instructions on debian-amd64, and 245 on lab-i386-smp-bpf@6.12."""
 _SMALLER = 8
 """By how much a batch is made smaller when none was free of interrupts."""
 _SHARE_OF_A_TICK = 0.6
@@ -161,7 +161,7 @@ class Calls:
         # the samples that is proved; where calls differ from each other, the same calls in smaller batches prove it.
         if sounding.samples[0] != measured.samples[0] and batch > 1:
             halved = self._samples(guest, Sampling(self.calls, batch // 2, 1), time_limit)
-            uneven = _A_PAGE * halved.batches / self.calls if self.renew is not None else 0.0
+            uneven = _UNEVEN * measured.samples[0] if self.renew is not None else 0.0
             if abs(halved.samples[0] - measured.samples[0]) > uneven:
                 raise EvidenceError(
                     f"in batches of {batch} calls one takes {measured.samples[0]:.10g} instructions, "

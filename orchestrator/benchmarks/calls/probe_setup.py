@@ -173,7 +173,8 @@ def _needed_by_program(program: str) -> tuple[str, ...]:
     if program in ("tracepoint", "raw-tracepoint"):
         return ("CONFIG_PERF_EVENTS",)
     if program in ("kprobe-multi", "kretprobe-multi"):
-        return ("CONFIG_FPROBE",)
+        # On 32 bits bpf_kprobe_multi_link_attach() of kernel/trace/bpf_trace.c takes nothing.
+        return ("CONFIG_FPROBE", "CONFIG_X86_64")
     return ("CONFIG_KPROBE_EVENTS",)
 
 
