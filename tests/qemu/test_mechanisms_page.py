@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are the figures on the page about choosing a mechanism those of configs/today.yaml, and what it lacks unsupported?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from experiment_boot import boot_of, measured_call, prepared_for
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.paths import data_dir
+from orchestrator.run.ready_guest import ReadyGuest
+
+PAGE = data_dir("docs") / "mechanisms.md"
+CONFIG = data_dir("configs") / "today.yaml"
+KERNELS = ["lab-x86_64-smp-bpf", "lab-x86_64-smp-bpf@6.12", "lab-i386-smp-bpf", "lab-i386-smp-bpf@6.12"]
+LACKING = "64 bits only"
+
+
+def figures(kernel: str) -> Mapping[str, str]:
+    """A kernel's column of the page's first table, by the probe."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    rows = [
+        [part.strip(" `") for part in line.strip("|").split("|")]
+        for line in lines[: lines.index("| probe | why i386 lacks it |")]
+    ]
+    column = rows[0].index(kernel)
+    return {row[0]: row[column] for row in rows[2:]}
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(
+            kernel,
+            marks=[
+                pytest.mark.kernels(kernel),
+                pytest.mark.guest(kernel=kernel, cpu="xeon-e5410", timing="instructions"),
+            ],
+        )
+        for kernel in KERNELS
+    ],
+)
+@pytest.mark.nightly("81 cells on a kernel of each kind: a minute")
+def test_the_page_has_what_is_measured(ready: ReadyGuest, workshop: BuildContext, kernel: str) -> None:
+    boot = boot_of(CONFIG, f"kernels=[{kernel}]")
+    ready = prepared_for(ready, workshop, boot)
+    records = {cell.id: measured_call(ready, cell) for cell in boot.cells}
+    found: dict[str, list[str]] = {}
+    for cell in boot.cells:
+        record = records[cell.id]
+        assert record.status in ("ok", "unsupported"), record.reason
+        if not cell.compared_with:
+            continue
+        (baseline,) = cell.compared_with
+        before = records[baseline].value
+        assert before is not None
+        figure = LACKING if record.value is None else f"{record.value - before:.0f}"
+        found.setdefault(cell.row, []).append(figure)
+    shown = {probe: LACKING if LACKING in values else " / ".join(values) for probe, values in found.items()}
+    assert shown == figures(kernel)
