@@ -36,6 +36,7 @@ class KernelSpec(Fact):
     ``kmods`` by their path in it, and configured by ``fragments``. A user's own has a build ``tree`` and an ``image``.
     ``version`` is that of Linux, empty for a user's own; the fragments' options in ``without`` are no choice in it.
     ``entry_offset`` is in bytes from the symbol of most functions to the first instruction behind any endbr and nop.
+    ``kernel_parameters`` are those that it needs besides every kernel's.
     """
 
     name: str
@@ -52,6 +53,7 @@ class KernelSpec(Fact):
     image: Path | None = None
     needs_pae: bool = False
     entry_offset: int
+    kernel_parameters: list[str] = Field(default_factory=list)
 
     @property
     def needs_long_mode(self) -> bool:

@@ -76,6 +76,7 @@ def machine_for(context: BuildContext, kernel: Kernel, hardware: Hardware, wante
         timing=hardware.timing,
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
+        extra_parameters=tuple(kernel.spec.kernel_parameters),
         root=disks.root,
         data=disks.data,
         disk_drivers=disks.drivers,

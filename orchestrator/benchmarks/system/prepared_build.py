@@ -117,4 +117,5 @@ def _machine(kernel: Kernel, whole: Path) -> Machine:
         timing=choose_accelerator("auto").name,
         drivers_built_in=kernel.drivers_built_in,
         smp_kernel=kernel.smp,
+        extra_parameters=tuple(kernel.spec.kernel_parameters),
     )
