@@ -19,7 +19,7 @@ from orchestrator.guest.channel import COMMAND_LIMIT, OUTPUT_MAX, Channel, Comma
 from orchestrator.guest.console import REPORTS_MAX, plain_lines
 from orchestrator.guest.diagnosis import trouble_of
 from orchestrator.guest.end_of_log import wait_for_end_of_log
-from orchestrator.guest.interrupts import counted_interrupts
+from orchestrator.guest.interrupts import Ring, counted_interrupts
 from orchestrator.guest.kernel_reports import KernelReport, Trouble
 from orchestrator.guest.kernel_tests import kunit_results
 from orchestrator.guest.life import FAILURES, State
@@ -121,12 +121,12 @@ class Guest(SavableGuest):
             return self._qemu.monitor.read_memory(address, size)
 
     @contextlib.contextmanager
-    def counted_interrupts(self) -> Iterator[Counter[int]]:
-        """Count the traps and interrupts that the guest's kernel takes meanwhile, by vector, from outside."""
+    def counted_interrupts(self, ring: Ring = 0) -> Iterator[Counter[int]]:
+        """Count the traps and interrupts that fall into code of a ring meanwhile, by vector, from outside."""
         if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} takes no interrupts")
         try:
-            with counted_interrupts(self._qemu.monitor) as counts:
+            with counted_interrupts(self._qemu.monitor, ring) as counts:
                 yield counts
         except FAILURES:  # the verb that met it has explained it
             raise

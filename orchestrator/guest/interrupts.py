@@ -18,15 +18,17 @@ import select
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from typing import Literal
 
 from orchestrator.guest.monitor import Monitor
 
+Ring = Literal[0, 3]
 INT3 = 3
 """The breakpoint exception's vector."""
 
 # "     2: v=03 e=0000 i=1 cpl=0 IP=0060:c1093a15 ...", and twenty lines of registers behind each. A pattern that begins
 # with a constant is searched for at the speed of memchr().
-_RECORD = re.compile(rb": v=([0-9a-f]{2}) e=[0-9a-f]{4} i=[01] cpl=0 ")
+_RECORDS = {ring: re.compile(rb": v=([0-9a-f]{2}) e=[0-9a-f]{4} i=[01] cpl=%d " % ring) for ring in (0, 3)}
 _RECORD_BYTES = 24
 """What the pattern matches."""
 
@@ -39,10 +41,13 @@ _PIPE_MODE = 0o622
 
 
 @contextlib.contextmanager
-def counted_interrupts(monitor: Monitor) -> Iterator[Counter[int]]:
-    """Count the exceptions and interrupts delivered to kernel code, by vector; the counter is filled at the end."""
+def counted_interrupts(monitor: Monitor, ring: Ring = 0) -> Iterator[Counter[int]]:
+    """Count the exceptions and interrupts that fall into code of a ring, by vector; the counter is filled at the end.
+
+    Ring 0 is the kernel, 3 its programs.
+    """
     counts: Counter[int] = Counter()
-    with _counting_pipe(counts) as pipe, monitor.passed(pipe) as name:
+    with _counting_pipe(counts, ring) as pipe, monitor.passed(pipe) as name:
         monitor.human(f'logfile "{name}"')
         monitor.human("log int")
         try:
@@ -53,14 +58,14 @@ def counted_interrupts(monitor: Monitor) -> Iterator[Counter[int]]:
 
 
 @contextlib.contextmanager
-def _counting_pipe(counts: Counter[int]) -> Iterator[int]:
+def _counting_pipe(counts: Counter[int], ring: Ring) -> Iterator[int]:
     """The end of a pipe to write records to; ``counts`` has those that were written when this ends."""
     reading, writing = os.pipe()
     ending, end = os.pipe()
     os.fchmod(writing, _PIPE_MODE)
     with contextlib.suppress(PermissionError):  # of a user with many pipes; a smaller one only takes longer
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    thread = threading.Thread(target=_count, args=(reading, ending, counts), name="traps", daemon=True)
+    thread = threading.Thread(target=_count, args=(reading, ending, counts, _RECORDS[ring]), name="traps", daemon=True)
     thread.start()
     try:
         yield writing
@@ -71,7 +76,7 @@ def _counting_pipe(counts: Counter[int]) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _count(reading: int, ending: int, counts: Counter[int]) -> None:
+def _count(reading: int, ending: int, counts: Counter[int], record_of: re.Pattern[bytes]) -> None:
     """Count records until the other end of ``ending`` is closed, and all that is in the pipe by then."""
     os.set_blocking(reading, False)
     poll = select.poll()
@@ -88,6 +93,6 @@ def _count(reading: int, ending: int, counts: Counter[int]) -> None:
             continue
         left -= len(text) if is_ending else 0
         text = rest + text
-        counts.update(int(record[1], 16) for record in _RECORD.finditer(text))
+        counts.update(int(record[1], 16) for record in record_of.finditer(text))
         # Less than a whole record: none is counted twice.
         rest = text[1 - _RECORD_BYTES :]

@@ -63,6 +63,13 @@ def test_records_of_kernel_code_are_counted(records: list[bytes], counts: dict[i
     assert qemu.said == ['logfile "/proc/self/fd/5"', "log int", "log none"]
 
 
+def test_records_of_programs_are_counted_apart() -> None:
+    qemu = Logging(record(0, 3, 0), record(1, 3, 3), record(2, 1, 3), record(3, 3, 3))
+    with counted_interrupts(cast("Monitor", qemu), 3) as found:
+        pass
+    assert found == {3: 2, 1: 1}
+
+
 @pytest.mark.parametrize("piece", [1, 7, 23, 24, 25, 4096])
 def test_records_are_found_wherever_they_are_split(piece: int) -> None:
     qemu = Logging(record(0, 3, 0), record(1, 0x30, 0), record(2, 3, 0), piece=piece)
@@ -98,7 +105,9 @@ def test_of_a_log_without_end_no_more_is_read_than_a_pipe_holds(tmp_path: Path) 
     endless.touch()
     os.truncate(endless, 1 << 33)
     with endless.open("rb", buffering=0) as log, Path("/dev/null").open("rb") as over:
-        thread = threading.Thread(target=interrupts._count, args=[log.fileno(), over.fileno(), Counter()], daemon=True)
+        thread = threading.Thread(
+            target=interrupts._count, args=[log.fileno(), over.fileno(), Counter(), interrupts._RECORDS[0]], daemon=True
+        )
         thread.start()
         while thread.is_alive():
             assert log.tell() <= 2 * interrupts._PIPE_BYTES
