@@ -15,7 +15,7 @@ enum {
 	SYS_poll = 168, SYS_nanosleep = 162, SYS_rt_sigprocmask = 175, SYS_chdir = 12, SYS_dup2 = 63,
 	SYS_getdents64 = 220, SYS_exit_group = 252, SYS_signalfd4 = 327, SYS_pipe2 = 331,
 	SYS_finit_module = 350, SYS_clock_gettime64 = 403, SYS_getrusage = 77, SYS_unlink = 10,
-	SYS_getpid = 20, SYS_ioctl = 54, SYS_chroot = 61,
+	SYS_getpid = 20, SYS_ioctl = 54, SYS_chroot = 61, SYS_ptrace = 26,
 };
 #else
 enum {
@@ -25,7 +25,7 @@ enum {
 	SYS_fchmod = 91, SYS_gettimeofday = 96, SYS_getrusage = 98, SYS_setpgid = 109, SYS_mount = 165,
 	SYS_reboot = 169, SYS_getdents64 = 217, SYS_exit_group = 231, SYS_clock_gettime64 = 228,
 	SYS_signalfd4 = 289, SYS_pipe2 = 293, SYS_finit_module = 313, SYS_unlink = 87,
-	SYS_getpid = 39, SYS_ioctl = 16, SYS_chroot = 161,
+	SYS_getpid = 39, SYS_ioctl = 16, SYS_chroot = 161, SYS_ptrace = 101,
 };
 #endif
 

@@ -9,8 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.catalog.data import named, read
-from orchestrator.catalog.kernel_feature import KernelFeature
+from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.kernel_feature import Change, KernelFeature
+from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_probe import find_module, is_path, shown_name
 from orchestrator.errors import ConfigError
@@ -22,7 +23,7 @@ Mechanism = Literal[
     "none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "direct", "own"
 ]
 """The mechanism of a hit. ``own`` is a user's module's: any bytes at the probe point are accepted."""
-Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint"]
+Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint", "program"]
 Extra = Literal["post_handler", "aggregator"]
 """What a hit of a kprobe may pass besides its own handler, in the order in which it can be taken off."""
 Handler = Literal["noop", "count", "record"]
@@ -45,6 +46,14 @@ Program = Literal[
 """What a BPF program is attached to, as ``images/bpf/bpfprobe.c`` has it."""
 
 
+class OtherTraps(Fact):
+    """The breakpoint traps of a hit on kernels of one ``arch``, ``since`` a change."""
+
+    since: Change
+    arch: Arch
+    int3_per_hit: int
+
+
 class ProbeKind(KernelFeature):
     """A kind of probe: a mechanism at a point.
 
@@ -64,7 +73,7 @@ class ProbeKind(KernelFeature):
     title: str
     column: str | None
     template: str | None = None
-    event: Literal["kprobe", "kretprobe", "trace"] | None = None
+    event: Literal["kprobe", "kretprobe", "trace", "uprobe", "uretprobe"] | None = None
     program: Program | None = None
     is_compiled: bool = True
     called: str | None = None
@@ -72,11 +81,19 @@ class ProbeKind(KernelFeature):
     site: Site
     mechanism: Mechanism
     int3_per_hit: int | None
+    other_traps: OtherTraps | None = None
     at: Literal["entry", "after-ftrace-nop"]
     optimisation: bool
     extras: Literal["kept", "removed", "none"] = "none"
     file: Path | None = None
     capability: str | None = None
+
+    def on(self, release: str, arch: Arch) -> ProbeKind:
+        """The kind on a kernel, where a hit may take other traps."""
+        other = self.other_traps
+        if other is None or other.arch != arch or not other.since.is_in(release):
+            return self
+        return self.model_copy(update={"int3_per_hit": other.int3_per_hit})
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.experiment.machine import DEFAULT_MEMORY, Machine
+from orchestrator.experiment.program_point import in_program
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock, ReferenceValue
 
@@ -54,6 +55,12 @@ def named_point(cell: Cell[Any]) -> str | None:
     """The probe point that the experiment names for a cell, ``SYMBOL`` or ``SYMBOL+OFFSET``; None without one."""
     point = cell.parameters.get("at")
     return None if point is None else str(point)
+
+
+def kernel_point(cell: Cell[Any]) -> str | None:
+    """The point that the experiment names in the guest's kernel; None without one, and where it is in the program."""
+    point = named_point(cell)
+    return None if in_program(point) is not None else point
 
 
 def is_found(cell: Cell[Any]) -> bool:

@@ -16,6 +16,8 @@ from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.user_event_attachment import user_event_attached
+from orchestrator.probes.user_point import UserPoint
 
 
 @contextmanager
@@ -34,6 +36,8 @@ def attached(
         armed = module_attached(guest, kind, means, point, symbols)
     elif means is not None:
         armed = bpf_attached(guest, kind, means, point, symbols)
+    elif isinstance(point, UserPoint):
+        armed = user_event_attached(guest, kind, point)
     else:
         armed = event_attached(guest, kind, point, symbols)
     with armed as attachment:

@@ -57,13 +57,17 @@ class EventAttachment(Attachment):
 
     def observe(self) -> Observation:
         """Read both sources of evidence at the probe point, and whether the event is enabled as its output needs it."""
+        self._check_state()
+        return self._place.observe()
+
+    def _check_state(self) -> None:
+        """Raise EvidenceError unless the event is enabled as its output needs it."""
         state = self._event.state()
         if state != _STATES[self._handler]:
             raise EvidenceError(
                 f"the kernel shows the event at {self.point.name} as {state[:40]!r}, not {_STATES[self._handler]!r}",
                 hint="an event that is only enabled softly records nothing" if state == "0*" else "",
             )
-        return self._place.observe()
 
     def wait_until_armed(self) -> Observation:
         """Wait, where the optimiser has to come."""
@@ -195,7 +199,7 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
 def _remove(guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
     remove_instance(guest)
     if kind.tracepoint is None:
-        undefine(guest)
+        undefine(guest, definition_of(kind, point))
     wait_until_untouched(guest, kind, point, "after removing the event")
 
 

@@ -59,6 +59,7 @@ _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
     ("ftrace", "direct"): _Look("a trampoline of BPF's", frozenset({0xE8}), "[TRACED]"),
     ("tracepoint", "tracepoint"): _Look("a static branch that is taken", _JUMPS, "[ENABLED]"),
     ("hook", "pointer"): _Look("a pointer", None, ""),
+    ("program", "int3"): _Look("a uprobe's int3", frozenset({0xCC}), ""),
 }
 
 

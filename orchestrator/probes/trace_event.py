@@ -50,9 +50,19 @@ class Definition:
     offset: int
 
     @property
+    def listing(self) -> str:
+        """The file of tracefs that takes it."""
+        return _DEFINITIONS
+
+    @property
+    def place(self) -> str:
+        """As it is written there."""
+        return f"{self.symbol}+{self.offset}" if self.offset else self.symbol
+
+    @property
     def text(self) -> str:
-        """As it is written to kprobe_events."""
-        return f"{self.kind}:{_GROUP}/{_NAME} {self.symbol}" + (f"+{self.offset}" if self.offset else "")
+        """What is written there."""
+        return f"{self.kind}:{_GROUP}/{_NAME} {self.place}"
 
 
 @dataclass(frozen=True)
@@ -147,7 +157,7 @@ def remove_instance(guest: Guest) -> None:
 def define(guest: Guest, definition: Definition) -> TraceEvent:
     """Make the event. Raises EvidenceError with the kernel's own reason."""
     try:
-        guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, _DEFINITIONS])
+        guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', definition.text, definition.listing])
     except CommandFailed:
         log = guest.get(_REASONS, largest=_PROFILE_MAX).decode("ascii", errors="replace").splitlines()
         reasons = [line.partition("error: ")[2] for line in log if "error: " in line]
@@ -180,9 +190,9 @@ def _check_event(guest: Guest, name: str) -> None:
         raise EvidenceError(f"the guest's kernel has no event {name}", hint=f"did you mean {guess}?" if guess else "")
 
 
-def undefine(guest: Guest) -> None:
+def undefine(guest: Guest, definition: Definition) -> None:
     """Remove the event, which nothing may use. Raises CommandFailed."""
-    guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", _DEFINITIONS])
+    guest.succeed(["sh", "-c", 'echo "$0" >> "$1"', f"-:{_GROUP}/{_NAME}", definition.listing])
 
 
 def missed(guest: Guest) -> int:

@@ -57,7 +57,9 @@ Phrase = Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=200)]
 HexBytes = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,64}$")]
 Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}$")]
 AddressRange = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}-0x[0-9a-f]{1,16}$")]
-Symbol = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?$", max_length=300)]
+Symbol = Annotated[
+    str, StringConstraints(pattern=r"^(program:)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?$", max_length=300)
+]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 # SQLite and most JSON readers hold 64 bits.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -109,7 +111,7 @@ class Evidence(_Record):
     address: Address
     """The probe point."""
     symbol: Symbol
-    """The probe point by name: ``__ia32_sys_gettimeofday+0x5``."""
+    """The probe point by name: ``__ia32_sys_gettimeofday+0x5``; ``program:workload`` in the program that calls."""
     flag: Phrase
     """The probe's flags in the guest's kprobes/list, or empty."""
     detour: AddressRange | None = None

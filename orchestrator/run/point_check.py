@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.experiment.cell import Cell, is_found, named_point
+from orchestrator.experiment.cell import Cell, is_found, kernel_point
 from orchestrator.experiment.experiment import Experiment, NamedTable
 from orchestrator.experiment.file.origin import error_of_tables
 from orchestrator.experiment.file.problems import Problem
@@ -23,7 +23,7 @@ FindKernel = Callable[[str], Kernel | None]
 
 def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
     """Why the kernel lacks the points that cells name, by the cells' ids; nothing where its code is not at hand."""
-    named = [(cell.id, point) for cell in cells if (point := named_point(cell)) is not None]
+    named = [(cell.id, point) for cell in cells if (point := kernel_point(cell)) is not None]
     code = kernel.code if named else None  # 60 MB to read
     if code is None:
         return {}
@@ -48,14 +48,14 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
     found: dict[tuple[str | None, str], dict[str, str | None]] = {}
     unchecked: dict[str, None] = {}
     for boot in plan.boots:
-        cells = [cell for cell in boot.cells if named_point(cell) is not None and not is_found(cell)]
+        cells = [cell for cell in boot.cells if kernel_point(cell) is not None and not is_found(cell)]
         kernel = find(boot.kernel) if cells else None
         name = kernel_spec(boot.kernel).name
         if cells and (kernel is None or kernel.code is None):
             unchecked[name] = None
         reasons = {} if kernel is None else wrong_points(kernel, cells)
         for cell in cells:
-            found.setdefault((cell.table, named_point(cell) or ""), {})[name] = reasons.get(cell.id)
+            found.setdefault((cell.table, kernel_point(cell) or ""), {})[name] = reasons.get(cell.id)
     problems = []
     for (table, point), reasons_by_kernel in found.items():
         sentence = _sentence(point, reasons_by_kernel)

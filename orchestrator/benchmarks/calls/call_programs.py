@@ -32,7 +32,7 @@ MOST_HITS = 3000
 
 _NANOSECONDS_PER_SECOND = 1_000_000_000
 _PROGRAM = "callbench"
-_OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
+OWN_PROGRAM = "/tmp/workload"  # noqa: S108 - in the guest
 _SOUNDING_CALLS = 50
 _MARKED_CALLS = 500
 _MARKED_SAMPLES = 2
@@ -133,8 +133,8 @@ class Calls:
     def prepare(self, guest: Guest) -> None:
         """Copy a user's program into the guest."""
         if self.file is not None:
-            guest.put(self.file, _OWN_PROGRAM)
-            guest.succeed(["chmod", "755", _OWN_PROGRAM])
+            guest.put(self.file, OWN_PROGRAM)
+            guest.succeed(["chmod", "755", OWN_PROGRAM])
 
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples of ``calls`` calls, in batches that fit between two timer ticks.
@@ -277,7 +277,7 @@ def system_call(
 
 def user_function(program: Path, *, calls: int, hits: int = 1) -> Calls:
     """Calls of ``workload()`` in a program compiled from a user's C file."""
-    return Calls([_OWN_PROGRAM], calls, hits, program)
+    return Calls([OWN_PROGRAM], calls, hits, program)
 
 
 def _used_up(outcome: Outcome, alone: CallResults) -> EvidenceError:

@@ -52,7 +52,8 @@ class _Place:
 
     def id(self, probe: str) -> str:
         parts = [machine_id(self.machine), kernel_spec(self.kernel).name, probe, self.handler]
-        return cell_id(self.name, *parts, *([] if self.point is None else [self.point.name]))
+        # An id has no colon: it is part of file names and of addresses in pages.
+        return cell_id(self.name, *parts, *([] if self.point is None else [self.point.name.replace(":", "=")]))
 
 
 def _cell(place: _Place, probe: str) -> CallCell:

@@ -26,6 +26,8 @@ def explain(session: Session, ready: ReadyGuest, cell: CallCell, error: NotEnter
     setup = session.setup(cell).setup
     assert isinstance(setup, CallSetup)
     workload = setup.workload
+    if setup.in_program is not None:
+        return error  # what the calls execute of the kernel explains nothing
     if not isinstance(workload, ExactWorkload) or ready.guest.machine.timing != "instructions":
         return error
     try:

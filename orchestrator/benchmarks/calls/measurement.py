@@ -19,11 +19,13 @@ from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import ExactWorkload, Measurement, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered, OtherMechanism, UnsupportedError
+from orchestrator.guest.guest import Guest
 from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
+from orchestrator.probes.user_point import UserPoint, observe_program
 from orchestrator.profile.profiled import Counter, stored
 from orchestrator.profile.purposes import by_purpose
 from orchestrator.results.contract import CellRecord, Evidence, ProfileEvidence
@@ -88,13 +90,13 @@ def measure_call(
     when a proof fails, and of these NotEntered where the guest is nevertheless sound; GuestError when the guest fails,
     UnsupportedError when CPU, kernel or module do not support the cell.
     """
-    setup, mark = prepared.setup, ready.guest.console.length()
+    setup, mark, kernel = prepared.setup, ready.guest.console.length(), ready.artifacts.kernel
     work = _Work(
         ready=ready,
         cell=cell,
         setup=setup,
         workload=setup.workload,
-        kind=call_probe(cell.task.probe),
+        kind=call_probe(cell.task.probe).on(kernel.release, kernel.spec.arch),
         point=_find_point(ready, cell, setup),
         deadline=CellDeadline(cell.time_limit),
         known=known or Known(),
@@ -126,6 +128,8 @@ def measure_call(
 
 
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:
+    if setup.in_program is not None:
+        return setup.in_program
     has_offset = cell.task.point is not None and "+" in cell.task.point
     find = find_place if has_offset else find_entry
     point = find(ready.guest, ready.symbols, setup.symbol, setup.offset)
@@ -147,9 +151,13 @@ def _baseline(work: _Work) -> tuple[Figures, Proof]:
             check_clocksource(work.ready.guest)
     else:
         figures = paired_figures([_timed(work) for _ in range(work.cell.repeats)], [], work.cell.clock)
-    seen = observe(work.ready.guest, work.point)
+    seen = _unprobed(work.ready.guest, work.point)
     check_untouched(work.point, seen, "after the timed calls")
     return figures, Proof(work.point, seen, figures.calls, timed_in=timed_in, profile=profile)
+
+
+def _unprobed(guest: Guest, point: ProbePoint) -> Observation:
+    return observe_program(guest, point) if isinstance(point, UserPoint) else observe(guest, point)
 
 
 def _exact(work: _Work, workload: ExactWorkload, events: Path | None) -> tuple[Figures, Proof]:

@@ -14,17 +14,20 @@ from orchestrator.artifacts.compiler import bpf_tool, workload_program
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, check_parameters, render, render_own
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.benchmarks.calls import probe_setup
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
-from orchestrator.benchmarks.calls.call_programs import system_call, user_function
+from orchestrator.benchmarks.calls.call_programs import OWN_PROGRAM, system_call, user_function
 from orchestrator.benchmarks.calls.entered_function import call_number
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.probe_setup import ProbeSetup
 from orchestrator.benchmarks.calls.task import CallCell
-from orchestrator.benchmarks.calls.whole_program import WholeProgram
+from orchestrator.benchmarks.calls.whole_program import PROGRAM, WholeProgram
 from orchestrator.benchmarks.calls.workload import Workload
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import BuildError
+from orchestrator.experiment.program_point import in_program
+from orchestrator.probes.user_point import UserPoint
 from orchestrator.run.preparation import Prepared, Ready, Refused, compiler_note, failed, module_outcomes, unsupported
 
 _WORD_SIZES = {"i386": 4, "x86_64": 8}
@@ -32,13 +35,17 @@ _WORD_SIZES = {"i386": 4, "x86_64": 8}
 
 @dataclass(frozen=True)
 class CallSetup:
-    """A cell's probe point (``offset`` in bytes), the module or the program that arms it, if one does, the workload."""
+    """A cell's probe point (``offset`` in bytes), the module or the program that arms it, if one does, the workload.
+
+    ``in_program`` is the point where it is in the program that makes the calls.
+    """
 
     symbol: str
     offset: int
     workload: Workload
     module: Module | None
     tool: Path | None = None
+    in_program: UserPoint | None = None
 
     @property
     def means(self) -> Module | Path | None:
@@ -96,11 +103,36 @@ def _prepared(
         return tool
     if module is not None:
         module = replace(module, parameters=check_parameters(setup.parameters))
+    try:
+        point = _program_point(cell, setup, program)
+    except BuildError as error:
+        return failed(error)
     return Ready(
-        CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module, tool),
+        CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module, tool, point),
         modules=() if module is None else (module,),
         notes=(*setup.notes, *compiler_note(kernel, module)),
         keys={**_workload_key(cell, program), **({} if tool is None else {"bpfprobe": _digest(tool)})},
+    )
+
+
+def _program_point(cell: CallCell, setup: ProbeSetup, program: Path | None) -> UserPoint | None:
+    """The cell's point in its program, if it is there. Raises BuildError where the program has no such place."""
+    if in_program(cell.task.point) is None:
+        return None
+    if program is None:
+        assert cell.task.file is not None
+        found, path = find_in_program(Path(cell.task.file), setup.symbol, setup.offset), PROGRAM
+    else:
+        found, path = find_in_program(program, setup.symbol, setup.offset), OWN_PROGRAM
+    return UserPoint(
+        setup.symbol,
+        setup.offset,
+        found.address,
+        found.code,
+        is_entry=setup.offset == 0,
+        is_called_directly=False,
+        program=path,
+        file_offset=found.file_offset,
     )
 
 

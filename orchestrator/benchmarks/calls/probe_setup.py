@@ -17,6 +17,7 @@ from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_workload import find_workload
+from orchestrator.experiment.program_point import in_program, split_place
 from orchestrator.run.preparation import smp_note
 
 SITES_WITHOUT_POINT = ("hook", "tracepoint")
@@ -125,6 +126,12 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
 
 def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
+    place = in_program(cell.task.point)
+    if kind.site == "program" and place is None:
+        return "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION']"
+    if place is not None and kind.mechanism != "none":
+        why_not = "it probes the kernel, and the point is in a program: take a uprobe"
+        return None if kind.site == "program" else why_not
     if kind.site in SITES_WITHOUT_POINT:
         if cell.task.point is not None:
             return "it is where the kernel has it, and at no other point"
@@ -138,6 +145,9 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
 
 
 def _place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
+    place = in_program(cell.task.point)
+    if place is not None:
+        return split_place(place)
     if cell.task.point is not None:
         symbol, plus, offset = cell.task.point.partition("+")
         if plus:
@@ -157,6 +167,8 @@ def has_booster(kernel: Kernel) -> bool:
 
 def _needs(kind: ProbeKind) -> tuple[str, ...]:
     by_mechanism = _needed_by_mechanism(kind)
+    if kind.event in ("uprobe", "uretprobe"):
+        return ("CONFIG_UPROBE_EVENTS", "CONFIG_HIST_TRIGGERS", *by_mechanism)
     if kind.event is not None:
         events = "CONFIG_EVENT_TRACING" if kind.event == "trace" else "CONFIG_KPROBE_EVENTS"
         return (events, "CONFIG_HIST_TRIGGERS", *by_mechanism)

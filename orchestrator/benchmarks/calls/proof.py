@@ -14,7 +14,7 @@ from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import ExactWorkload, Workload
 from orchestrator.catalog.probes import Extra, ProbeKind
 from orchestrator.errors import EvidenceError, NotEntered
-from orchestrator.guest.interrupts import INT3
+from orchestrator.guest.interrupts import INT3, Ring
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.call_results import CallResults
 from orchestrator.probes.evidence import Observation, check_traps
@@ -151,7 +151,7 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
     ready, recording = work.ready, work.cell.handler == "record"
     with attachment.one_caller() as caller:
         attachment.handle("record" if recording else "count")
-        with _counted_traps(ready) as traps:
+        with _counted_traps(ready, 3 if work.kind.site == "program" else 0) as traps:
             called = work.workload.call(ready.guest, calls, caller=caller, time_limit=work.deadline.left())
         attachment.handle("noop")
     int3 = None if traps is None else traps[INT3]
@@ -163,10 +163,10 @@ def _pass(work: _Work, attachment: Attachment, calls: int, events: Path | None) 
 
 
 @contextmanager
-def _counted_traps(ready: ReadyGuest) -> Iterator[Counter[int] | None]:
-    """QEMU's count of traps; None under KVM, where the host's CPU runs the guest."""
+def _counted_traps(ready: ReadyGuest, ring: Ring) -> Iterator[Counter[int] | None]:
+    """QEMU's count of traps in code of a ring; None under KVM, where the host's CPU runs the guest."""
     if ready.artifacts.machine.timing == "kvm":
         yield None
         return
-    with ready.guest.counted_interrupts() as counts:
+    with ready.guest.counted_interrupts(ring) as counts:
         yield counts

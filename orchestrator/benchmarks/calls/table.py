@@ -21,6 +21,7 @@ from orchestrator.experiment.cell import machine_id
 from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict
 from orchestrator.experiment.machine import Machine
+from orchestrator.experiment.program_point import in_program
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
 
 _LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
@@ -173,8 +174,18 @@ class CallsTable(ProbedTable):
         if self.points == EXECUTED:
             yield from self._executed_conflicts()
         if self.benchmark.own is not None and self.points is None:
-            yield Problem(("points",), "missing; with a workload of your own, name the kernel functions to probe")
+            yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
+        yield from self._program_conflicts()
         yield from super().conflicts()
+
+    def _program_conflicts(self) -> Iterator[Problem]:
+        """Points in a program that has none to name."""
+        if self.points is None or self.points == EXECUTED or self.benchmark.own is not None:
+            return
+        for index, point in enumerate(self.points):
+            if in_program(point) is not None:
+                why = "only the program of benchmark 'workload' has functions to name"
+                yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
 
     def _executed_conflicts(self) -> Iterator[Problem]:
         """What does not go together with points that a profile finds."""

@@ -21,7 +21,7 @@ from orchestrator.probes.called import Called
 COUNTED_RUNS = 3
 """Runs of a counting pass, at most."""
 
-_PROGRAM = "/tmp/program"  # noqa: S108 - in the guest
+PROGRAM = "/tmp/program"  # noqa: S108 - in the guest
 _RUN = re.compile(r"run (\d{1,9}) tsc=(\d{1,18}) ns=(\d{1,18}) pid=(\d{1,9})")
 
 
@@ -42,8 +42,8 @@ class WholeProgram:
 
     def prepare(self, guest: Guest) -> None:
         """Copy the program into the guest, and run it once: later runs find its files in the page cache."""
-        guest.put(self.file, _PROGRAM)
-        guest.succeed(["chmod", "755", _PROGRAM])
+        guest.put(self.file, PROGRAM)
+        guest.succeed(["chmod", "755", PROGRAM])
 
     def measure_one(self, guest: Guest, *, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure one run, after a warm-up run."""
@@ -57,7 +57,7 @@ class WholeProgram:
 
     def _run(self, guest: Guest, runs: int, caller: str | None, time_limit: float) -> list[tuple[int, int, int]]:
         caller_option = () if caller is None else ("-P", caller)
-        argv = ["runbench", *caller_option, str(runs), _PROGRAM, *self.arguments]
+        argv = ["runbench", *caller_option, str(runs), PROGRAM, *self.arguments]
         result = guest.run(argv, time_limit=time_limit)
         if result.status != 0:
             messages = result.stderr.decode("utf-8", errors="replace").strip().splitlines()[-5:]

@@ -140,6 +140,49 @@ def test_what_a_kernel_cannot_have(config: dict[str, str], probe: str, reason: s
     assert reason in (unsupported_reason(a_kernel("lab-i386-up", config), a_cell(probe)) or "")
 
 
+UPROBED = {**LAB, "CONFIG_UPROBE_EVENTS": "y"}
+NO_HISTOGRAMS = "this kernel was built without CONFIG_HIST_TRIGGERS"
+IN_THE_KERNEL = "it probes the kernel, and the point is in a program: take a uprobe"
+IN_THE_PROGRAM = "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION']"
+
+
+@pytest.mark.parametrize(
+    ("probe", "point", "config", "reason"),
+    [
+        ("kprobe", "program:inner", LAB, IN_THE_KERNEL),
+        ("hook", "program:inner", LAB, IN_THE_KERNEL),
+        ("uprobe-event", "vfs_read", LAB, IN_THE_PROGRAM),
+        ("uprobe-event", "program:inner", LAB, "this kernel was built without CONFIG_UPROBE_EVENTS"),
+        ("uretprobe-event", "program:inner", UPROBED, NO_HISTOGRAMS),
+        ("none", "program:inner", LAB, None),
+    ],
+)
+def test_a_point_in_the_program_is_for_uprobes(
+    tmp_path: Path, probe: str, point: str, config: dict[str, str], reason: str | None
+) -> None:
+    file = tmp_path / "own.c"
+    file.write_text("")
+    described = calls_experiment(
+        machines=[{"cpu": "athlon64"}],
+        probes=[probe],
+        points=[point],
+        benchmark={"name": "workload", "file": str(file)},
+    )
+    assert unsupported_reason(a_kernel("lab-i386-up", config), plan(described).cells[-1]) == reason
+
+
+def test_a_point_in_the_program_has_the_offset_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "own.c").write_text("")
+    described = calls_experiment(
+        machines=[{"cpu": "athlon64"}],
+        probes=["none"],
+        points=["program:inner", "program:inner+0x3"],
+        benchmark={"name": "workload", "file": str(tmp_path / "own.c")},
+    )
+    setups = [set_up(a_kernel("lab-i386-up-ftrace", EVERYTHING), cell) for cell in plan(described).cells]
+    assert [(setup.symbol, setup.offset) for setup in setups] == [("inner", 0), ("inner", 3)]
+
+
 def test_what_a_release_lacks() -> None:
     older = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="5.4.0-x")
     reason = "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"

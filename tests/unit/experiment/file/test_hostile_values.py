@@ -138,7 +138,10 @@ def check_boots(experiment: Experiment) -> None:
         assert re.fullmatch(r"[1-9][0-9]{1,3}M", command[command.index("-m") + 1], re.ASCII)
         assert machine.cpu.name in {"pentium4", "athlon", *CPU_NAMES} or "," not in boot.cpu
     for point in table.points or ():
-        assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?", point, re.ASCII) or table.points == "executed"
+        assert (
+            re.fullmatch(r"(program:)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?", point, re.ASCII)
+            or table.points == "executed"
+        )
 
 
 @given(hostile_files())

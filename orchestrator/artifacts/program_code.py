@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A function of a static program: where it is in the program's memory and in its file, and its first bytes."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from orchestrator.elf import DAMAGED
+from orchestrator.errors import BuildError
+
+_SHOWN_BYTES = 16
+_EXECUTABLE = 1
+"""PF_X of a segment's flags."""
+
+
+@dataclass(frozen=True)
+class ProgramPlace:
+    """An instruction of a program: its address, its place in the file, and up to 16 bytes from there on."""
+
+    address: int
+    file_offset: int
+    code: bytes
+
+
+def find_in_program(program: Path, symbol: str, offset: int) -> ProgramPlace:
+    """The place ``offset`` bytes behind the beginning of a program's function.
+
+    Raises BuildError where the program has no such function, or has no fixed addresses.
+    """
+    try:
+        with program.open("rb") as file:
+            return _find(ELFFile(file), program.name, symbol, offset)
+    except OSError as error:
+        raise BuildError(f"{program.name} cannot be read: {error.strerror}") from None
+    except DAMAGED:
+        raise BuildError(f"{program.name} is damaged: its headers and its contents disagree") from None
+
+
+def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
+    if elf["e_type"] != "ET_EXEC":
+        raise BuildError(f"{name} is position-independent, and has no fixed address", hint="link it with -no-pie")
+    functions = {
+        entry.name: (int(entry["st_value"]), int(entry["st_size"]))
+        for table in elf.iter_sections()
+        if isinstance(table, SymbolTableSection)
+        for entry in table.iter_symbols()
+        if entry["st_info"]["type"] == "STT_FUNC" and entry["st_shndx"] != "SHN_UNDEF"
+    }
+    if not functions:
+        raise BuildError(f"{name} has no symbols: nothing in it can be found by its name", hint="do not strip it")
+    if symbol not in functions:
+        alike = difflib.get_close_matches(symbol, functions, n=3, cutoff=0.5)
+        raise BuildError(
+            f"the program has no function {symbol}; the compiler may have inlined it",
+            hint=f"did you mean {', '.join(alike)}" if alike else "__attribute__((noinline)) keeps a function",
+        )
+    start, size = functions[symbol]
+    if offset >= max(size, 1):
+        raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
+    address = start + offset
+    for segment in elf.iter_segments("PT_LOAD"):
+        into = address - segment["p_vaddr"]
+        if segment["p_flags"] & _EXECUTABLE and 0 <= into < segment["p_filesz"]:
+            return ProgramPlace(address, segment["p_offset"] + into, segment.data()[into : into + _SHOWN_BYTES])
+    raise BuildError(f"{symbol} of {name} is in no segment that is executed")

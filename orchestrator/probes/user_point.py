@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A place in the program that makes the calls, and what is there when the program is started.
+
+The bytes are those of a process that is started for it, as the calls' own process is, and is ended before it executes
+an instruction. They are read beside the file's, which a uprobe leaves alone: it changes a page of each process.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from orchestrator.errors import CommandFailed, EvidenceError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.evidence import Observation
+from orchestrator.probes.point import ProbePoint
+
+EVENTS = "/sys/kernel/debug/tracing/uprobe_events"
+
+_LARGEST = 1 << 16
+_PEEKED = re.compile(r"process ([0-9a-f]{2,128})\nfile ([0-9a-f]{2,128})\n")
+_DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserPoint(ProbePoint):
+    """A probe point in a program, which is at a path in the guest; ``file_offset`` is in bytes."""
+
+    program: str
+    file_offset: int
+
+    @property
+    def name(self) -> str:
+        """As an experiment names it: ``program:workload``."""
+        return f"program:{super().name}"
+
+
+def observe_program(guest: Guest, point: UserPoint) -> Observation:
+    """Read what a process that is started now has at the point, and whether tracefs lists a uprobe there.
+
+    Raises EvidenceError where the program's file is not as it was.
+    """
+    numbers = [str(point.address), str(point.file_offset), str(len(point.original))]
+    try:
+        said = guest.succeed(["peek", *numbers, point.program]).text
+    except CommandFailed as error:
+        raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=error.detail) from None
+    found = _PEEKED.fullmatch(said)
+    if found is None:
+        raise EvidenceError(f"the bytes at {point.name} cannot be read", detail=said.splitlines()[:4])
+    process, file = (bytes.fromhex(text) for text in found.groups())
+    if file != point.original:
+        raise EvidenceError(
+            f"the file of {point.program} has {file.hex(' ')} at {point.name}, not the original "
+            f"{point.original.hex(' ')}"
+        )
+    listing = guest.get(EVENTS, largest=_LARGEST).decode("utf-8", errors="replace")
+    listed = [(path, int(offset, 16)) for path, offset in _DEFINED.findall(listing)]
+    number = listed.count((point.program, point.file_offset))
+    return Observation(process, "" if number else None, number)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a probe in the program that makes the calls exact and proved, and does each silent failure fail its cell?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from experiment_boot import boot_of_calls, measured_call, prepared_for
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.program_code import find_in_program
+from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, user_function
+from orchestrator.catalog.probes import Handler, probes
+from orchestrator.errors import EvidenceError
+from orchestrator.probes.trace_event import INSTANCE
+from orchestrator.probes.user_event_attachment import UserEventAttachment, user_event_attached
+from orchestrator.probes.user_point import UserPoint, observe_program
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.ready_guest import ReadyGuest
+
+INNER = Path(__file__).with_name("workloads") / "inner.c"
+KINDS = [name for name, kind in probes().items() if kind.site == "program"]
+SINGLE_STEP = 1
+"""The vector of the debug exception: an instruction that is single-stepped out of line ends in one."""
+CPUS = {"debian-686": "pentium4", "debian-amd64": "xeon-e5410"}
+MACHINES = [
+    pytest.param("debian-686", marks=pytest.mark.guest(timing="instructions")),
+    pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")),
+]
+LIMIT = 60.0
+BY_COST: tuple[Handler, ...] = ("noop", "record", "count")
+"""A histogram costs more than the buffer."""
+
+pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
+
+
+@pytest.mark.parametrize("kernel", MACHINES)
+def test_every_kind_with_each_handler(ready: ReadyGuest, workshop: BuildContext, kernel: str) -> None:
+    boot = boot_of_calls(
+        kernels=[kernel],
+        machines=[{"cpu": CPUS[kernel]}],
+        probes=["none", *KINDS],
+        handlers=["noop", "count", "record"],
+        points=["program:inner"],
+        benchmark={"name": "workload", "file": str(INNER), "calls": 200, "repeats": 2},
+    )
+    ready = prepared_for(ready, workshop, boot)
+    records = {(cell.row, cell.handler): measured_call(ready, cell) for cell in boot.cells}
+    for (probe, handler), measured in records.items():
+        check(probe, handler, measured)
+    assert order(records, "noop") == ["none", *KINDS]
+    for probe in KINDS:
+        values = [records[probe, handler].value or 0.0 for handler in BY_COST]
+        assert sorted(set(values)) == values
+    ready.guest.check_console()
+
+
+def check(probe: str, handler: str, record: CellRecord) -> None:
+    kind, evidence = probes()[probe], record.evidence
+    assert record.status == "ok", (probe, record.reason)
+    assert evidence is not None
+    assert evidence.symbol == "program:inner"
+    if probe == "none":
+        assert evidence.probe_bytes == evidence.original_bytes
+        return
+    assert evidence.probe_bytes == "cc" + evidence.original_bytes[2:]
+    assert evidence.hits == evidence.calls == COUNTED_CALLS
+    assert evidence.int3 == COUNTED_CALLS * (kind.int3_per_hit or 0)
+    assert evidence.recorded == (COUNTED_CALLS if handler == "record" else None)
+    assert evidence.restored
+    assert len(set(record.samples)) == 1
+
+
+def order(records: Mapping[tuple[str, Handler], CellRecord], handler: Handler) -> list[str]:
+    rows = [probe for probe, of in records if of == handler]
+    return sorted(rows, key=lambda probe: records[probe, handler].value or 0.0)
+
+
+# --- what goes wrong in silence -------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(workshop: BuildContext) -> Path:
+    """The compiled workload."""
+    return workload_program(workshop, "x86_64", INNER)
+
+
+@pytest.fixture
+def calls(ready: ReadyGuest, program: Path) -> Calls:
+    """Calls of the workload, which is in the guest."""
+    made = user_function(program, calls=100)
+    made.prepare(ready.guest)
+    return made
+
+
+def point_in(program: Path, symbol: str) -> UserPoint:
+    found = find_in_program(program, symbol, 0)
+    return UserPoint(symbol, 0, found.address, found.code, program=OWN_PROGRAM, file_offset=found.file_offset)
+
+
+@contextmanager
+def attached(ready: ReadyGuest, program: Path, symbol: str = "inner") -> Iterator[UserEventAttachment]:
+    point = point_in(program, symbol)
+    with user_event_attached(ready.guest, probes()["uprobe-event"], point) as attachment:
+        yield attachment
+
+
+@pytest.mark.usefixtures("calls")
+def test_a_uprobe_in_a_file_that_is_not_the_one_that_runs_is_found(ready: ReadyGuest, program: Path) -> None:
+    """The file was replaced by one of its name and its bytes: the page that has the uprobe is never mapped."""
+    with attached(ready, program) as attachment:
+        attachment.wait_until_armed()
+        ready.guest.succeed(["cp", OWN_PROGRAM, f"{OWN_PROGRAM}.new"])
+        ready.guest.succeed(["mv", f"{OWN_PROGRAM}.new", OWN_PROGRAM])
+        with pytest.raises(EvidenceError, match=r"^after enabling, program:inner is not armed by a uprobe's int3"):
+            attachment.wait_until_armed()
+
+
+@pytest.mark.usefixtures("calls")
+def test_an_event_that_is_enabled_softly_only_is_found(ready: ReadyGuest, program: Path) -> None:
+    with attached(ready, program) as attachment:
+        attachment.wait_until_armed()
+        ready.guest.put(b"hist:keys=common_pid", f"{INSTANCE}/events/lab/probe/trigger")
+        ready.guest.put(b"0", f"{INSTANCE}/events/lab/probe/enable")
+        with pytest.raises(EvidenceError, match=r"^the kernel shows the event at program:inner as '0\*', not '1'"):
+            attachment.observe()
+
+
+def test_events_that_the_buffer_lost_are_found(ready: ReadyGuest, program: Path, calls: Calls) -> None:
+    with attached(ready, program) as attachment:
+        ready.guest.put(b"4", f"{INSTANCE}/buffer_size_kb")
+        attachment.handle("record")
+        called = calls.call(ready.guest, 2000, caller=None, time_limit=LIMIT)
+        attachment.handle("noop")
+        with pytest.raises(EvidenceError, match=r"^the buffer of CPU 0 has lost events"):
+            attachment.recorded(called, ready.symbols, None)
+
+
+def test_hits_that_never_came_to_the_buffer_are_found(ready: ReadyGuest, program: Path, calls: Calls) -> None:
+    """Somebody switches the buffer off: the kernel's own count of hits goes on."""
+    with attached(ready, program) as attachment:
+        attachment.handle("record")
+        called = calls.call(ready.guest, 100, caller=None, time_limit=LIMIT)
+        ready.guest.put(b"0", f"{INSTANCE}/tracing_on")
+        calls.call(ready.guest, 50, caller=None, time_limit=LIMIT)
+        attachment.handle("noop")
+        with pytest.raises(
+            EvidenceError, match=r"^the kernel has counted 150 hits of the uprobe, and the buffer has 100"
+        ):
+            attachment.recorded(called, ready.symbols, None)
+
+
+@pytest.mark.usefixtures("calls")
+def test_a_file_that_was_changed_is_found(ready: ReadyGuest, program: Path) -> None:
+    point = point_in(program, "inner")
+    text = f"printf '\\314' | dd of={OWN_PROGRAM} bs=1 seek={point.file_offset} conv=notrunc"
+    ready.guest.succeed(["sh", "-c", text])
+    with pytest.raises(EvidenceError, match=r"^the file of /tmp/workload has cc .* at program:inner, not the original"):
+        observe_program(ready.guest, point)
+
+
+@pytest.mark.parametrize(("symbol", "steps"), [("inner", 100), ("workload", 0)])
+def test_an_instruction_is_single_stepped_or_emulated(
+    ready: ReadyGuest, program: Path, calls: Calls, symbol: str, steps: int
+) -> None:
+    """``inner`` begins with a mov, ``workload`` with a call, which the kernel emulates."""
+    with attached(ready, program, symbol), ready.guest.counted_interrupts(3) as traps:
+        calls.call(ready.guest, 100, caller=None, time_limit=LIMIT)
+    assert traps[SINGLE_STEP] == steps
