@@ -125,9 +125,7 @@ def kernels_hits(guest: Guest) -> int:
 
 
 @contextlib.contextmanager
-def user_event_attached(
-    guest: Guest, kind: ProbeKind, point: UserPoint
-) -> Iterator[UserEventAttachment]:
+def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iterator[UserEventAttachment]:
     """Make an event at the point of the program and enable it; disable and remove it at the end.
 
     Raises EvidenceError when the kernel refuses it (with its own reason), or when a process that is started behind it

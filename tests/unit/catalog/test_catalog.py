@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES, benchmarks
 from orchestrator.catalog.cpu_caches import Cache, cpu_caches
 from orchestrator.catalog.cpus import cpu, cpus, qemu_cpu
-from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.kernels import Arch, kernels
 from orchestrator.catalog.probes import BASELINE, probe_kind, probes
 from orchestrator.catalog.reference import reference_table, reference_tables
 from orchestrator.catalog.spelling import nearest, unknown
@@ -148,6 +148,20 @@ def test_a_tracepoint_s_kinds_have_other_tracepoints_by_name() -> None:
 def test_only_a_tracepoint_s_name_makes_such_a_kind(name: str) -> None:
     with pytest.raises(ConfigError, match=r"^unknown probe"):
         probe_kind(name)
+
+
+@pytest.mark.parametrize(
+    ("release", "arch", "int3"),
+    [
+        ("6.1.0-50-686", "i386", 2),
+        ("6.1.0-56-amd64", "x86_64", 2),
+        ("6.12.117-lab", "i386", 2),
+        ("6.12.1", "x86_64", 1),
+    ],
+)
+def test_a_uretprobe_takes_fewer_traps_where_it_returns_by_a_system_call(release: str, arch: Arch, int3: int) -> None:
+    assert probes()["uretprobe-event"].on(release, arch).int3_per_hit == int3
+    assert probes()["kprobe"].on(release, arch) is probes()["kprobe"]
 
 
 def test_these_may_be_optimised() -> None:
