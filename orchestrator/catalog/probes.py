@@ -13,7 +13,7 @@ from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernel_feature import Change, KernelFeature
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.spelling import unknown
-from orchestrator.catalog.user_probe import find_module, is_path, shown_name
+from orchestrator.catalog.user_probe import find_probe, has_programs, is_path, shown_name
 from orchestrator.errors import ConfigError
 
 BASELINE = "none"
@@ -22,7 +22,7 @@ BASELINE = "none"
 Mechanism = Literal[
     "none", "int3", "jump", "detour", "ftrace", "jmp", "pointer", "tracepoint", "marker", "direct", "own"
 ]
-"""The mechanism of a hit. ``own`` is a user's module's: any bytes at the probe point are accepted."""
+"""The mechanism of a hit. ``own`` is a user's file's: any bytes at the probe point are accepted."""
 Site = Literal["function", "kprobe", "ftrace", "hook", "tracepoint", "program"]
 Extra = Literal["post_handler", "aggregator"]
 """What a hit of a kprobe may pass besides its own handler, in the order in which it can be taken off."""
@@ -64,9 +64,9 @@ class ProbeKind(KernelFeature):
     default kprobes' or the module's own. ``tracepoint`` is the one that it is at, as SYSTEM.NAME where it is an event
     there. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
     armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
-    measured, or removed; none where there are none to speak of. A user's module has a ``file``, and its traps are not
-    known in advance. ``since`` and ``until`` are about what it is made of. A kind that only verifies one capability
-    (List 15 of the djprobe document) has a ``capability``.
+    measured, or removed; none where there are none to speak of. A user's module has a ``file``, a user's BPF programs
+    have a ``bpf_file``, and their traps are not known in advance. ``since`` and ``until`` are about what it is made of.
+    A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str
@@ -86,6 +86,7 @@ class ProbeKind(KernelFeature):
     optimisation: bool
     extras: Literal["kept", "removed", "none"] = "none"
     file: Path | None = None
+    bpf_file: Path | None = None
     capability: str | None = None
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
@@ -124,7 +125,7 @@ def published_column(probe: str) -> str | None:
 
 
 def probe_kind(name: str) -> ProbeKind:
-    """Return the kind of probe, or the user's module where the name is a path (with a slash in it).
+    """Return the kind of probe, or the user's own where the name is a path (with a slash in it).
 
     Raises ConfigError for an unknown name or a missing file.
     """
@@ -135,8 +136,8 @@ def probe_kind(name: str) -> ProbeKind:
                 unknown("probe", name, probes()), hint="a module of your own is named by a path, with a slash in it"
             )
         return kind
-    file = find_module(name)
-    shown = shown_name(file)
+    file = find_probe(name)
+    shown, is_program = shown_name(file), has_programs(file)
     return ProbeKind(
         name=shown,
         title=shown,
@@ -145,7 +146,8 @@ def probe_kind(name: str) -> ProbeKind:
         site="kprobe",
         mechanism="own",
         int3_per_hit=None,
-        at="after-ftrace-nop",
-        optimisation=True,
-        file=file,
+        at="entry" if is_program else "after-ftrace-nop",
+        optimisation=not is_program,
+        file=None if is_program else file,
+        bpf_file=file if is_program else None,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from orchestrator.artifacts.bpf_objects import BpfObject
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.guest.guest import Guest
@@ -14,6 +15,7 @@ from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.bpf_attachment import bpf_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.module_attachment import module_attached
+from orchestrator.probes.own_programs import own_attached
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.user_event_attachment import user_event_attached
@@ -22,11 +24,12 @@ from orchestrator.probes.user_point import UserPoint
 
 @contextmanager
 def attached(
-    guest: Guest, kind: ProbeKind, means: Module | Path | None, point: ProbePoint, symbols: Symbols
+    guest: Guest, kind: ProbeKind, means: Module | Path | BpfObject | None, point: ProbePoint, symbols: Symbols
 ) -> Iterator[Attachment]:
     """Arm a probe with its ``means``; take it out again at the end.
 
-    That is a module, bpfprobe for a BPF program, or nothing for an event, which the kernel has itself.
+    That is a module, bpfprobe for a BPF program, an object of a user's own programs, or nothing for an event, which the
+    kernel has itself.
 
     ``point`` is the probed function's entry. For a hook and a tracepoint the place is found when it is armed. Raises
     EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
@@ -34,6 +37,8 @@ def attached(
     armed: AbstractContextManager[Attachment]
     if isinstance(means, Module):
         armed = module_attached(guest, kind, means, point, symbols)
+    elif isinstance(means, BpfObject):
+        armed = own_attached(guest, kind, means, point)
     elif means is not None:
         armed = bpf_attached(guest, kind, means, point, symbols)
     elif isinstance(point, UserPoint):

@@ -178,13 +178,23 @@ def bpf_attached(
     the end.
     """
     place = place_of(guest, kind, point, symbols)
+    with programs_removed(guest, kind, tool, place):
+        yield BpfAttachment(guest, kind, place)
+
+
+@contextlib.contextmanager
+def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
+    """Let programs be attached at an untouched place, with bpfprobe brought; remove all of them at the end.
+
+    Raises EvidenceError when the original bytes are not there before, or not back at the end.
+    """
     point = place.point
     check_untouched(point, place.observe(), "before attaching")
     allow_optimisation(guest, kind)
     bring(guest, tool)
     compiled_before = compile_programs(guest, on=kind.is_compiled)
     try:
-        yield BpfAttachment(guest, kind, place)
+        yield
     except NotEntered:
         # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
         _remove(guest, kind, point)

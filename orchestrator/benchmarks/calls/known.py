@@ -50,10 +50,11 @@ class Known:
     def check_entered(self, cell: CallCell, kind: ProbeKind) -> None:
         """Raise NotEntered where another probe has proved that the calls never come to the cell's point.
 
-        Not for a user's module, which may have its hits from elsewhere, nor for a probe at every system call.
+        Not for a user's own probe, which may have its hits from elsewhere, nor for a probe at every system call.
         """
         never = self._never.get((_same_calls(cell), cell.task.point))
-        is_at_point = kind.mechanism != "none" and kind.file is None and kind.site not in SITES_WITHOUT_POINT
+        is_users = kind.file is not None or kind.bpf_file is not None
+        is_at_point = kind.mechanism != "none" and not is_users and kind.site not in SITES_WITHOUT_POINT
         if never is not None and is_at_point:
             raise never
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
+from orchestrator.artifacts.bpf_objects import BpfObject, bpf_object
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, workload_program
 from orchestrator.artifacts.kernels import Kernel
@@ -25,10 +27,12 @@ from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.whole_program import PROGRAM, WholeProgram
 from orchestrator.benchmarks.calls.workload import Workload
 from orchestrator.catalog.user_workload import find_workload
-from orchestrator.errors import BuildError
+from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.experiment.program_point import in_program
 from orchestrator.probes.user_point import UserPoint
 from orchestrator.run.preparation import Prepared, Ready, Refused, compiler_note, failed, module_outcomes, unsupported
+
+_Made = TypeVar("_Made")
 
 _WORD_SIZES = {"i386": 4, "x86_64": 8}
 
@@ -44,11 +48,11 @@ class CallSetup:
     offset: int
     workload: Workload
     module: Module | None
-    tool: Path | None = None
+    tool: Path | BpfObject | None = None
     in_program: UserPoint | None = None
 
     @property
-    def means(self) -> Module | Path | None:
+    def means(self) -> Module | Path | BpfObject | None:
         """What the probe is armed with."""
         return self.module or self.tool
 
@@ -71,19 +75,24 @@ def prepare_calls(
     # A broken file is not compiled anew for each cell.
     compiled = cache(lambda file: _outcome(lambda: workload_program(context, kernel.spec.arch, file)))
     tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
+    own = cache(lambda file: _outcome(lambda: bpf_object(context, kernel, file)))
     for cell in (one for one in cells if one.id in setups):
         file, probe = _c_file(cell), call_probe(cell.task.probe)
         program = None if file is None else compiled(file)
-        attaches = None if probe.program is None else tool()
+        attaches: Path | BpfObject | Refused | None = None if probe.program is None else tool()
+        if probe.bpf_file is not None:
+            attaches = own(probe.bpf_file)
         prepared[cell.id] = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)
     return prepared
 
 
-def _outcome(compile_it: Callable[[], Path]) -> Path | Refused:
+def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:
     try:
         return compile_it()
     except BuildError as error:
         return failed(error)
+    except UnsupportedError as error:
+        return unsupported(str(error))
 
 
 def _prepared(
@@ -92,7 +101,7 @@ def _prepared(
     setup: ProbeSetup,
     module: Module | Refused | None,
     program: Path | Refused | None,
-    tool: Path | Refused | None,
+    tool: Path | BpfObject | Refused | None,
 ) -> Prepared[CallSetup]:
     """A cell with what was built for it: the module, the user's workload, what attaches BPF programs."""
     if isinstance(module, Refused):
@@ -111,7 +120,7 @@ def _prepared(
         CallSetup(setup.symbol, setup.offset, _workload(kernel, cell, program), module, tool, point),
         modules=() if module is None else (module,),
         notes=(*setup.notes, *compiler_note(kernel, module)),
-        keys={**_workload_key(cell, program), **({} if tool is None else {"bpfprobe": _digest(tool)})},
+        keys={**_workload_key(cell, program), **_tool_keys(tool)},
     )
 
 
@@ -146,6 +155,13 @@ def _workload_key(cell: CallCell, program: Path | None) -> dict[str, str]:
     """The digest of a user's program, as it was given or compiled."""
     file = cell.task.file if program is None else program
     return {} if file is None else {"workload": _digest(Path(file))}
+
+
+def _tool_keys(tool: Path | BpfObject | None) -> dict[str, str]:
+    """The digests of what attaches BPF programs, and of a user's own."""
+    if isinstance(tool, BpfObject):
+        return {"bpfprobe": _digest(tool.tool), "bpfload": _digest(tool.loader), "bpf_object": _digest(tool.file)}
+    return {} if tool is None else {"bpfprobe": _digest(tool)}
 
 
 def _digest(file: Path) -> str:

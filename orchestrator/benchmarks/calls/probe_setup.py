@@ -166,6 +166,9 @@ def has_booster(kernel: Kernel) -> bool:
 
 
 def _needs(kind: ProbeKind) -> tuple[str, ...]:
+    if kind.bpf_file is not None:
+        # Which function is probed is known in the guest: an entry by the tracer needs what fentry needs.
+        return ("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS", "CONFIG_DEBUG_INFO_BTF", "CONFIG_X86_64")
     by_mechanism = _needed_by_mechanism(kind)
     if kind.event in ("uprobe", "uretprobe"):
         return ("CONFIG_UPROBE_EVENTS", "CONFIG_HIST_TRIGGERS", *by_mechanism)

@@ -187,7 +187,7 @@ def benchmark(value: object, info: ValidationInfo) -> object:
 
 
 def probe(value: object, info: ValidationInfo) -> object:
-    """A probe, a benchmark's own row, or the path (with a slash in it) of a user's module; paths become absolute."""
+    """A probe, a benchmark's own row, or the path (with a slash in it) of a user's own; paths become absolute."""
     rows = surroundings(info).rows
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name")
@@ -198,7 +198,7 @@ def probe(value: object, info: ValidationInfo) -> object:
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
         return value
     try:
-        return str(user_probe.find_module(value))
+        return str(user_probe.find_probe(value))
     except ConfigError as error:
         raise wrong(error.what) from None
 

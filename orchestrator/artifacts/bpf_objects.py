@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""BPF programs of the user's own: their object file, compiled where it is a source, and what loads it in a guest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.compiler import bpf_tool, compiling_in
+from orchestrator.artifacts.inclusion import included, read_source
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.user_probe import BPF_SOURCE
+from orchestrator.elf import DAMAGED
+from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError
+from orchestrator.paths import data_dir
+from orchestrator.process import run
+from orchestrator.requirements import check_installed
+
+_CLANG = ("clang", "-g", "-O2", "-Wall", "-target", "bpf", "-D__TARGET_ARCH_x86", "-c")
+_HOST_HEADERS = "/usr/include/x86_64-linux-gnu"
+"""asm/types.h, which clang looks for in no such folder with the target bpf."""
+_LOADER_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static")
+_ZSTD = Path("/usr/lib/x86_64-linux-gnu/libzstd.a")
+_LIMIT = 120.0
+_LARGEST = 16 << 20
+_NOT_A_PROGRAM = ".text"
+"""The section of functions that programs call."""
+_PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
+
+
+@dataclass(frozen=True)
+class BpfObject:
+    """A user's object file, and what it needs in a guest: the programs that load it, and that ask the kernel of it."""
+
+    file: Path
+    loader: Path
+    tool: Path
+
+
+def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
+    """Get the object at ``file`` ready for ``kernel``: ``NAME.bpf.c`` is compiled, ``NAME.o`` is taken as it is.
+
+    Raises BuildError with the compiler's words, or for a file that is no object of BPF programs; UnsupportedError for
+    a section that the kernel cannot have; ConfigError for a file that cannot be read, HostError with the packages that
+    are missing.
+    """
+    check_installed("bpf-packages.txt", "a BPF program of your own")
+    compiled = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
+    for section in _sections(file, compiled.read_bytes()):
+        if ".multi/" in section and kernel.config.get("CONFIG_FPROBE") != "y":
+            raise UnsupportedError(f"this kernel was built without CONFIG_FPROBE, which {section} needs")
+    return BpfObject(compiled, _loader(context), bpf_tool(context, kernel.spec.arch))
+
+
+def _sections(file: Path, content: bytes) -> list[str]:
+    """The sections that have programs. Raises BuildError where the content is no such object, or has no program."""
+    try:
+        elf = ELFFile(io.BytesIO(content))
+        machine = elf["e_machine"]
+        code = [one.name for one in elf.iter_sections() if one["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and one["sh_size"]]
+    except DAMAGED:
+        machine, code = None, []
+    if machine != "EM_BPF":
+        hint = "clang makes one: clang -g -O2 -target bpf -c"
+        raise BuildError("this is no whole object file of BPF programs", where=str(file), hint=hint)
+    sections = [name for name in code if name != _NOT_A_PROGRAM]
+    if not sections:
+        hint = 'a program has a section that says where it goes: SEC("fentry/vfs_read")'
+        raise BuildError("this object has no program", where=str(file), hint=hint)
+    return sections
+
+
+def _kept(context: BuildContext, file: Path) -> Path:
+    """A copy of the user's object, which stays what it is while the guest runs."""
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise BuildError(f"the object has more than {_LARGEST >> 20} MB", where=str(file))
+        content = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    inputs = {"object": hashlib.sha256(content).hexdigest()}
+
+    def build(target: Path) -> None:
+        (target / "own.bpf.o").write_bytes(content)
+
+    return context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o"
+
+
+def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Path:
+    check_installed("bpf-compiler-packages.txt", f"{file.name}, which is to be compiled,")
+    types = _types(context, kernel)
+    text = read_source(file)
+    headers = [*included(text, [file.parent]), *sorted(Path("/usr/include/bpf").glob("*.h"))]
+    flags = [f"-I{types.parent}", f"-I{_HOST_HEADERS}"]
+    inputs = {
+        "compiler": _version(),
+        "flags": [*_CLANG, *flags],
+        "sources": {str(file): text, **{str(one): read_source(one) for one in headers}},
+    }
+
+    def build(target: Path) -> None:
+        argv = [*_CLANG, *flags, str(file), "-o", str(target / "own.bpf.o")]
+        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
+        if finished.status != 0:
+            words = finished.complaint()
+            place = next((found[1] for line in finished.stderr.splitlines() if (found := _PLACE.match(line))), "")
+            raise BuildError(f"{file.name} does not compile", where=place, detail=words)
+
+    return context.cache.obtain("workloads", inputs, file.name, build).path / "own.bpf.o"
+
+
+def _version() -> str:
+    finished = run(["clang", "--version"], time_limit=_LIMIT, environment={"LC_ALL": "C"})
+    if finished.status != 0:
+        raise HostError("clang does not run", detail=finished.complaint())
+    return finished.stdout.partition("\n")[0]
+
+
+def _types(context: BuildContext, kernel: Kernel) -> Path:
+    """vmlinux.h: the kernel's types in C, by its own type information."""
+    image = (kernel.code_folder or kernel.headers) / "vmlinux"
+    if not image.is_file():
+        raise BuildError(f"kernel {kernel.spec.name} has no vmlinux, whose types its BPF programs are compiled with")
+
+    def build(target: Path) -> None:
+        context.say(f"writing vmlinux.h of {kernel.spec.name}")
+        argv = ["/usr/sbin/bpftool", "btf", "dump", "file", str(image), "format", "c"]
+        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
+        if finished.status != 0:
+            raise BuildError(f"bpftool finds no types in {image}", detail=finished.complaint())
+        (target / "vmlinux.h").write_text(finished.stdout)
+
+    return context.cache.obtain("vmlinux", {"types": kernel.key}, kernel.spec.name, build).path / "vmlinux.h"
+
+
+def _loader(context: BuildContext) -> Path:
+    """``images/bpf/bpfload.c`` with the distribution's libbpf in it, for any x86_64 guest."""
+    source = data_dir("images") / "bpf" / "bpfload.c"
+    # Debian 13's libelf.a unpacks sections with zstd, Debian 12's does not.
+    libraries = ["-lbpf", "-lelf", "-lz", *(["-lzstd"] if _ZSTD.exists() else [])]
+    library = Path("/usr/lib/x86_64-linux-gnu/libbpf.a")
+    inputs = {
+        "source": read_source(source),
+        "flags": [*_LOADER_FLAGS, *libraries],
+        "libbpf": hashlib.sha256(library.read_bytes()).hexdigest(),
+    }
+
+    def build(target: Path) -> None:
+        # It runs outside all measurements, and must suit the host's libraries: so the host's compiler makes it.
+        argv = ["gcc", *_LOADER_FLAGS, "-o", str(target / "bpfload"), str(source), *libraries]
+        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
+        if finished.status != 0:
+            raise BuildError("bpfload.c does not compile", where=str(source), detail=finished.complaint())
+
+    return context.cache.obtain("programs", inputs, "bpfload", build).path / "bpfload"

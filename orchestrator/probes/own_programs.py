@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A user's BPF programs in a guest: attached by libbpf as their sections say, counted, detached and proved gone.
+
+The guest's side is ``images/bpf/bpfload.c``. While hits are counted a witness of the lab's counts those at the probe
+point by thread, and each of the user's programs must have run as often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from orchestrator.artifacts.bpf_objects import BpfObject
+from orchestrator.catalog.probes import Handler, ProbeKind
+from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.guest.guest import Guest
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.bpf_attachment import programs_removed
+from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_statistics
+from orchestrator.probes.called import Called
+from orchestrator.probes.evidence import Observation, observe
+from orchestrator.probes.optimiser import wait_until_armed
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+
+_LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
+_OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
+_FOLDER = "/sys/fs/bpf/lab-own"
+_WITNESS = "lab-witness"
+_ATTACHED = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})")
+_AT_FUNCTION = re.compile(r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|fentry|fexit)/([^+]+)(?:\+.*)?")
+_QUOTED_LINES = 20
+_QUOTED_WIDTH = 200
+
+
+@dataclass(frozen=True)
+class _Own:
+    """One of the programs that are attached: its number and name, and where its section says that it goes."""
+
+    number: str
+    name: str
+    section: str
+    program: BpfProgram
+
+
+class OwnAttachment(Attachment):
+    """The programs of a user's object, which do what they do at each hit. Made by ``own_attached``."""
+
+    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, programs: Sequence[_Own]) -> None:
+        self._guest = guest
+        self._kind = kind
+        self._programs = programs
+        self._runs: Sequence[int] = ()
+        self._witness: BpfProgram | None = None
+        self._hits: Mapping[int, int] = {}
+        self.point = point
+
+    def observe(self) -> Observation:
+        """Read both sources of evidence at the probe point, and whether the programs are compiled."""
+        for own in self._programs:
+            if not own.program.info().jited:
+                raise EvidenceError(f"the BPF program {own.name} is interpreted, and not compiled")
+        return observe(self._guest, self.point, self._kind.site)
+
+    def wait_until_armed(self) -> Observation:
+        """Nothing is waited for: a link is in place when it has been made."""
+        return wait_until_armed(self._guest, self._kind, self.point, self.observe, "after attaching")
+
+    def handle(self, handler: Handler) -> None:
+        """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
+        if handler == "record":
+            raise UnsupportedError("BPF programs of your own have no handlers, so they cannot record")
+        if handler == "noop" and self._witness is not None:
+            self._bear_witness(self._witness)
+
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[None]:
+        """A witness counts by thread while the kernel counts the programs' runs."""
+        keep_statistics(self._guest, on=True)
+        self._runs = [own.program.info().runs for own in self._programs]
+        # At the entry, where the object's own kprobes are.
+        self._witness = attach(self._guest, _WITNESS, "witness", Target("kprobe", self.point.symbol))
+        yield
+        self._witness.detach()
+        self._witness = None
+        keep_statistics(self._guest, on=False)
+
+    def counts(self, called: Called) -> tuple[int, int | None]:
+        """What the witness saw."""
+        hits = sum(self._hits.get(pid, 0) for pid in called.pids)
+        return hits, sum(self._hits.values()) - hits
+
+    def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
+        """Not reached: ``handle`` refuses to record."""
+        raise AssertionError("a user's programs do not record")
+
+    def _bear_witness(self, witness: BpfProgram) -> None:
+        self._hits = witness.hits()
+        seen = sum(self._hits.values())
+        for own, before in zip(self._programs, self._runs, strict=True):
+            info = own.program.info()
+            if info.missed:
+                raise EvidenceError(f"the kernel skipped the BPF program {own.name} {info.missed} times")
+            if info.runs - before < seen:
+                raise EvidenceError(
+                    f"the BPF program {own.name} ({own.section}) ran {info.runs - before} times, "
+                    f"and {self.point.symbol} was entered {seen} times"
+                )
+
+
+@contextlib.contextmanager
+def own_attached(guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint) -> Iterator[OwnAttachment]:
+    """Load and attach a user's object; detach its programs at the end, and prove that the kernel has none of them.
+
+    Raises EvidenceError with libbpf's and the verifier's words where it is refused, where a program is attached to
+    another function than the point's, or where the original bytes are not back at the end.
+    """
+    numbers: list[str] = []
+    with programs_removed(guest, kind, own.tool, point):
+        guest.put(own.loader, _LOADER, mode=0o755)
+        guest.put(own.file, _OBJECT)
+        programs = _attached(guest, kind)
+        numbers = [one.number for one in programs]
+        for one in programs:
+            _check_place(one, point)
+        yield OwnAttachment(guest, kind, point, programs)
+    finished = guest.run([_LOADER, "gone", *numbers])
+    if finished.status != 0:
+        raise EvidenceError(f"programs of {kind.name} are still in the kernel", detail=_last(finished.text))
+
+
+def _attached(guest: Guest, kind: ProbeKind) -> Sequence[_Own]:
+    guest.succeed(["mkdir", _FOLDER])
+    finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT])
+    if finished.status != 0:
+        raise EvidenceError(f"{kind.name} cannot be attached", detail=_last(finished.stderr.decode(errors="replace")))
+    lines = finished.text.splitlines()
+    found = [match for line in lines if (match := _ATTACHED.fullmatch(line))]
+    if not found or len(found) != len(lines):
+        raise EvidenceError(
+            f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
+        )
+    return [_Own(one[1], one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
+
+
+def _check_place(own: _Own, point: ProbePoint) -> None:
+    """Raise EvidenceError where a program is attached to another function than the point's; some have no function."""
+    place = _AT_FUNCTION.fullmatch(own.section)
+    if place is not None and not any(fnmatchcase(name, place[1]) for name in (point.symbol, *point.aliases)):
+        raise EvidenceError(
+            f"program {own.name} is attached to {place[1]}, and the point is {point.symbol}",
+            hint=f"set points: [{place[1]}], and calls that enter it",
+        )
+
+
+def _last(text: str) -> list[str]:
+    """The last lines, where the verifier says why."""
+    return [line[:_QUOTED_WIDTH] for line in text.splitlines() if line.strip()][-_QUOTED_LINES:]
