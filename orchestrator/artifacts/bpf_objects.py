@@ -15,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool, compiling_in
 from orchestrator.artifacts.inclusion import included, read_source
+from orchestrator.artifacts.kernel_types import kernel_types
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.user_probe import BPF_SOURCE
 from orchestrator.elf import DAMAGED
@@ -95,10 +96,9 @@ def _kept(context: BuildContext, file: Path) -> Path:
 
 def _compiled(context: BuildContext, kernel: Kernel, file: Path) -> Path:
     check_installed("bpf-compiler-packages.txt", f"{file.name}, which is to be compiled,")
-    types = _types(context, kernel)
     text = read_source(file)
     headers = [*included(text, [file.parent]), *sorted(Path("/usr/include/bpf").glob("*.h"))]
-    flags = [f"-I{types.parent}", f"-I{_HOST_HEADERS}"]
+    flags = [f"-I{kernel_types(context, kernel)}", f"-I{_HOST_HEADERS}"]
     inputs = {
         "compiler": _version(),
         "flags": [*_CLANG, *flags],
@@ -121,23 +121,6 @@ def _version() -> str:
     if finished.status != 0:
         raise HostError("clang does not run", detail=finished.complaint())
     return finished.stdout.partition("\n")[0]
-
-
-def _types(context: BuildContext, kernel: Kernel) -> Path:
-    """vmlinux.h: the kernel's types in C, by its own type information."""
-    image = (kernel.code_folder or kernel.headers) / "vmlinux"
-    if not image.is_file():
-        raise BuildError(f"kernel {kernel.spec.name} has no vmlinux, whose types its BPF programs are compiled with")
-
-    def build(target: Path) -> None:
-        context.say(f"writing vmlinux.h of {kernel.spec.name}")
-        argv = ["/usr/sbin/bpftool", "btf", "dump", "file", str(image), "format", "c"]
-        finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
-        if finished.status != 0:
-            raise BuildError(f"bpftool finds no types in {image}", detail=finished.complaint())
-        (target / "vmlinux.h").write_text(finished.stdout)
-
-    return context.cache.obtain("vmlinux", {"types": kernel.key}, kernel.spec.name, build).path / "vmlinux.h"
 
 
 def _loader(context: BuildContext) -> Path:

@@ -20,8 +20,8 @@ _IMAGE_MAX = 256 << 20
 """Bytes; a kernel's image has some 60 MB."""
 
 
-def extract(image: bytes) -> bytes | None:
-    """The ELF image in a bzImage, or None where there is none that we can take out (another compression)."""
+def payload(image: bytes) -> bytes | None:
+    """The compressed kernel in a bzImage, with the bytes that its build appends; None where it is no such image."""
     place, magic = _MAGIC
     if len(image) < 0x250 or image[place : place + 4] != magic:
         return None
@@ -31,12 +31,17 @@ def extract(image: bytes) -> bytes | None:
     start = ((image[_SETUP_SECTORS] or 4) + 1) * 512
     (offset,) = struct.unpack_from("<I", image, _PAYLOAD_OFFSET)
     (length,) = struct.unpack_from("<I", image, _PAYLOAD_LENGTH)
-    payload = image[start + offset : start + offset + length]
-    if not payload.startswith(_XZ):
+    return image[start + offset : start + offset + length]
+
+
+def extract(image: bytes) -> bytes | None:
+    """The ELF image in a bzImage, or None where there is none that we can take out (another compression)."""
+    packed = payload(image)
+    if packed is None or not packed.startswith(_XZ):
         return None
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     try:
-        elf = decompressor.decompress(payload, _IMAGE_MAX)
+        elf = decompressor.decompress(packed, _IMAGE_MAX)
     except lzma.LZMAError:
         return None
     # Without its end the stream was cut, or is larger than any kernel.

@@ -143,7 +143,7 @@ def probe_kind(name: str) -> ProbeKind:
         title=shown,
         column=None,
         template=None,
-        site="kprobe",
+        site="ftrace" if is_program else "kprobe",
         mechanism="own",
         int3_per_hit=None,
         at="entry" if is_program else "after-ftrace-nop",

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.evidence import Observation, check_armed, check_untouched, observe
+from orchestrator.probes.attachment import Attachment
+from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched, observe
 from orchestrator.probes.point import ProbePoint
 
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
@@ -55,8 +56,14 @@ def wait_until_armed(
 
 def wait_until_untouched(guest: Guest, kind: ProbeKind, point: ProbePoint, when: str) -> None:
     """Look until the original bytes are back. Raises EvidenceError where they are not."""
-    turns = _TURNS if kind.optimisation or kind.program is not None else 0
+    has_programs = kind.program is not None or kind.bpf_file is not None
+    turns = _TURNS if kind.optimisation or has_programs else 0
     _wait_for(guest, lambda: observe(guest, point, kind.site), lambda seen: check_untouched(point, seen, when), turns)
+
+
+def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachment: Attachment, when: str) -> None:
+    """Look until a probe is as it was before another joined it. Raises EvidenceError where it is not."""
+    _wait_for(guest, attachment.observe, lambda seen: check_same(kind, before, seen, attachment.point, when), _TURNS)
 
 
 def _wait_for(

@@ -23,7 +23,7 @@ from orchestrator.probes.bpf_attachment import programs_removed
 from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_statistics
 from orchestrator.probes.called import Called
 from orchestrator.probes.evidence import Observation, observe
-from orchestrator.probes.optimiser import wait_until_armed
+from orchestrator.probes.optimiser import wait_until_armed, wait_until_same
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -80,6 +80,7 @@ class OwnAttachment(Attachment):
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
         """A witness counts by thread while the kernel counts the programs' runs."""
+        before = self.observe()
         keep_statistics(self._guest, on=True)
         self._runs = [own.program.info().runs for own in self._programs]
         # At the entry, where the object's own kprobes are.
@@ -87,6 +88,7 @@ class OwnAttachment(Attachment):
         yield
         self._witness.detach()
         self._witness = None
+        wait_until_same(self._guest, self._kind, before, self, "after the witness")
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: Called) -> tuple[int, int | None]:

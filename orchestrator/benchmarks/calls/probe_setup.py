@@ -20,6 +20,10 @@ from orchestrator.catalog.user_workload import find_workload
 from orchestrator.experiment.program_point import in_program, split_place
 from orchestrator.run.preparation import smp_note
 
+_NEEDED_BY_OWN_PROGRAMS = (
+    *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),
+    *("CONFIG_DEBUG_INFO_BTF", "CONFIG_DYNAMIC_FTRACE", "CONFIG_X86_64"),
+)
 SITES_WITHOUT_POINT = ("hook", "tracepoint")
 """Sites that are where the kernel has them, whatever a table's points are."""
 
@@ -167,8 +171,7 @@ def has_booster(kernel: Kernel) -> bool:
 
 def _needs(kind: ProbeKind) -> tuple[str, ...]:
     if kind.bpf_file is not None:
-        # Which function is probed is known in the guest: an entry by the tracer needs what fentry needs.
-        return ("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS", "CONFIG_DEBUG_INFO_BTF", "CONFIG_X86_64")
+        return _NEEDED_BY_OWN_PROGRAMS
     by_mechanism = _needed_by_mechanism(kind)
     if kind.event in ("uprobe", "uretprobe"):
         return ("CONFIG_UPROBE_EVENTS", "CONFIG_HIST_TRIGGERS", *by_mechanism)
