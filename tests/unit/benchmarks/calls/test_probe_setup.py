@@ -183,6 +183,17 @@ def test_a_point_in_the_program_has_the_offset_that_is_named(tmp_path: Path) -> 
     assert [(setup.symbol, setup.offset) for setup in setups] == [("inner", 0), ("inner", 3)]
 
 
+def test_own_programs_need_bpf_and_types(tmp_path: Path) -> None:
+    source = tmp_path / "mine.bpf.c"
+    source.touch()
+    config: dict[str, str] = {}
+    for option in ("BPF_EVENTS", "BPF_JIT", "KPROBE_EVENTS", "DEBUG_INFO_BTF", "DYNAMIC_FTRACE", "X86_64"):
+        reason = unsupported_reason(a_kernel("debian-amd64", config), a_cell(str(source)))
+        assert reason == f"this kernel was built without CONFIG_{option}"
+        config[f"CONFIG_{option}"] = "y"
+    assert unsupported_reason(a_kernel("debian-amd64", config), a_cell(str(source))) is None
+
+
 def test_what_a_release_lacks() -> None:
     older = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="5.4.0-x")
     reason = "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"

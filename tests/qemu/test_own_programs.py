@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Are a user's BPF programs measured, proved and removed, and does a wrong one fail with words that say why?"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from experiment_boot import artifacts_of, boot_of_calls, measured_call
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.ready_guest import ReadyGuest
+
+PROGRAMS = Path(__file__).parent / "programs"
+READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 1000, "repeats": 2}
+
+pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
+
+
+def measured(ready: ReadyGuest, context: BuildContext, program: str, handler: str = "noop") -> CellRecord:
+    """The record of reads with a user's programs at vfs_read()."""
+    boot = boot_of_calls(
+        kernels=["debian-amd64"],
+        machines=[{"cpu": "xeon-e5410"}],
+        points=["vfs_read"],
+        probes=["none", str(PROGRAMS / program)],
+        handlers=[handler],
+        benchmark=READING,
+    )
+    return measured_call(dataclasses.replace(ready, artifacts=artifacts_of(context, boot)), boot.cells[-1])
+
+
+@pytest.mark.parametrize("program", ["count_reads.bpf.c", "both.bpf.c"])
+def test_programs_run_at_each_call_and_are_gone_afterwards(
+    ready: ReadyGuest, workshop: BuildContext, program: str
+) -> None:
+    record = measured(ready, workshop, program)
+    assert (record.status, record.probe) == ("ok", program)
+    assert record.evidence is not None
+    assert (record.evidence.hits, record.evidence.calls, record.evidence.mechanism) == (1000, 1000, "ftrace")
+    assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
+    assert ready.guest.get("/proc/sys/kernel/bpf_stats_enabled").strip() == b"0"
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("verifier.bpf.c", "R2 invalid mem access 'scalar'"),
+        ("no_function.bpf.c", "failed to create kprobe 'vfs_raed+0x0' perf event: No such file or directory"),
+        ("no_fentry.bpf.c", "failed to find kernel BTF type ID of 'vfs_raed'"),
+        ("section.bpf.c", "missing BPF prog type, check ELF section name 'nonsense/vfs_read'"),
+        ("net.bpf.c", "libbpf attaches nothing by itself for the section xdp"),
+        ("elsewhere.bpf.c", "program elsewhere is attached to vfs_write, and the point is vfs_read"),
+        ("rare.bpf.c", "the BPF program rare (tp/syscalls/sys_enter_write) ran "),
+    ],
+)
+def test_a_program_that_is_refused_or_not_hit_has_no_number(
+    ready: ReadyGuest, workshop: BuildContext, program: str, words: str
+) -> None:
+    with pytest.raises(EvidenceError) as raised:
+        measured(ready, workshop, program)
+    assert words in str(raised.value)
+    assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("syntax.bpf.c", "syntax.bpf.c:7: syntax.bpf.c does not compile"),
+        ("syntax.bpf.c", "error: use of undeclared identifier 'nowhere'"),
+        ("no_program.bpf.c", "this object has no program"),
+    ],
+)
+def test_a_source_that_makes_no_program_fails_before_any_call(
+    ready: ReadyGuest, workshop: BuildContext, program: str, words: str
+) -> None:
+    record = measured(ready, workshop, program)
+    assert record.status == "failed"
+    assert words in str(record.reason)
+
+
+def test_programs_do_not_record(ready: ReadyGuest, workshop: BuildContext) -> None:
+    with pytest.raises(UnsupportedError, match=r"^BPF programs of your own have no handlers, so they cannot record$"):
+        measured(ready, workshop, "count_reads.bpf.c", handler="record")

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a file that holds no BPF programs refused before a guest starts, and is a missing compiler named?"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from host_toolchain import HOST_TOOLCHAIN
+
+from orchestrator.artifacts.bpf_objects import bpf_object
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.errors import BuildError, HostError, UnsupportedError
+
+CLANG = ("clang", "-g", "-O2", "-target", "bpf", "-c")
+PROGRAM = '__attribute__((section("{section}"), used)) int program(void *context) {{ return 0; }}\n'
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> BuildContext:
+    """A cache of its own."""
+    return BuildContext(Cache(tmp_path / "cache"))
+
+
+@pytest.fixture
+def kernel() -> Kernel:
+    """A kernel without the options of any section."""
+    nowhere = Path("/nowhere")
+    spec = kernel_spec("debian-amd64")
+    return Kernel(spec, "6.1", "key", nowhere, nowhere, nowhere, nowhere, {}, {}, HOST_TOOLCHAIN)
+
+
+def compiled(folder: Path, text: str, *compiler: str) -> Path:
+    """An object of a line of C."""
+    source, target = folder / "mine.c", folder / "mine.o"
+    source.write_text(text)
+    subprocess.run([*compiler, str(source), "-o", str(target)], check=True)
+    return target
+
+
+def test_an_object_is_taken_as_it_is(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
+    file = compiled(tmp_path, PROGRAM.format(section="kprobe/vfs_read"), *CLANG)
+    own = bpf_object(context, kernel, file)
+    assert own.file.read_bytes() == file.read_bytes()
+    assert own.file != file
+    assert own.loader.stat().st_mode & 0o100
+
+
+def test_a_section_that_needs_an_option_is_unsupported_without_it(
+    context: BuildContext, kernel: Kernel, tmp_path: Path
+) -> None:
+    file = compiled(tmp_path, PROGRAM.format(section="kprobe.multi/vfs_read"), *CLANG)
+    reason = r"^this kernel was built without CONFIG_FPROBE, which kprobe\.multi/vfs_read needs$"
+    with pytest.raises(UnsupportedError, match=reason):
+        bpf_object(context, kernel, file)
+
+
+def test_an_object_without_a_program_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
+    for text in ("int global;\n", PROGRAM.format(section=".text")):
+        with pytest.raises(BuildError, match="this object has no program"):
+            bpf_object(context, kernel, compiled(tmp_path, text, *CLANG))
+
+
+@pytest.mark.parametrize("size", [0, 100, 600])
+def test_what_is_no_whole_object_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path, size: int) -> None:
+    file = compiled(tmp_path, PROGRAM.format(section="kprobe/vfs_read"), *CLANG)
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(BuildError, match="this is no whole object file of BPF programs"):
+        bpf_object(context, kernel, file)
+
+
+def test_the_hosts_own_object_is_refused(context: BuildContext, kernel: Kernel, tmp_path: Path) -> None:
+    file = compiled(tmp_path, PROGRAM.format(section="kprobe/vfs_read"), "gcc", "-c")
+    with pytest.raises(BuildError, match="this is no whole object file of BPF programs"):
+        bpf_object(context, kernel, file)
+
+
+def test_a_missing_compiler_is_named_with_its_package(
+    context: BuildContext, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "mine.bpf.c"
+    source.write_text(PROGRAM.format(section="kprobe/vfs_read"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match=r"mine\.bpf\.c, which is to be compiled, needs clang zstd$") as raised:
+        bpf_object(context, kernel, source)
+    assert "install -y --no-install-recommends clang zstd" in raised.value.hint
