@@ -38,7 +38,7 @@ def attached(
     if isinstance(means, Module):
         armed = module_attached(guest, kind, means, point, symbols)
     elif isinstance(means, BpfObject):
-        armed = own_attached(guest, kind, means, point)
+        armed = own_attached(guest, kind, means, point, symbols)
     elif means is not None:
         armed = bpf_attached(guest, kind, means, point, symbols)
     elif isinstance(point, UserPoint):

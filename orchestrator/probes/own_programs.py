@@ -24,6 +24,7 @@ from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_sta
 from orchestrator.probes.called import Called
 from orchestrator.probes.evidence import Observation, observe
 from orchestrator.probes.optimiser import wait_until_armed, wait_until_same
+from orchestrator.probes.place import place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -115,14 +116,16 @@ class OwnAttachment(Attachment):
 
 
 @contextlib.contextmanager
-def own_attached(guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint) -> Iterator[OwnAttachment]:
+def own_attached(
+    guest: Guest, kind: ProbeKind, own: BpfObject, point: ProbePoint, symbols: Symbols
+) -> Iterator[OwnAttachment]:
     """Load and attach a user's object; detach its programs at the end, and prove that the kernel has none of them.
 
     Raises EvidenceError with libbpf's and the verifier's words where it is refused, where a program is attached to
     another function than the point's, or where the original bytes are not back at the end.
     """
     numbers: list[str] = []
-    with programs_removed(guest, kind, own.tool, point):
+    with programs_removed(guest, kind, own.tool, place_of(guest, kind, point, symbols)):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
         programs = _attached(guest, kind)

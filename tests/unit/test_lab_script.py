@@ -131,7 +131,7 @@ def make_checkout(base: Path) -> Checkout:
         path.mkdir(parents=True)
     shutil.copy(ROOT / "lab", folder)
     (folder / "images/host-packages.txt").write_text(NEEDS)
-    for name in ("kernel", "type", "image", "test"):
+    for name in ("kernel", "type", "bpf", "bpf-compiler", "image", "test"):
         (folder / f"images/{name}-packages.txt").write_text("# none\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "constraints.txt").write_text(CONSTRAINTS)
@@ -241,6 +241,8 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("test", "kernel"),
         ("kernel", "type"),
         ("test", "type"),
+        ("test", "bpf"),
+        ("test", "bpf-compiler"),
         ("test", "test"),
         ("exec --image debian-i386 -- true", "image"),
         ("exec --data=folder -- true", "image"),
