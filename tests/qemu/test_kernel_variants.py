@@ -34,7 +34,7 @@ def test_a_variant_is_what_its_name_says(workshop: BuildContext, tmp_path: Path,
     assert can == {
         "booster": "no" if "-preempt" in name else "yes",
         "optprobes": "yes",
-        "ftrace": "yes" if name.endswith("-ftrace") else "no",
+        "ftrace": "yes" if name.partition("@")[0].endswith(("-ftrace", "-bpf")) else "no",
         "preemption": "full" if "-preempt" in name else "none",
         "hook": "yes" if name.endswith("-hook") else "no",
         "markers": "yes" if name.endswith("-markers") else "no",
