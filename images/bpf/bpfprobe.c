@@ -4,7 +4,7 @@
 //   bpfprobe attach FOLDER PROGRAM KIND TARGET [OFFSET]     makes FOLDER/program, FOLDER/link, and the maps it has
 //   PROGRAM: noop, count, record, witness
 //   KIND, TARGET: kprobe, kretprobe FUNCTION; kprobe-multi, kretprobe-multi FUNCTION; tracepoint ID;
-//                 raw-tracepoint NAME; fentry, fexit FUNCTION
+//                 raw-tracepoint NAME; fentry, fexit FUNCTION; uprobe, uretprobe FILE, where OFFSET is in the file
 //   bpfprobe info FOLDER        type=2 jited=57 runs=1234 missed=0
 //   bpfprobe counts FOLDER      count=1000 dropped=0: of all CPUs
 //   bpfprobe hits FOLDER        a line for each thread: PID HITS
@@ -105,13 +105,18 @@ static int is_kind(const struct place *place, const char *kind)
 	return text_equal(place->kind, kind);
 }
 
+static int is_in_program(const struct place *place)
+{
+	return is_kind(place, "uprobe") || is_kind(place, "uretprobe");
+}
+
 static struct place place_of(const char *kind, const char *target, const char *offset)
 {
 	struct place place = {.kind = kind, .target = target, .offset = offset ? parse_number(offset) : 0};
 
 	if (place.offset < 0)
 		fail("no offset: ", offset, 0);
-	if (is_kind(&place, "kprobe") || is_kind(&place, "kretprobe")) {
+	if (is_kind(&place, "kprobe") || is_kind(&place, "kretprobe") || is_in_program(&place)) {
 		place.type = BPF_PROG_TYPE_KPROBE;
 	} else if (is_kind(&place, "kprobe-multi") || is_kind(&place, "kretprobe-multi")) {
 		place.type = BPF_PROG_TYPE_KPROBE;
@@ -136,17 +141,16 @@ static struct place place_of(const char *kind, const char *target, const char *o
 	return place;
 }
 
-static long probe_type(void)
+static long probe_type(const char *path)
 {
 	char text[16] = "";
-	long fd = checked(sys3(SYS_open, "/sys/bus/event_source/devices/kprobe/type", O_RDONLY | O_CLOEXEC, 0),
-			  "this kernel has no perf events of kprobes", "");
+	long fd = checked(sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), "this kernel has no such perf events: ", path);
 	long size = sys3(SYS_read, fd, text, sizeof(text) - 1);
 
 	sys1(SYS_close, fd);
 	if (size > 0)
 		text[size - 1] = 0;
-	return checked(parse_number(text), "no number in the kprobes' type", "");
+	return checked(parse_number(text), "no number of a type: ", path);
 }
 
 static int open_event(const struct place *place)
@@ -157,8 +161,9 @@ static int open_event(const struct place *place)
 		event.type = PERF_TYPE_TRACEPOINT;
 		event.config = checked(parse_number(place->target), "no tracepoint's number: ", place->target);
 	} else {
-		event.type = probe_type();
-		event.config = is_kind(place, "kretprobe");
+		event.type = probe_type(is_in_program(place) ? "/sys/bus/event_source/devices/uprobe/type" :
+							       "/sys/bus/event_source/devices/kprobe/type");
+		event.config = is_kind(place, "kretprobe") || is_kind(place, "uretprobe");
 		event.config1 = (unsigned long)place->target;
 		event.config2 = place->offset;
 	}

@@ -42,6 +42,8 @@ Program = Literal[
     "fexit",
     "tracepoint",
     "raw-tracepoint",
+    "uprobe",
+    "uretprobe",
 ]
 """What a BPF program is attached to, as ``images/bpf/bpfprobe.c`` has it."""
 

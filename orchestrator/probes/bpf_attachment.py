@@ -35,6 +35,7 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import event_number
 from orchestrator.probes.tracer import CALL_BYTES
+from orchestrator.probes.user_point import UserPoint
 
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
@@ -85,11 +86,7 @@ class BpfAttachment(Attachment):
             elif self._handler != "noop":
                 self._program.empty()
         elif handler != self._handler:
-            self._turn = 1 - self._turn
-            before, self._program = self._program, attach(self._guest, _NAMES[self._turn], handler, self._target)
-            before.detach()
-            self._handler = handler
-            self.wait_until_armed()
+            self._exchange(handler)
 
     def renewal(self) -> Callable[[], None] | None:
         """The ring has room for 58,000 events, and nobody reads it meanwhile."""
@@ -104,7 +101,10 @@ class BpfAttachment(Attachment):
         yield
         self._witness.detach()
         self._witness = None
-        self.wait_until_armed()
+        if isinstance(self.point, UserPoint):
+            self._exchange(self._handler)
+        else:
+            self.wait_until_armed()
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: Called) -> tuple[int, int | None]:
@@ -127,6 +127,26 @@ class BpfAttachment(Attachment):
         if len(mine) != hits:
             raise EvidenceError(f"the ring has {len(mine)} events of the calls, and the witness saw {hits} hits")
         return len(mine), len(events) - len(mine)
+
+    def _exchange(self, handler: Handler) -> None:
+        """Put another program in place of the one that is there."""
+        self._turn = 1 - self._turn
+        before = self._program
+        if isinstance(self.point, UserPoint):
+            # The kernel lists no uprobes, and since Linux 6.12 one stays for a jiffy behind its link (delayed_fput() of
+            # fs/file_table.c). Where two are, the bytes are the same: so they must be original in between.
+            before.detach()
+            self._wait_until_untouched()
+            self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
+        else:
+            self._program = attach(self._guest, _NAMES[self._turn], handler, self._target)
+            before.detach()
+        self._handler = handler
+        self.wait_until_armed()
+
+    def _wait_until_untouched(self) -> None:
+        when = "after detaching the program"
+        wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
 
     def _bear_witness(self, witness: BpfProgram) -> None:
         """Keep what was counted, and compare it with the program's own runs."""
@@ -151,8 +171,8 @@ class BpfAttachment(Attachment):
             raise EvidenceError(f"the ring of the BPF program had no room for {dropped} events")
 
     def _check(self, event: BpfEvent) -> None:
-        """A kprobe's events have the address behind the breakpoint that it would be, an fprobe's behind the call."""
-        behind = {"kprobe": 1, "kprobe-multi": CALL_BYTES}.get(self._kind.program or "")
+        """Events have the point's address; a kprobe's that behind the breakpoint, an fprobe's that behind the call."""
+        behind = {"kprobe": 1, "kprobe-multi": CALL_BYTES, "uprobe": 0}.get(self._kind.program or "")
         if behind is not None:
             address = event.args[0] - behind
             if address != self.point.address:
@@ -165,6 +185,8 @@ def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
     if kind.tracepoint is not None:
         is_raw = kind.program == "raw-tracepoint"
         return Target(kind.program, kind.tracepoint if is_raw else str(event_number(guest, kind.tracepoint)))
+    if isinstance(point, UserPoint):
+        return Target(kind.program, point.program, point.file_offset)
     return Target(kind.program, point.symbol, point.offset if kind.program == "kprobe" else 0)
 
 
@@ -197,22 +219,22 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
         yield
     except NotEntered:
         # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
-        _remove(guest, kind, point)
+        _remove(guest, kind, place)
         raise
     except LabError as error:
         # The first error is the one to report. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed, EvidenceError):
-                _remove(guest, kind, point)
+                _remove(guest, kind, place)
         raise
-    _remove(guest, kind, point)
+    _remove(guest, kind, place)
     compile_programs(guest, on=compiled_before)
 
 
-def _remove(guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
+def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
     guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
     keep_statistics(guest, on=False)
-    wait_until_untouched(guest, kind, point, "after detaching the program")
+    wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
 
 
 def _write_csv(events: Sequence[BpfEvent], path: Path) -> None:

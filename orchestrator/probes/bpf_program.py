@@ -128,6 +128,12 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
     return BpfProgram(guest, folder)
 
 
+def pinned_links(guest: Guest) -> int:
+    """How many places have a program of the lab's: a program stays at its place as long as its link is pinned."""
+    found = guest.succeed(["find", _FILE_SYSTEM, "-path", f"{_FILE_SYSTEM}/lab-*/link"]).text
+    return len(found.splitlines())
+
+
 def compile_programs(guest: Guest, *, on: bool) -> bool:
     """Let the kernel compile programs that are loaded from now on, or interpret them; returns what it did before.
 

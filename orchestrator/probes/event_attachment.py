@@ -185,22 +185,22 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
         yield EventAttachment(guest, kind, event, place)
     except NotEntered:
         # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
-        _remove(guest, kind, point)
+        _remove(guest, kind, place)
         raise
     except LabError as error:
         # The first error is the one to report. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed, EvidenceError):
-                _remove(guest, kind, point)
+                _remove(guest, kind, place)
         raise
-    _remove(guest, kind, point)
+    _remove(guest, kind, place)
 
 
-def _remove(guest: Guest, kind: ProbeKind, point: ProbePoint) -> None:
+def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
     remove_instance(guest)
     if kind.tracepoint is None:
-        undefine(guest, definition_of(kind, point))
-    wait_until_untouched(guest, kind, point, "after removing the event")
+        undefine(guest, definition_of(kind, place.point))
+    wait_until_untouched(guest, kind, place.point, place.observe, "after removing the event")
 
 
 def _write_csv(events: Sequence[TracedEvent], path: Path) -> None:

@@ -278,7 +278,7 @@ def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) 
 def _unload(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:
     """Unload the module and check that the original bytes are back, for the next probe."""
     guest.succeed(["rmmod", module.name])
-    wait_until_untouched(guest, kind, point, "after unloading")
+    wait_until_untouched(guest, kind, point, lambda: observe(guest, point, kind.site), "after unloading")
 
 
 def _place_of(guest: Guest, kind: ProbeKind, module: Module) -> ProbePoint:

@@ -13,7 +13,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
-from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched, observe
+from orchestrator.probes.evidence import Observation, check_armed, check_same, check_untouched
 from orchestrator.probes.point import ProbePoint
 
 OPTIMISATION = "/proc/sys/debug/kprobes-optimization"
@@ -54,11 +54,13 @@ def wait_until_armed(
     return _wait_for(guest, look, check, turns)
 
 
-def wait_until_untouched(guest: Guest, kind: ProbeKind, point: ProbePoint, when: str) -> None:
+def wait_until_untouched(
+    guest: Guest, kind: ProbeKind, point: ProbePoint, look: Callable[[], Observation], when: str
+) -> None:
     """Look until the original bytes are back. Raises EvidenceError where they are not."""
     has_programs = kind.program is not None or kind.bpf_file is not None
     turns = _TURNS if kind.optimisation or has_programs else 0
-    _wait_for(guest, lambda: observe(guest, point, kind.site), lambda seen: check_untouched(point, seen, when), turns)
+    _wait_for(guest, look, lambda seen: check_untouched(point, seen, when), turns)
 
 
 def wait_until_same(guest: Guest, kind: ProbeKind, before: Observation, attachment: Attachment, when: str) -> None:

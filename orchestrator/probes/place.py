@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the kernel itself puts a probe that it has been asked for: at a function's entry, or at a tracepoint."""
+"""Where the kernel itself puts a probe that it has been asked for: at a function, at a tracepoint, in a program."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from abc import ABC, abstractmethod
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
+from orchestrator.probes.bpf_program import pinned_links
 from orchestrator.probes.evidence import Observation, check_called, followed, observe
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracepoint import find_tracepoint
+from orchestrator.probes.user_point import UserPoint, events_at, observe_program
 
 _CALLED = {
     "trace": re.compile(r"trace_event_raw_event_\w+|ftrace_syscall_(enter|exit)"),
@@ -69,8 +71,31 @@ class _Tracepoint(Place):
             )
 
 
+class UserPlace(Place):
+    """A place in the program that makes the calls, looked at in a process that is started to be looked at.
+
+    The kernel puts a uprobe into each process as that maps the file. It lists an event's in tracefs. That of a program
+    lives as long as its link, which is pinned.
+    """
+
+    def __init__(self, guest: Guest, kind: ProbeKind, point: UserPoint) -> None:
+        self._guest = guest
+        self._listed = events_at if kind.program is None else lambda guest, _: pinned_links(guest)
+        self._in_program = point
+        self.point = point
+
+    def observe(self) -> Observation:
+        return observe_program(self._guest, self._in_program, self._listed)
+
+    def check_called(self, seen: Observation, when: str) -> None:
+        if seen.probes != 1:
+            raise EvidenceError(f"{when}, the kernel has {seen.probes} uprobes at {self.point.name}, not one")
+
+
 def place_of(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> Place:
     """The place of a kind: the ``point``, or its tracepoint's. Raises EvidenceError where there is no such one."""
+    if isinstance(point, UserPoint):
+        return UserPlace(guest, kind, point)
     if kind.tracepoint is None:
         return _Function(guest, kind, point, symbols)
     return _Tracepoint(guest, kind, tracepoint_of_event(kind.tracepoint), symbols)

@@ -18,8 +18,8 @@ from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabErr
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.called import Called
 from orchestrator.probes.event_attachment import EventAttachment
-from orchestrator.probes.evidence import Observation, check_untouched
-from orchestrator.probes.place import Place
+from orchestrator.probes.evidence import check_untouched
+from orchestrator.probes.place import Place, UserPlace
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import (
     TRACEFS,
@@ -54,25 +54,6 @@ class UserDefinition(Definition):
     def place(self) -> str:
         """As it is written there."""
         return f"{self.symbol}:{self.offset:#x}"
-
-
-class _Program(Place):
-    """A place in the program, looked at in a process that is started to be looked at.
-
-    The kernel puts a uprobe into each process as that maps the file.
-    """
-
-    def __init__(self, guest: Guest, point: UserPoint) -> None:
-        self._guest = guest
-        self._in_program = point
-        self.point = point
-
-    def observe(self) -> Observation:
-        return observe_program(self._guest, self._in_program)
-
-    def check_called(self, seen: Observation, when: str) -> None:
-        if seen.probes != 1:
-            raise EvidenceError(f"{when}, the kernel lists {seen.probes} uprobes at {self.point.name}, not one")
 
 
 class UserEventAttachment(EventAttachment):
@@ -138,7 +119,7 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     try:
         event = define(guest, definition)
         event.switch(on=True)
-        yield UserEventAttachment(guest, kind, event, _Program(guest, point))
+        yield UserEventAttachment(guest, kind, event, UserPlace(guest, kind, point))
     except NotEntered:
         # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
         _remove(guest, definition, point)

@@ -8,6 +8,7 @@ an instruction. They are read beside the file's, which a uprobe leaves alone: it
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.errors import CommandFailed, EvidenceError
@@ -35,8 +36,18 @@ class UserPoint(ProbePoint):
         return f"program:{super().name}"
 
 
-def observe_program(guest: Guest, point: UserPoint) -> Observation:
-    """Read what a process that is started now has at the point, and whether tracefs lists a uprobe there.
+def events_at(guest: Guest, point: UserPoint) -> int:
+    """How many uprobes tracefs lists at the point."""
+    listing = guest.get(EVENTS, largest=_LARGEST).decode("utf-8", errors="replace")
+    return [(path, int(offset, 16)) for path, offset in _DEFINED.findall(listing)].count(
+        (point.program, point.file_offset)
+    )
+
+
+def observe_program(
+    guest: Guest, point: UserPoint, listed: Callable[[Guest, UserPoint], int] = events_at
+) -> Observation:
+    """Read what a process that is started now has at the point, and how many probes are ``listed`` there.
 
     Raises EvidenceError where the program's file is not as it was.
     """
@@ -54,7 +65,5 @@ def observe_program(guest: Guest, point: UserPoint) -> Observation:
             f"the file of {point.program} has {file.hex(' ')} at {point.name}, not the original "
             f"{point.original.hex(' ')}"
         )
-    listing = guest.get(EVENTS, largest=_LARGEST).decode("utf-8", errors="replace")
-    listed = [(path, int(offset, 16)) for path, offset in _DEFINED.findall(listing)]
-    number = listed.count((point.program, point.file_offset))
+    number = listed(guest, point)
     return Observation(process, "" if number else None, number)

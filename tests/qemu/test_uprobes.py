@@ -11,11 +11,13 @@ import pytest
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.compiler import workload_program
+from orchestrator.artifacts.compiler import bpf_tool, workload_program
 from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.benchmarks.calls.call_programs import COUNTED_CALLS, OWN_PROGRAM, Calls, user_function
 from orchestrator.catalog.probes import Handler, probes
 from orchestrator.errors import EvidenceError
+from orchestrator.probes.bpf_attachment import bpf_attached
+from orchestrator.probes.bpf_program import Target, attach
 from orchestrator.probes.trace_event import INSTANCE
 from orchestrator.probes.user_event_attachment import UserEventAttachment, user_event_attached
 from orchestrator.probes.user_point import UserPoint, observe_program
@@ -28,12 +30,17 @@ SINGLE_STEP = 1
 """The vector of the debug exception: an instruction that is single-stepped out of line ends in one."""
 CPUS = {"debian-686": "pentium4", "debian-amd64": "xeon-e5410"}
 MACHINES = [
-    pytest.param("debian-686", marks=pytest.mark.guest(timing="instructions")),
+    pytest.param("debian-686", marks=pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")),
     pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")),
 ]
 LIMIT = 60.0
-BY_COST: tuple[Handler, ...] = ("noop", "record", "count")
-"""A histogram costs more than the buffer."""
+BY_COST = ("none", "bpf-uprobe", "uprobe-event", "bpf-uretprobe", "uretprobe-event")
+"""Behind the same breakpoint a program that does nothing costs less than an event without output."""
+HANDLERS_BY_COST: dict[bool, tuple[Handler, ...]] = {
+    True: ("noop", "count", "record"),
+    False: ("noop", "record", "count"),
+}
+"""Of BPF programs and of events: a histogram costs more than the buffer."""
 
 pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
 
@@ -52,9 +59,10 @@ def test_every_kind_with_each_handler(ready: ReadyGuest, workshop: BuildContext,
     records = {(cell.row, cell.handler): measured_call(ready, cell) for cell in boot.cells}
     for (probe, handler), measured in records.items():
         check(probe, handler, measured)
-    assert order(records, "noop") == ["none", *KINDS]
+    assert order(records, "noop") == list(BY_COST)
     for probe in KINDS:
-        values = [records[probe, handler].value or 0.0 for handler in BY_COST]
+        handlers = HANDLERS_BY_COST[probes()[probe].program is not None]
+        values = [records[probe, handler].value or 0.0 for handler in handlers]
         assert sorted(set(values)) == values
     ready.guest.check_console()
 
@@ -152,6 +160,19 @@ def test_hits_that_never_came_to_the_buffer_are_found(ready: ReadyGuest, program
             EvidenceError, match=r"^the kernel has counted 150 hits of the uprobe, and the buffer has 100"
         ):
             attachment.recorded(called, ready.symbols, None)
+
+
+@pytest.mark.usefixtures("calls")
+def test_a_second_program_at_the_place_is_found(ready: ReadyGuest, workshop: BuildContext, program: Path) -> None:
+    kind, point = probes()["bpf-uprobe"], point_in(program, "inner")
+    with bpf_attached(ready.guest, kind, bpf_tool(workshop, "x86_64"), point, ready.symbols) as attachment:
+        attachment.wait_until_armed()
+        second = attach(ready.guest, "lab-second", "noop", Target("uprobe", point.program, point.file_offset))
+        with pytest.raises(
+            EvidenceError, match=r"^after attaching, the kernel has 2 uprobes at program:inner, not one"
+        ):
+            attachment.wait_until_armed()
+        second.detach()
 
 
 @pytest.mark.usefixtures("calls")

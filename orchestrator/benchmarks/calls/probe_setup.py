@@ -193,6 +193,8 @@ def _needed_by_program(program: str) -> tuple[str, ...]:
     if program in ("kprobe-multi", "kretprobe-multi"):
         # On 32 bits bpf_kprobe_multi_link_attach() of kernel/trace/bpf_trace.c takes nothing.
         return ("CONFIG_FPROBE", "CONFIG_X86_64")
+    if program in ("uprobe", "uretprobe"):
+        return ("CONFIG_UPROBE_EVENTS",)
     return ("CONFIG_KPROBE_EVENTS",)
 
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Calls a function of its own once in every call; it begins with a push, which the kernel emulates, and a ret follows.
 // Calls a function of its own once in every call.
 
 static volatile int calls;
