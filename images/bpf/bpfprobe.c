@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A BPF program at a place of the kernel's, pinned below a folder of the BPF file system so that it outlives this one.
 //
-//   bpfprobe attach FOLDER PROGRAM KIND TARGET [OFFSET]     makes FOLDER/program, FOLDER/link, and the maps it has
+//   bpfprobe attach FOLDER PROGRAM KIND TARGET OFFSET SEMAPHORE   makes FOLDER/program, FOLDER/link, and its maps
 //   PROGRAM: noop, count, record, witness
 //   KIND, TARGET: kprobe, kretprobe FUNCTION; kprobe-multi, kretprobe-multi FUNCTION; tracepoint ID;
-//                 raw-tracepoint NAME; fentry, fexit FUNCTION; uprobe, uretprobe FILE, where OFFSET is in the file
+//                 raw-tracepoint NAME; fentry, fexit FUNCTION; uprobe, uretprobe FILE
+//   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
 //   bpfprobe info FOLDER        type=2 jited=57 runs=1234 missed=0
 //   bpfprobe counts FOLDER      count=1000 dropped=0: of all CPUs
 //   bpfprobe hits FOLDER        a line for each thread: PID HITS
@@ -18,6 +19,7 @@
 
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
+enum { SEMAPHORE_SHIFT = 32 };	// PERF_UPROBE_REF_CTR_OFFSET_SHIFT of kernel/events/core.c, since Linux 4.20
 
 static char verifier_words[LOG_SIZE];
 
@@ -93,7 +95,7 @@ static int make_counts(const char *folder)
 
 struct place {
 	const char *kind, *target;
-	long offset;
+	long offset, semaphore;
 	uint32_t type, attach_type;	// the program's
 	enum context context;
 	uint32_t words;
@@ -110,12 +112,15 @@ static int is_in_program(const struct place *place)
 	return is_kind(place, "uprobe") || is_kind(place, "uretprobe");
 }
 
-static struct place place_of(const char *kind, const char *target, const char *offset)
+static struct place place_of(char **given)
 {
-	struct place place = {.kind = kind, .target = target, .offset = offset ? parse_number(offset) : 0};
+	const char *kind = given[0], *target = given[1];
+	struct place place = {
+		.kind = kind, .target = target, .offset = parse_number(given[2]), .semaphore = parse_number(given[3]),
+	};
 
-	if (place.offset < 0)
-		fail("no offset: ", offset, 0);
+	if (place.offset < 0 || place.semaphore < 0)
+		fail("no offset: ", place.offset < 0 ? given[2] : given[3], 0);
 	if (is_kind(&place, "kprobe") || is_kind(&place, "kretprobe") || is_in_program(&place)) {
 		place.type = BPF_PROG_TYPE_KPROBE;
 	} else if (is_kind(&place, "kprobe-multi") || is_kind(&place, "kretprobe-multi")) {
@@ -164,6 +169,7 @@ static int open_event(const struct place *place)
 		event.type = probe_type(is_in_program(place) ? "/sys/bus/event_source/devices/uprobe/type" :
 							       "/sys/bus/event_source/devices/kprobe/type");
 		event.config = is_kind(place, "kretprobe") || is_kind(place, "uretprobe");
+		event.config |= (aligned_u64)place->semaphore << SEMAPHORE_SHIFT;
 		event.config1 = (unsigned long)place->target;
 		event.config2 = place->offset;
 	}
@@ -362,8 +368,8 @@ int program(int argc, char **argv, char **environment)
 	const char *command = argc > 2 ? argv[1] : "";
 
 	(void)environment;
-	if (text_equal(command, "attach") && (argc == 6 || argc == 7)) {
-		struct place place = place_of(argv[4], argv[5], argv[6]);
+	if (text_equal(command, "attach") && argc == 8) {
+		struct place place = place_of(argv + 4);
 
 		return attach(argv[2], argv[3], &place);
 	}

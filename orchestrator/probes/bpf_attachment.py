@@ -186,7 +186,7 @@ def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
         is_raw = kind.program == "raw-tracepoint"
         return Target(kind.program, kind.tracepoint if is_raw else str(event_number(guest, kind.tracepoint)))
     if isinstance(point, UserPoint):
-        return Target(kind.program, point.program, point.file_offset)
+        return Target(kind.program, point.program, point.file_offset, point.semaphore)
     return Target(kind.program, point.symbol, point.offset if kind.program == "kprobe" else 0)
 
 

@@ -32,11 +32,15 @@ _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
 
 @dataclass(frozen=True)
 class Target:
-    """Where a program is attached: ``kind`` as bpfprobe has it, a function or event, an offset in bytes."""
+    """Where a program is attached: ``kind`` as bpfprobe has it, a function, event or file, an offset in bytes.
+
+    ``semaphore`` is the place in the file of a static probe point's counter, or 0.
+    """
 
     kind: str
     name: str
     offset: int = 0
+    semaphore: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,9 @@ def attach(guest: Guest, name: str, program: str, target: Target) -> BpfProgram:
     """Load one of bpfprobe's programs and attach it. Raises EvidenceError with the kernel's words."""
     folder = f"{_FILE_SYSTEM}/{name}"
     guest.succeed(["mkdir", folder])
-    offset = (str(target.offset),) if target.offset else ()
+    numbers = [target.offset, target.semaphore]
     try:
-        guest.succeed([_TOOL, "attach", folder, program, target.kind, target.name, *offset])
+        guest.succeed([_TOOL, "attach", folder, program, target.kind, target.name, *map(str, numbers)])
     except CommandFailed as error:
         guest.succeed(["rm", "-r", folder])
         raise EvidenceError(

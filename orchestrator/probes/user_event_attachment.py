@@ -43,7 +43,12 @@ _AT_RETURN = re.compile(r"probe: \(0x[0-9a-f]{1,16} <- 0x([0-9a-f]{1,16})\)")
 
 @dataclass(frozen=True)
 class UserDefinition(Definition):
-    """A uprobe (``p``) or a uretprobe (``r``) as an event, at a place in a file of the guest's: the ``offset``."""
+    """A uprobe (``p``) or a uretprobe (``r``) as an event, at a place in a file of the guest's: the ``offset``.
+
+    ``semaphore`` is the place of the counter that a static probe point has, or 0.
+    """
+
+    semaphore: int
 
     @property
     def listing(self) -> str:
@@ -53,7 +58,8 @@ class UserDefinition(Definition):
     @property
     def place(self) -> str:
         """As it is written there."""
-        return f"{self.symbol}:{self.offset:#x}"
+        counter = f"({self.semaphore:#x})" if self.semaphore else ""
+        return f"{self.symbol}:{self.offset:#x}{counter}"
 
 
 class UserEventAttachment(EventAttachment):
@@ -115,7 +121,7 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     assert kind.event is not None
     check_untouched(point, observe_program(guest, point), "before enabling")
     make_instance(guest)
-    definition = UserDefinition(_DEFINED_AS[kind.event], point.program, point.file_offset)
+    definition = UserDefinition(_DEFINED_AS[kind.event], point.program, point.file_offset, point.semaphore)
     try:
         event = define(guest, definition)
         event.switch(on=True)

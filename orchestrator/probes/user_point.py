@@ -25,10 +25,14 @@ _DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?
 
 @dataclass(frozen=True, kw_only=True)
 class UserPoint(ProbePoint):
-    """A probe point in a program, which is at a path in the guest; ``file_offset`` is in bytes."""
+    """A probe point in a program, which is at a path in the guest; ``file_offset`` is in bytes.
+
+    ``semaphore`` is the place in the file of the counter that the kernel keeps of a static point's probes, or 0.
+    """
 
     program: str
     file_offset: int
+    semaphore: int = 0
 
     @property
     def name(self) -> str:

@@ -58,7 +58,10 @@ HexBytes = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){0,64}$")]
 Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}$")]
 AddressRange = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}-0x[0-9a-f]{1,16}$")]
 Symbol = Annotated[
-    str, StringConstraints(pattern=r"^(program:)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?$", max_length=300)
+    str,
+    StringConstraints(
+        pattern=r"^(program:([A-Za-z_][A-Za-z0-9_]*:)?)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?$", max_length=300
+    ),
 ]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 # SQLite and most JSON readers hold 64 bits.

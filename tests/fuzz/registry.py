@@ -55,6 +55,7 @@ _TARGETS = (
     Target("bzimage", "kernel_files", longest=8192),
     Target("kernel-elf", "kernel_files", longest=2048),
     Target("module", "kernel_files", longest=8192, nightly=_SLOW),
+    Target("program", "kernel_files", longest=8192, nightly=_SLOW),
     Target("package-list", "package_lists"),
     Target("apt-messages", "package_lists"),
     Target("apt-sources", "package_lists"),

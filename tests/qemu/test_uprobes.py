@@ -25,6 +25,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
 
 INNER = Path(__file__).with_name("workloads") / "inner.c"
+MARKED = INNER.with_name("marked.c")
 KINDS = [name for name, kind in probes().items() if kind.site == "program"]
 SINGLE_STEP = 1
 """The vector of the debug exception: an instruction that is single-stepped out of line ends in one."""
@@ -67,11 +68,26 @@ def test_every_kind_with_each_handler(ready: ReadyGuest, workshop: BuildContext,
     ready.guest.check_console()
 
 
-def check(probe: str, handler: str, record: CellRecord) -> None:
+@pytest.mark.parametrize("kernel", MACHINES)
+def test_static_points(ready: ReadyGuest, workshop: BuildContext, kernel: str) -> None:
+    """The calls pass one point always, and the other one only while the kernel counts a probe of it."""
+    boot = boot_of_calls(
+        kernels=[kernel],
+        machines=[{"cpu": CPUS[kernel]}],
+        probes=["none", "uprobe-event", "bpf-uprobe"],
+        points=["program:lab:passed", "program:lab:wanted"],
+        benchmark={"name": "workload", "file": str(MARKED), "calls": 200, "repeats": 2},
+    )
+    ready = prepared_for(ready, workshop, boot)
+    for cell in boot.cells:
+        check(cell.row, cell.handler, measured_call(ready, cell), str(cell.task.point))
+
+
+def check(probe: str, handler: str, record: CellRecord, point: str = "program:inner") -> None:
     kind, evidence = probes()[probe], record.evidence
     assert record.status == "ok", (probe, record.reason)
     assert evidence is not None
-    assert evidence.symbol == "program:inner"
+    assert evidence.symbol == point
     if probe == "none":
         assert evidence.probe_bytes == evidence.original_bytes
         return

@@ -13,7 +13,7 @@ from fuzz.registry import TARGETS
 from fuzz.target import Target
 
 pytestmark = [
-    pytest.mark.nightly("100,000 inputs for each of 47 readers take half an hour"),
+    pytest.mark.nightly("100,000 inputs for each of 48 readers take half an hour"),
     pytest.mark.skipif(sys.version_info >= (3, 14), reason="atheris 3.0 has wheels for Python up to 3.13"),
 ]
 

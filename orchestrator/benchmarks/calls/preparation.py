@@ -142,6 +142,7 @@ def _program_point(cell: CallCell, setup: ProbeSetup, program: Path | None) -> U
         is_called_directly=False,
         program=path,
         file_offset=found.file_offset,
+        semaphore=found.semaphore,
     )
 
 

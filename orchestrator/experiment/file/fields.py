@@ -42,7 +42,10 @@ _MIB = {"M": 1, "G": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
 _MEMORY_BOUNDS = (64, 4096)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
-_POINT = re.compile(r"((?:program:)?[A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?")
+_POINT = re.compile(
+    r"((?:program:)?[A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?"
+    r"|program:[A-Za-z_][A-Za-z0-9_]{0,63}:[A-Za-z_][A-Za-z0-9_]{0,127}"
+)
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -209,7 +212,8 @@ def point(value: object) -> object:
     if found is None:
         raise mismatch(
             value,
-            "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, or program:FUNCTION",
+            "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, "
+            "or program:FUNCTION, or program:PROVIDER:NAME",
         )
     if found[2] is None:
         return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a user's kernel and modules are: images, ELF files, lists of symbols."""
+"""What a user's kernel, modules and programs are: images, ELF files, lists of symbols."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, KernelCode, co
 from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.prebuilt import modinfo
+from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.artifacts.vmlinux import extract
 from orchestrator.benchmarks.markers.codesize.object_file import read_object
 from orchestrator.catalog.user_workload import find_workload
@@ -109,3 +110,10 @@ def read_module(data: bytes) -> None:
         with suppress(LabError):
             read()
     modinfo(module)
+
+
+def read_program(data: bytes) -> None:
+    """A static program that a user has built: a function of it, and a static probe point."""
+    program = file("program", data)
+    for name in ("workload", "lab:passed"):
+        find_in_program(program, name, 0)

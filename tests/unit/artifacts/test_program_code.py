@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a function of a static program found by its name, and what cannot be found refused with what to do?"""
+"""Is a place in a static program found by its name, and what cannot be found refused with what to do?"""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.artifacts.program_code import find_in_program
 from orchestrator.errors import BuildError
+from orchestrator.paths import data_dir
 
 SOURCE = """
 __attribute__((noinline)) void inner(void) { __asm__ volatile("nop; nop; nop"); }
@@ -18,9 +19,9 @@ void _start(void) { inner(); for (;;); }
 AT = 0x500000
 
 
-def linked(folder: Path, *options: str) -> Path:
-    source, program = folder / "program.c", folder / "program"
-    source.write_text(SOURCE)
+def linked(folder: Path, *options: str, source: str = SOURCE) -> Path:
+    file, program = folder / "program.c", folder / "program"
+    file.write_text(source)
     argv = [
         "gcc",
         "-O2",
@@ -30,7 +31,7 @@ def linked(folder: Path, *options: str) -> Path:
         *options,
         "-o",
         str(program),
-        str(source),
+        str(file),
     ]
     subprocess.run(argv, check=True, timeout=600)
     return program
@@ -68,3 +69,53 @@ def test_a_program_that_cannot_be_probed_by_name(tmp_path: Path) -> None:
     stripped.write_bytes(stripped.read_bytes()[:80])
     with pytest.raises(BuildError, match=r"^program is damaged"):
         find_in_program(stripped, "inner", 0)
+
+
+MARKED = """
+#include "usdt.h"
+USDT_SEMAPHORE(lab, wanted);
+static inline __attribute__((always_inline)) void twice(void) { USDT(lab, twice); }
+void _start(void)
+{
+    USDT(lab, passed);
+    if (USDT_IS_PROBED(lab, wanted))
+        USDT_COUNTED(lab, wanted);
+    twice(); twice();
+    for (;;);
+}
+"""
+WIDTHS = [pytest.param("-m32", id="32 bits"), pytest.param("-m64", id="64 bits")]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_static_point_is_where_its_note_says(tmp_path: Path, width: str) -> None:
+    program = linked(tmp_path, "-static", "-no-pie", width, f"-I{data_dir('images') / 'workload'}", source=MARKED)
+    content = program.read_bytes()
+    passed, wanted = (find_in_program(program, f"lab:{name}", 0) for name in ("passed", "wanted"))
+    assert passed.address != wanted.address
+    for place in (passed, wanted):
+        assert place.code.startswith(b"\x90")
+        assert content[place.file_offset :].startswith(place.code)
+    assert passed.semaphore == 0
+    assert wanted.semaphore != 0
+    assert content[wanted.semaphore : wanted.semaphore + 2] == bytes(2)
+    with pytest.raises(BuildError, match=r"^the program has the static probe point lab:twice at 2 places"):
+        find_in_program(program, "lab:twice", 0)
+    with pytest.raises(BuildError, match=r"^the program has no static probe point lab:past") as caught:
+        find_in_program(program, "lab:past", 0)
+    assert caught.value.hint == "it has lab:passed, lab:twice, lab:wanted"
+
+
+def test_the_notes_are_those_that_other_tools_read(tmp_path: Path) -> None:
+    program = linked(tmp_path, "-static", "-no-pie", f"-I{data_dir('images') / 'workload'}", source=MARKED)
+    said = subprocess.run(
+        ["readelf", "-n", str(program)], check=True, timeout=60, capture_output=True, text=True
+    ).stdout
+    place = find_in_program(program, "lab:passed", 0)
+    assert f"Provider: lab\n    Name: passed\n    Location: {place.address:#018x}" in said
+
+
+def test_a_program_without_static_points(program: Path) -> None:
+    with pytest.raises(BuildError, match=r"^the program has no static probe point lab:passed") as caught:
+        find_in_program(program, "lab:passed", 0)
+    assert caught.value.hint == "USDT() of usdt.h makes one"

@@ -139,7 +139,9 @@ def check_boots(experiment: Experiment) -> None:
         assert machine.cpu.name in {"pentium4", "athlon", *CPU_NAMES} or "," not in boot.cpu
     for point in table.points or ():
         assert (
-            re.fullmatch(r"(program:)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?", point, re.ASCII)
+            re.fullmatch(
+                r"(program:([A-Za-z_][A-Za-z0-9_]*:)?)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?", point, re.ASCII
+            )
             or table.points == "executed"
         )
 
