@@ -12,7 +12,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import count
 from pathlib import Path
@@ -148,7 +148,7 @@ class KernelCode:
                 for entry in self._entries(name, size)
             ]
             if all(map(self._is_possible, found)):
-                return found
+                return _padded_alike(found)
         return ()
 
     def _is_possible(self, one: Alternative) -> bool:
@@ -179,6 +179,10 @@ class KernelCode:
         offsets = struct.unpack_from(f"<{part.size // 4}i", self.image, part.place)
         memory = 1 << 8 * self.word
         return [(entry + offset) % memory for entry, offset in zip(count(part.address, 4), offsets, strict=False)]
+
+    def named_sections(self, prefix: str) -> Sequence[str]:
+        """The names of all sections that begin so."""
+        return [name for name in self.sections if name.startswith(prefix)]
 
     @cached_property
     def _patched(self) -> Sequence[tuple[int, int]]:
@@ -250,6 +254,14 @@ def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:
         return KernelCode(sorted(symbols, key=_address), elf, file.elfclass // 8, segments, sections)
     except DAMAGED:
         return None
+
+
+def _padded_alike(entries: Sequence[Alternative]) -> Sequence[Alternative]:
+    """Entries of which those of one place have the size of the largest: nested ones may have less (Linux 6.12)."""
+    sizes: dict[int, int] = {}
+    for one in entries:
+        sizes[one.address] = max(one.size, sizes.get(one.address, 0))
+    return [replace(one, size=sizes[one.address]) for one in entries]
 
 
 def _part(elf: bytes, address: int, place: int, size: int) -> _Part:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What may the text of a kernel be once it has booted? That of its image, patched at the places that the image lists.
 
-Each place may have the code of its kind only (arch/x86/kernel/alternative.c, ftrace.c and static_call.c of Linux 6.1):
-an int3 or a jump into a module is none of them. Static branches are not among these places: the guest's own table has
-them, see ``static_branches``.
+Each place may have the code of its kind only (arch/x86/kernel/alternative.c, ftrace.c and static_call.c of Linux 6.1
+and 6.12): an int3 or a jump into a module is none of them. Static branches are not among these places: the guest's own
+table has them, see ``static_branches``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, RETURNS, SEALS
 from orchestrator.errors import EvidenceError
 from orchestrator.probes.differing_bytes import differing
 
-_RELEASE = re.compile(r"6\.1(?!\d)")
-"""The kernel whose code these are: each release patches other code in."""
+_RELEASE = re.compile(r"6\.(1|12)(?!\d)")
+"""The kernels whose code these are: each release patches other code in."""
 
 _BRANCH = 5
 """Bytes of a call or a jump with a distance of 32 bits."""
@@ -38,6 +38,8 @@ _NOPS = {
 """By the bytes of a word."""
 _ZERO = (bytes.fromhex("66664831c0"), bytes.fromhex("2e2e2e31c0"))
 """In place of a call of __static_call_return0(): an older and a newer xor5rax."""
+_INT3 = 0xCC
+_LONGEST_SHIFT = 64
 _BRANCHES = re.compile(rb"\x2e?([\xe8\xe9]|\x0f[\x80-\x8f]).{4}", re.DOTALL)
 _TRAMPOLINE, _TRACEPOINT = "__SCT__", "__SCT__tp_func_"
 _REGISTERS = ("ax", "cx", "dx", "bx", "sp", "bp", "si", "di", *(str(number) for number in range(8, 16)))
@@ -74,6 +76,7 @@ def booted_text(code: KernelCode, start: int, live: bytes) -> BootedText:
     patching.retpolines()
     patching.paravirtual_calls()
     patching.alternatives()
+    patching.runtime_constants()
     patching.static_calls()
     return BootedText(bytes(patching.text), dict(sorted(patching.patched.items())))
 
@@ -143,6 +146,19 @@ class _Patching:
             at = one.address - self._start
             if self._is_inside(at, one.size) and self._differs(at, one.size) and self._is_alternative(at, one):
                 self._accept("alternative", at, one.size)
+
+    def runtime_constants(self) -> None:
+        """Numbers that the kernel computes once and writes into its code, the same in all places of one name.
+
+        runtime_const_init() of arch/x86/include/asm/runtime-const.h, since Linux 6.11 (commit e3c92e81711d).
+        """
+        for prefix, size in (("runtime_ptr_", self._code.word), ("runtime_shift_", 1)):
+            for section in self._code.named_sections(prefix):
+                places = [at for at in self._sites(section) if self._is_inside(at, size)]
+                values = {self._live[at : at + size] for at in places}
+                if len(values) == 1 and (size > 1 or min(values)[0] < _LONGEST_SHIFT):
+                    for at in filter(lambda at: self._differs(at, size), places):
+                        self._accept("runtime constant", at, size)
 
     def static_calls(self) -> None:
         """Calls whose target the kernel chooses: of the trampolines, and of the places that must agree with them."""
@@ -221,18 +237,29 @@ class _Patching:
         replacement = self._code.read(one.replacement, one.replacement_size)
         if live in (original, self._without_nops(replacement.ljust(size, b"\x90"))):
             return True
-        moved = self._wherever(replacement, one.replacement)
-        return moved is not None and moved == self._wherever(code, one.address)
+        moved = self._wherever(code, one.address)
+        kept = bytes(self.text[at : at + size])
+        return moved is not None and moved in (
+            self._wherever(replacement, one.replacement),
+            self._wherever(kept, one.address),
+        )
 
     def _wherever(self, code: bytes, address: int) -> list[object] | None:
-        """The instructions but for nops, the same at any address. None for what is no code."""
+        """The instructions but for nops, the same at any address. None for what is no code.
+
+        Since Linux 6.4 a jump may be shorter than it was, with int3s behind it that nothing executes, and a jump over
+        such ones to the end is a long nop (optimize_nops() and apply_relocation()).
+        """
         found: list[object] = []
         end = address
         for one in decoded(code, address, self._code.word):
             end = one.end
             content = code[one.address - address : end - address]
-            if not self._nops.fullmatch(content):
+            is_unreachable = content[0] == _INT3 and found and _is_jump(found[-1])
+            if not is_unreachable and not self._nops.fullmatch(content):
                 found.append(_absolute(one) or content)
+        while found and found[-1] == ("jmp", (address + len(code),)):
+            found.pop()
         return found if end == address + len(code) else None
 
     def _static_call_over(self, differs: int) -> tuple[int, int] | None:
@@ -280,6 +307,10 @@ def _branch(code: bytes, at: int) -> tuple[bytes, int] | None:
     """The opcode of the branch there, without a prefix, and its size with it; None for another instruction."""
     found = _BRANCHES.match(code, at)
     return None if found is None else (found[1], len(found[0]))
+
+
+def _is_jump(one: object) -> bool:
+    return isinstance(one, tuple) and one[0] == "jmp"
 
 
 def _absolute(one: Instruction) -> object:

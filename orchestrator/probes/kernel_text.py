@@ -70,7 +70,7 @@ def text_as_booted(guest: Guest, code: KernelCode, release: str) -> TextEvidence
             raise
         raise UnsupportedError(
             f"whether the text of Linux {release} is as its boot has left it is not known: "
-            "the rules for what a boot patches are those of Linux 6.1",
+            "the rules for what a boot patches are those of Linux 6.1 and 6.12",
             detail=str(error).splitlines(),
         ) from None
     return TextEvidence(

@@ -96,6 +96,32 @@ def test_a_tracer_that_is_on_is_no_part_of_the_boot(ready: ReadyGuest) -> None:
     text_as_booted(ready.guest, code, kernel.release)
 
 
+NEWER = [
+    pytest.param(
+        marks=[pytest.mark.kernels(name), pytest.mark.guest(kernel=name, cpu=cpu, timing="instructions")],
+        id=f"{name} on {cpu}",
+    )
+    for name, cpu in {
+        "lab-x86_64-smp@6.12": "xeon-e5410",
+        "lab-x86_64-smp-bpf@6.12": "xeon-e5410",
+        "lab-i386-smp-bpf@6.12": "pentium4",
+    }.items()
+]
+
+
+@pytest.mark.parametrize((), NEWER)
+def test_a_newer_kernels_boot_is_explained_and_a_probe_is_not(ready: ReadyGuest) -> None:
+    kernel = ready.artifacts.kernel
+    code = kernel.code
+    assert code is not None
+    booted = text_as_booted(ready.guest, code, kernel.release).patched
+    assert booted is not None
+    assert booted["runtime constant"] >= 10
+    with kprobe_at(ready.guest, "vfs_read+0x9"), pytest.raises(EvidenceError, match=LEFT) as left:
+        text_as_booted(ready.guest, code, kernel.release)
+    assert re.search(r"^0x[0-9a-f]+ vfs_read\+0x[0-9a-f]: .* became ", "\n".join(left.value.detail), re.M)
+
+
 @contextmanager
 def switched(guest: Guest, file: str, value: bytes) -> Iterator[None]:
     before = guest.get(file)

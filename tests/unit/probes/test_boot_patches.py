@@ -279,6 +279,51 @@ def test_alternatives_of_a_newer_form_are_read(tmp_path: Path, word: int) -> Non
 
 
 @pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize(
+    ("content", "accepted"),
+    [
+        ("eb0e" + "cc" * 14, True),
+        ("e90b000000" + "cc" * 11, True),
+        ("eb0eeb0c" + "cc" * 12, True),
+        ("eb0d" + "cc" * 14, False),
+        ("eb0f" + "cc" * 14, False),
+        ("cc" * 16, False),
+        ("90cc" + "90" * 14, False),
+        ("e80b000000" + "cc" * 11, False),
+    ],
+)
+def test_a_jump_over_int3s_to_the_end_is_a_long_nop(tmp_path: Path, word: int, content: str, accepted: bool) -> None:
+    """Of nested alternatives, the inner one has half the size; the kernel takes the larger for both."""
+    booted = Booted(built(tmp_path, word, "-DFLAGS=2", "-DTHIRD_SIZE=0", "-DNESTED"))
+    assert [one.size for one in booted.code.alternatives][-2:] == [16, 16]
+    booted.put("quiet", bytes.fromhex(content))
+    assert booted.patched() == {"alternative": 1} if accepted else booted.refused()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_long_jump_that_became_a_short_one_has_int3s_behind(codes: dict[int, KernelCode], word: int) -> None:
+    booted = Booted(codes[word])
+    distance = booted.at("fast") - booted.at("alternative") - 2
+    booted.put("alternative", bytes([0xEB, distance, 0xCC, 0xCC, 0xCC]))
+    assert booted.patched() == {"alternative": 1}
+    booted.put("alternative", bytes([0xEB, distance + 2, 0xCC, 0xCC, 0xCC]))
+    assert booted.refused()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_constant_is_the_same_in_all_its_places(codes: dict[int, KernelCode], word: int) -> None:
+    booted = Booted(codes[word])
+    value = bytes(range(1, word + 1))
+    booted.put("constant", value)
+    assert booted.refused()
+    booted.put("same_constant", value)
+    booted.live[booted.at("shift") + 2] = 20
+    assert booted.patched() == {"runtime constant": 3}
+    booted.live[booted.at("shift")] = 0xCC
+    assert booted_text(booted.code, booted.start, bytes(booted.live)).text != booted.live
+
+
+@pytest.mark.parametrize("word", WORDS)
 def test_alternatives_of_an_unknown_form_explain_nothing(tmp_path: Path, word: int) -> None:
     booted = Booted(built(tmp_path, word, "-DFLAGS=0", "-DTHIRD_SIZE=1"))
     assert not booted.code.alternatives

@@ -133,7 +133,7 @@ def test_what_the_kernel_restores_in_the_background_is_waited_for(code: KernelCo
     assert worked.slept == 1
 
 
-@pytest.mark.parametrize("release", ["6.12.48", "6.10.0-rc1", "5.10.0-21-amd64", "7.0"])
+@pytest.mark.parametrize("release", ["6.13.1", "6.10.0-rc1", "5.10.0-21-amd64", "7.0"])
 def test_what_another_release_patches_is_not_known(code: KernelCode, release: str) -> None:
     worked = Worked(code)
     worked.put("traced", NOP[code.word])

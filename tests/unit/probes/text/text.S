@@ -115,6 +115,16 @@ place calling_twice
 place calling_again
 	far 0xe8 __SCT__unset
 	ret
+place quiet
+	.fill 16, 1, 0x90
+	ret
+place constant
+	WORD 0x89abcdef
+place same_constant
+	WORD 0x89abcdef
+place shift
+	.byte 0xc1, 0xe8, 12
+	ret
 place plain
 	.fill 64, 1, 0x55
 place last_return
@@ -164,6 +174,16 @@ place _etext
 	replaced alternative no_code 5 0
 	replaced padded REPLACEMENT 5 3
 .endr
+#ifdef NESTED
+	replaced quiet no_code 8 0
+	replaced quiet no_code 16 0
+#endif
+
+	/* Each is relative to its own entry. */
+	.section runtime_ptr_table, "a"
+	.long constant - ., same_constant - .
+	.section runtime_shift_table, "a"
+	.long shift + 2 - .
 
 	.section .altinstr_replacement, "ax"
 to_fast:
