@@ -230,7 +230,7 @@ def _uncompressed(
         if elf is not None:
             write_code(folder, elf, absolute_percpu=config.get("CONFIG_KALLSYMS_ABSOLUTE_PERCPU") == "y")
 
-    inputs = {"kernel": key, "symbols": True}  # an earlier version kept the image alone
+    inputs = {"kernel": key, "contents": "image, symbols; xz, zstd"}  # earlier versions had less
     return context.cache.obtain("vmlinux", inputs, spec.name, build).path
 
 

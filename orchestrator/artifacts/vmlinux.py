@@ -15,12 +15,13 @@ _MAGIC = (0x202, b"HdrS")
 _VERSION = 0x206
 _PAYLOAD_OFFSET = 0x248
 _PAYLOAD_LENGTH = 0x24C
-_XZ = b"\xfd7zXZ\x00"
+_XZ, _ZSTD = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_PIECE = 1024
 _IMAGE_MAX = 256 << 20
 """Bytes; a kernel's image has some 60 MB."""
 
 
-def payload(image: bytes) -> bytes | None:
+def _payload(image: bytes) -> bytes | None:
     """The compressed kernel in a bzImage, with the bytes that its build appends; None where it is no such image."""
     place, magic = _MAGIC
     if len(image) < 0x250 or image[place : place + 4] != magic:
@@ -36,13 +37,40 @@ def payload(image: bytes) -> bytes | None:
 
 def extract(image: bytes) -> bytes | None:
     """The ELF image in a bzImage, or None where there is none that we can take out (another compression)."""
-    packed = payload(image)
-    if packed is None or not packed.startswith(_XZ):
+    packed = _payload(image)
+    if packed is None:
         return None
+    elf = None
+    if packed.startswith(_XZ):
+        elf = _xz_content(packed)
+    elif packed.startswith(_ZSTD):
+        elf = _zstd_content(packed)
+    return elf if elf is not None and elf.startswith(b"\x7fELF") else None
+
+
+def _xz_content(packed: bytes) -> bytes | None:
+    """What was packed, as Debian's kernels up to 6.11 are; None where it was cut, or is larger than any kernel."""
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
     try:
-        elf = decompressor.decompress(packed, _IMAGE_MAX)
+        content = decompressor.decompress(packed, _IMAGE_MAX)
     except lzma.LZMAError:
         return None
-    # Without its end the stream was cut, or is larger than any kernel.
-    return elf if decompressor.eof and elf.startswith(b"\x7fELF") else None
+    return content if decompressor.eof else None
+
+
+def _zstd_content(packed: bytes) -> bytes | None:
+    """The same of Debian's kernels since 6.12, piece by piece: a block of four bytes may stand for 128 KiB."""
+    import zstandard  # most kernels are not packed so
+
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    content = bytearray()
+    for at in range(0, len(packed), _PIECE):
+        try:
+            content += decompressor.decompress(packed[at : at + _PIECE])
+        except zstandard.ZstdError:
+            return None
+        if len(content) > _IMAGE_MAX:
+            return None
+        if decompressor.eof:
+            return bytes(content)
+    return None

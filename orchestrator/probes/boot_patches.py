@@ -33,12 +33,14 @@ _SEALED = (bytes.fromhex("660f1f00"), bytes.fromhex("0f1f40d6"))
 """An endbr that nothing jumps to: an older and a newer gen_endbr_poison()."""
 _NOPS = {
     4: re.compile(rb"\x89\xf6|\x3e?\x8d(?:\x76\0|\x74\x26\0|\xb6\0{4}|\xb4\x26\0{4})|\x66?\x90"),
-    8: re.compile(rb"(?:\x66+\x2e?)?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5})|\x66*\x90"),
+    8: re.compile(rb"\x66*\x2e?\x0f\x1f(?:\0|\x40\0|\x44\0\0|\x80\0{4}|\x84\0{5})|\x66*\x90"),
 }
 """By the bytes of a word."""
 _ZERO = (bytes.fromhex("66664831c0"), bytes.fromhex("2e2e2e31c0"))
 """In place of a call of __static_call_return0(): an older and a newer xor5rax."""
 _INT3 = 0xCC
+_THROUGH_MEMORY = bytes.fromhex("ff15")
+"""A call of the function that a pointer in memory has."""
 _LONGEST_SHIFT = 64
 _BRANCHES = re.compile(rb"\x2e?([\xe8\xe9]|\x0f[\x80-\x8f]).{4}", re.DOTALL)
 _TRAMPOLINE, _TRACEPOINT = "__SCT__", "__SCT__tp_func_"
@@ -144,8 +146,13 @@ class _Patching:
         """Code for some CPUs, in place of other code, and with better nops either way (apply_alternatives())."""
         for one in self._code.alternatives:
             at = one.address - self._start
-            if self._is_inside(at, one.size) and self._differs(at, one.size) and self._is_alternative(at, one):
+            if not self._is_inside(at, one.size) or not self._differs(at, one.size):
+                continue
+            if self._is_alternative(at, one):
                 self._accept("alternative", at, one.size)
+            elif self._image.startswith(_THROUGH_MEMORY, at) and self._is_native(at, one.size):
+                # Since Linux 6.8 (commit 60bc276b129e) the hypervisor's functions are called so: alt_replace_call().
+                self._accept("paravirtual call", at, one.size)
 
     def runtime_constants(self) -> None:
         """Numbers that the kernel computes once and writes into its code, the same in all places of one name.

@@ -106,6 +106,14 @@ NEWER = [
         "lab-x86_64-smp-bpf@6.12": "xeon-e5410",
         "lab-i386-smp-bpf@6.12": "pentium4",
     }.items()
+] + [
+    pytest.param(
+        marks=[
+            pytest.mark.nightly("fetches a kernel of 100 MB"),
+            pytest.mark.guest(kernel="debian-amd64@6.12", cpu="xeon-e5410", timing="instructions"),
+        ],
+        id="debian-amd64@6.12",
+    )
 ]
 
 

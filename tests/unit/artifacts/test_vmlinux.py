@@ -7,6 +7,7 @@ import lzma
 import struct
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,12 +35,31 @@ def packed(content: bytes) -> bytes:
     return lzma.compress(content, lzma.FORMAT_XZ) + struct.pack("<I", len(content))
 
 
+def packed_newly(content: bytes) -> bytes:
+    """As ``zstd --ultra`` packs what it reads from a pipe: with a checksum, and without the size."""
+    compressor = zstandard.ZstdCompressor(write_checksum=True, write_content_size=False)
+    return compressor.compress(content) + struct.pack("<I", len(content))
+
+
 GOOD = bzimage(packed(ELF))
+NEWER = bzimage(packed_newly(ELF))
+IMAGES = pytest.mark.parametrize("good", [GOOD, NEWER], ids=["xz", "zstd"])
 
 
-def test_an_xz_payload_is_taken_out() -> None:
-    assert extract(GOOD) == ELF
+@IMAGES
+def test_a_payload_is_taken_out(good: bytes) -> None:
+    assert extract(good) == ELF
+
+
+def test_an_image_without_setup_sectors_has_four() -> None:
     assert extract(bzimage(packed(ELF), sectors=0)) == ELF
+
+
+def test_more_than_any_kernel_has_is_no_kernel() -> None:
+    """35 KB stand for more than the largest kernel."""
+    image = bzimage(packed_newly(b"\x7fELF" + bytes(257 << 20)))
+    assert len(image) < 1 << 16
+    assert extract(image) is None
 
 
 @pytest.mark.parametrize(
@@ -60,15 +80,17 @@ def test_anything_else_is_left_alone(image: bytes) -> None:
     assert extract(image) is None
 
 
-@given(st.integers(0, len(GOOD) - 64))
-def test_a_cut_image_is_whole_or_nothing(size: int) -> None:
-    # Only the appended size may be missing.
-    assert extract(GOOD[:size]) == (ELF if size >= len(GOOD) - 64 - 4 else None)
+@IMAGES
+@given(missing=st.integers(0, min(len(GOOD), len(NEWER))))
+def test_a_cut_image_is_whole_or_nothing(good: bytes, missing: int) -> None:
+    # Only the appended size may be missing, and what stands behind it.
+    assert extract(good[: len(good) - missing]) == (ELF if missing <= 64 + 4 else None)
 
 
-@given(st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=8))
-def test_a_damaged_image_is_right_or_nothing(damage: list[tuple[int, int]]) -> None:
-    image = bytearray(GOOD)
+@IMAGES
+@given(damage=st.lists(st.tuples(st.integers(0, min(len(GOOD), len(NEWER)) - 1), st.integers(0, 255)), max_size=8))
+def test_a_damaged_image_is_right_or_nothing(good: bytes, damage: list[tuple[int, int]]) -> None:
+    image = bytearray(good)
     for place, value in damage:
         image[place] = value
     assert extract(bytes(image)) in (ELF, None)
@@ -78,3 +100,4 @@ def test_a_damaged_image_is_right_or_nothing(damage: list[tuple[int, int]]) -> N
 def test_any_bytes_are_survived(image: bytes, payload: bytes) -> None:
     assert extract(image) is None
     assert extract(bzimage(b"\xfd7zXZ\x00" + payload)) is None
+    assert extract(bzimage(b"\x28\xb5\x2f\xfd" + payload)) is None

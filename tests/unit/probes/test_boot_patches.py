@@ -294,10 +294,22 @@ def test_alternatives_of_a_newer_form_are_read(tmp_path: Path, word: int) -> Non
 )
 def test_a_jump_over_int3s_to_the_end_is_a_long_nop(tmp_path: Path, word: int, content: str, accepted: bool) -> None:
     """Of nested alternatives, the inner one has half the size; the kernel takes the larger for both."""
-    booted = Booted(built(tmp_path, word, "-DFLAGS=2", "-DTHIRD_SIZE=0", "-DNESTED"))
+    booted = Booted(built(tmp_path, word, "-DFLAGS=2", "-DTHIRD_SIZE=0", "-DNEWER"))
     assert [one.size for one in booted.code.alternatives][-2:] == [16, 16]
     booted.put("quiet", bytes.fromhex(content))
     assert booted.patched() == {"alternative": 1} if accepted else booted.refused()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_newer_call_of_the_hypervisors_is_direct_or_nothing(tmp_path: Path, word: int) -> None:
+    code = built(tmp_path, word, "-DFLAGS=2", "-DTHIRD_SIZE=0", "-DNEWER")
+    assert not code.paravirtual
+    for opcode, accepted in ((CALL, True), (JUMP, False)):
+        booted = Booted(code)
+        booted.put("hypervisor", b"\x90" * 6)
+        assert booted.patched() == {"paravirtual call": 1}
+        booted.branch("hypervisor", opcode, "first")
+        assert booted.patched() == {"paravirtual call": 1} if accepted else booted.refused()
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -145,12 +145,14 @@ place _etext
 	.long thunk_jump - .
 	.long thunk_condition - .
 
+#ifndef NEWER
 	.section .parainstructions, "a"
 	WORD hypervisor
 	.byte 0, 6
 	.balign 4
 #ifdef __x86_64__
 	.balign 8
+#endif
 #endif
 
 	.section .altinstructions, "a"
@@ -174,7 +176,10 @@ place _etext
 	replaced alternative no_code 5 0
 	replaced padded REPLACEMENT 5 3
 .endr
-#ifdef NESTED
+#ifdef NEWER
+	/* Since Linux 6.8 the hypervisor's calls are here. 6.12 has nested alternatives. */
+	replaced hypervisor to_fast 6 5
+	replaced plain no_code 1 0
 	replaced quiet no_code 8 0
 	replaced quiet no_code 16 0
 #endif
