@@ -18,7 +18,8 @@
  * words of the stack are those on entry to the probed function, stack[0] being
  * its return address:
  *
- *   KPROBE, DJPROBE  i386: address, pair(ax, dx), pair(cx, stack[1]), stack[0]
+ *   KPROBE, DJPROBE, FPROBE
+ *                    i386: address, pair(ax, dx), pair(cx, stack[1]), stack[0]
  *                    x86_64: address, ax, dx, cx, stack[1], stack[0]
  *   JPROBE           address, the system call's first two arguments
  *   KRETPROBE        address, the function's return value, stack[0]
@@ -43,6 +44,7 @@ enum lab_event {
 	LAB_EVENT_FTRACE,
 	LAB_EVENT_STANDARD,
 	LAB_EVENT_TRACEPOINT,
+	LAB_EVENT_FPROBE,
 };
 
 struct ring_event {

@@ -52,19 +52,23 @@ class EventKind(IntEnum):
     FTRACE = 6
     STANDARD = 7
     TRACEPOINT = 8
+    FPROBE = 9
 
     @classmethod
     def of(cls, kind: ProbeKind) -> EventKind:
         """What a kind of probe records: a boosted kprobe the same as any other."""
         if kind.tracepoint not in (None, _SYSTEM_CALLS):
             return cls.TRACEPOINT
+        if kind.template == "fprobe_exit":
+            return cls.KRETPROBE
         family = kind.name.partition("-")[0]
         return cls.SYSCALL if family in ("hook", "tracepoint") else cls[family.upper()]
 
 
-_INTERRUPTIBLE = frozenset({EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE})
+_INTERRUPTIBLE = frozenset({EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE, EventKind.FPROBE})
 """What handlers record with interrupts on. A kprobe's runs with them off, or the kernel skips what an interrupt hits
 meanwhile; and no interrupt makes a system call."""
+_WITH_REGISTERS = frozenset({EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE})
 _CONTEXTS = 4
 """A task, a softirq, an interrupt and an NMI: each can interrupt the handler of the one before."""
 _INTERRUPTED = 100
@@ -203,7 +207,7 @@ def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePo
     # What a tracepoint passes is its own affair.
     for event in found if expected is not EventKind.TRACEPOINT else ():
         _check_arguments(event, word_size, called, point, text)
-    if expected in (EventKind.KPROBE, EventKind.DJPROBE) and point.is_called_directly:
+    if expected in _WITH_REGISTERS and point.is_called_directly:
         _check_sameness(found, word_size)
     return len(found)
 
@@ -249,7 +253,7 @@ def _check_arguments(event: Event, word_size: int, called: Called, point: ProbeP
     known: tuple[int, ...] = (point.address,)
     return_address: int | None = None
     match event.event:
-        case EventKind.KPROBE | EventKind.DJPROBE:
+        case EventKind.KPROBE | EventKind.DJPROBE | EventKind.FPROBE:
             # Elsewhere than at the entry the stack's top may be anything.
             return_address = (3 if word_size == 4 else 5) if point.is_entry else None
         case EventKind.JPROBE if point.is_called_directly:

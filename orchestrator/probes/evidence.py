@@ -56,7 +56,7 @@ _LOOKS: dict[tuple[Site, Mechanism], _Look] = {
     ("kprobe", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[FTRACE]"),
     ("kprobe", "jmp"): _Look("a djprobe's own jump", frozenset({0xE9}), ""),
     ("ftrace", "ftrace"): _Look("the function tracer", frozenset({0xE8}), "[TRACED]"),
-    ("ftrace", "direct"): _Look("a trampoline of BPF's", frozenset({0xE8}), "[TRACED]"),
+    ("ftrace", "direct"): _Look("a direct call", frozenset({0xE8}), "[TRACED]"),
     ("tracepoint", "tracepoint"): _Look("a static branch that is taken", _JUMPS, "[ENABLED]"),
     ("hook", "pointer"): _Look("a pointer", None, ""),
     ("program", "int3"): _Look("a uprobe's int3", frozenset({0xCC}), ""),
@@ -184,16 +184,19 @@ def check_same(kind: ProbeKind, before: Observation, after: Observation, point: 
 def check_called(kind: ProbeKind, point: ProbePoint, seen: Observation, module: str, when: str) -> None:
     """Raise EvidenceError unless the tracer calls kprobes' handler, or of a tracer's own probe the ``module``'s.
 
-    Where the users have no trampolines of their own (on i386), it calls all of them for a module's handler: then this
-    must be the only traced function.
+    Where the users have no trampolines of their own (on i386), it calls all of them for a module's handler or fprobe:
+    then this must be the only traced function. A direct call must lead into the module, or into BPF's trampoline.
     """
     assert seen.traced is not None
+    is_sole_user = seen.called == ALL_USERS and seen.traced.functions == 1
     if kind.called is not None:
-        right, expected = seen.called == kind.called, kind.called
-    elif kind.mechanism == "direct":
+        right, expected = seen.called == kind.called or is_sole_user, kind.called
+    elif kind.mechanism == "direct" and kind.template is None:
         right, expected = seen.called == BPF_TRAMPOLINE, BPF_TRAMPOLINE
+    elif kind.mechanism == "direct":
+        right, expected = str(seen.called).endswith(f" [{module}]"), f"a trampoline of {module}"
     elif kind.site == "ftrace":
-        right = str(seen.called).endswith(f" [{module}]") or (seen.called == ALL_USERS and seen.traced.functions == 1)
+        right = str(seen.called).endswith(f" [{module}]") or is_sole_user
         expected = f"a handler of {module} alone"
     else:
         right, expected = seen.called == KPROBES_HANDLER, KPROBES_HANDLER

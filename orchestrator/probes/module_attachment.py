@@ -183,7 +183,7 @@ class ModuleAttachment(Attachment):
                 raise EvidenceError(f"the module's probe is at {address:x}, not at {self.point.name}")
         if self._kind.mechanism == "pointer":
             self._check_pointer(seen)
-        if self._kind.mechanism == "ftrace":
+        if self._kind.mechanism in ("ftrace", "direct"):
             check_called(self._kind, self.point, seen, self.module_name, "after loading")
         if self._kind.template in _WITH_STEP:
             check_step(self._kind, self.parameter("step"))

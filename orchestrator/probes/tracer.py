@@ -86,11 +86,18 @@ def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int
 
 
 def direct_trampoline(guest: Guest, target: int) -> str:
-    """Whose trampoline a traced function calls directly, where it is BPF's; else the address."""
+    """The trampoline that a traced function calls directly: BPF's, or a module's with its name behind it.
+
+    Else it is the address: what the function calls is nothing that may be called so.
+    """
     # Read anew: trampolines come and go.
     listing = guest.get(KALLSYMS, largest=KALLSYMS_MAX).decode("ascii", errors="replace")
-    line = re.search(rf"^0*{target:x} \S (\S+)\t\[bpf\]$", listing, re.MULTILINE)
-    return BPF_TRAMPOLINE if line is not None and line[1].startswith(_BPF_TRAMPOLINE) else f"{target:#x}"
+    line = re.search(rf"^0*{target:x} \S (\S+)\t\[(\w+)\]$", listing, re.MULTILINE)
+    if line is None:
+        return f"{target:#x}"
+    symbol, owner = line.groups()
+    is_bpf = owner == "bpf" and symbol.startswith(_BPF_TRAMPOLINE)
+    return BPF_TRAMPOLINE if is_bpf else f"{symbol} [{owner}]"
 
 
 def _is_at(guest: Guest, trampoline: int | str, target: int) -> bool:

@@ -199,6 +199,12 @@ def _needed_by_program(program: str) -> tuple[str, ...]:
 
 
 def _needed_by_mechanism(kind: ProbeKind) -> tuple[str, ...]:
+    if kind.template in ("fprobe", "fprobe_exit"):
+        return ("CONFIG_FPROBE",)
+    if kind.template == "ftrace_direct":
+        # On i386 a direct call stands only as long as it is the tracer's one user of the function: ftrace_regs_caller()
+        # of arch/x86/kernel/ftrace_32.S calls no trampoline that arch_ftrace_set_direct_caller() has left.
+        return ("CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "CONFIG_X86_64")
     if kind.site == "ftrace":
         return ("CONFIG_DYNAMIC_FTRACE",)
     if kind.site == "hook":

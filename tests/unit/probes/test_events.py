@@ -86,7 +86,7 @@ GOOD = ring_bytes(ONE)
         (GOOD[:-1] + b"\1", "more events than the 1 that"),
         (GOOD[:24] + b"\2" + GOOD[25:], "unknown kind 0"),
         (GOOD[:24] + b"\xff" * 8 + GOOD[32:], "unknown kind 0"),
-        (GOOD[:40] + b"\x09" + GOOD[41:], "unknown kind 9"),
+        (GOOD[:40] + b"\x0a" + GOOD[41:], "unknown kind 10"),
     ],
 )
 def test_anything_but_a_whole_ring_is_refused(content: bytes, complaint: str) -> None:
@@ -121,6 +121,9 @@ def test_every_kind_of_probe_has_its_event() -> None:
     assert found["kprobe-optimized"] is EventKind.KPROBE
     assert found["jprobe"] is EventKind.JPROBE
     assert found["djprobe"] is EventKind.DJPROBE
+    assert found["fprobe"] is EventKind.FPROBE
+    assert found["fprobe-exit"] is EventKind.KRETPROBE
+    assert found["ftrace-direct"] is EventKind.FTRACE
     hook = probes()["djprobe"].model_copy(update={"name": "hook"})
     assert EventKind.of(hook) is EventKind.SYSCALL
 
@@ -134,6 +137,7 @@ CALLER = 0xC100240C
 FIRST: dict[EventKind, Args] = {
     EventKind.KPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
     EventKind.DJPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
+    EventKind.FPROBE: (POINT.address, 0xC01E3FB40000004E, 0xC01E3FB4C01E3F94, CALLER, 0, 0),
     EventKind.JPROBE: (POINT.address, 0x8050228, 0, 0, 0, 0),
     EventKind.KRETPROBE: (POINT.address, 0, CALLER, 0, 0, 0),
     EventKind.SYSCALL: (78, 0x8050228, 0, 4, 5, 6),
@@ -190,7 +194,7 @@ def test_events_that_were_overwritten_are_noticed(event: EventKind) -> None:
         checked(overwritten, event)
 
 
-WITH_INTERRUPTS_ON = [EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE]
+WITH_INTERRUPTS_ON = [EventKind.DJPROBE, EventKind.KRETPROBE, EventKind.FTRACE, EventKind.FPROBE]
 OUT_OF_ORDER = r"^an event follows one of TSC \d+ on its CPU: they are out of order"
 
 
@@ -341,6 +345,8 @@ def test_a_hook_at_every_system_call_records_others_as_well() -> None:
         (EventKind.KPROBE, 4, "argument 4 of an event is 0x1, and 0x0 in the one before"),
         (EventKind.DJPROBE, 2, "argument 2 of an event is 0x1, and 0xc01e3fb4c01e3f94 in the one before"),
         (EventKind.DJPROBE, 3, "was called from 0x1, which is not in the kernel's text"),
+        (EventKind.FPROBE, 1, "argument 1 of an event is 0x1, and 0xc01e3fb40000004e in the one before"),
+        (EventKind.FPROBE, 3, "was called from 0x1, which is not in the kernel's text"),
         *((EventKind.JPROBE, number, f"argument {number} of an event is 0x1, not ") for number in range(1, 6)),
         (EventKind.KRETPROBE, 1, "argument 1 of an event is 0x1, not 0x0"),
         (EventKind.KRETPROBE, 2, "was called from 0x1, which is not in the kernel's text"),
@@ -354,7 +360,7 @@ def test_a_wrong_argument_is_noticed(event: EventKind, number: int, complaint: s
         checked(changed(recorded(event), 0, 1, with_argument(number, 1)), event)
 
 
-@pytest.mark.parametrize("event", [EventKind.KPROBE, EventKind.DJPROBE])
+@pytest.mark.parametrize("event", [EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE])
 @pytest.mark.parametrize("caller", [0xC0FFFFFF, 0xC1484720, 0])
 def test_a_caller_outside_the_kernel_is_noticed(event: EventKind, caller: int) -> None:
     events = recorded(event)
@@ -364,7 +370,7 @@ def test_a_caller_outside_the_kernel_is_noticed(event: EventKind, caller: int) -
         checked(events, event)
 
 
-@pytest.mark.parametrize("event", [EventKind.KPROBE, EventKind.DJPROBE])
+@pytest.mark.parametrize("event", [EventKind.KPROBE, EventKind.DJPROBE, EventKind.FPROBE])
 def test_on_x86_64_what_lies_above_the_return_address_may_change(event: EventKind) -> None:
     events = recorded(event, word=8)
     for cpu, number in ((0, 0), (0, 1), (1, 0)):

@@ -14,7 +14,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
-from orchestrator.probes.tracer import Traced, called_by_tracer, find_traced
+from orchestrator.probes.tracer import BPF_TRAMPOLINE, Traced, called_by_tracer, direct_trampoline, find_traced
 
 NAME = "__x64_sys_gettimeofday"
 KPROBES = frozenset({"kprobe_ftrace_handler"})
@@ -24,6 +24,7 @@ LISTS = {
     f"{NAME} (2) R    \t ->arch_ftrace_ops_list_func+0x0/0x1d0\n": Traced(2, 1),
     f"{NAME} (1) R    \ttramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) "
     "->kprobe_ftrace_handler+0x0/0x1b0\n": Traced(1, 1, 0xFFFFFFFFC020E000, KPROBES),
+    f"{NAME} (1) R   D\t\n\tdirect-->trampoline_noop+0x0/0x30 [lab_ftrace_direct]\n": Traced(1, 1),
     "getname (1)      \n"
     f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (ftrace_func+0x0/0x10 [lab_ftrace]) "
     "->ftrace_func+0x0/0x10 [lab_ftrace]\n": Traced(1, 2, 0xFFFFFFFFC0210000, frozenset({"ftrace_func [lab_ftrace]"})),
@@ -89,6 +90,26 @@ def test_a_trampoline_in_memory_that_an_init_function_had_is_found(there: str, l
             called_by_tracer(guest, SYMBOLS, traced, 0xFFFFFFFFA0005000)
 
 
+@pytest.mark.parametrize(
+    ("target", "called"),
+    [
+        (0xFFFFFFFFA0001000, "trampoline_noop [lab_ftrace_direct]"),
+        (0xFFFFFFFFA0001001, "0xffffffffa0001001"),
+        (0xFFFFFFFFA0002000, BPF_TRAMPOLINE),
+        (0xFFFFFFFFA0003000, "bpf_trampoline_1 [mine]"),
+        (0xFFFFFFFF81000000, "0xffffffff81000000"),
+    ],
+)
+def test_a_trampoline_that_is_called_directly_belongs_to_bpf_or_a_module(target: int, called: str) -> None:
+    listing = (
+        "ffffffff81000000 T ftrace_caller\n"
+        "ffffffffa0001000 t trampoline_noop\t[lab_ftrace_direct]\n"
+        "ffffffffa0002000 t bpf_trampoline_6442493456\t[bpf]\n"
+        "ffffffffa0003000 t bpf_trampoline_1\t[mine]\n"
+    )
+    assert direct_trampoline(cast(Guest, ListingGuest(listing)), target) == called
+
+
 @dataclass
 class PatchedGuest:
     """A guest in whose kernel the tracer's shared entries call these functions."""
@@ -132,10 +153,20 @@ POINT = ProbePoint(NAME, 0, 0xFFFFFFFF81150DF0, bytes.fromhex("0f1f440000") + by
 LIVE = bytes.fromhex("e8b6887a0c") + bytes(11)
 ONE_KPROBE = Observation(LIVE, "[FTRACE]", 1, Traced(1, 1), "kprobe_ftrace_handler")
 ONE_HANDLER = Observation(LIVE, "[TRACED]", 1, Traced(1, 1), "ftrace_func [lab_ftrace]")
+ONE_FPROBE = Observation(LIVE, "[TRACED]", 1, Traced(1, 1), "fprobe_handler")
+ONE_TRAMPOLINE = Observation(LIVE, "[TRACED]", 1, Traced(1, 1), "trampoline_noop [lab_ftrace_direct]")
 
 
 @pytest.mark.parametrize(
-    ("kind", "seen"), [("kprobe-ftrace", ONE_KPROBE), ("kretprobe-ftrace", ONE_KPROBE), ("ftrace", ONE_HANDLER)]
+    ("kind", "seen"),
+    [
+        ("kprobe-ftrace", ONE_KPROBE),
+        ("kretprobe-ftrace", ONE_KPROBE),
+        ("ftrace", ONE_HANDLER),
+        ("fprobe", ONE_FPROBE),
+        ("fprobe-exit", ONE_FPROBE),
+        ("ftrace-direct", ONE_TRAMPOLINE),
+    ],
 )
 def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
     check_armed(probes()[kind], POINT, seen, "now")
@@ -160,6 +191,18 @@ def test_a_traced_function_has_one_user(kind: str, seen: Observation) -> None:
         ("ftrace", "ftrace_ops_list_func", 1, True),
         ("ftrace", "ftrace_ops_list_func", 2, False),
         ("ftrace", "function_trace_call", 1, False),
+        ("fprobe", "fprobe_handler", 2, True),
+        ("fprobe", "ftrace_ops_list_func", 1, True),
+        ("fprobe", "ftrace_ops_list_func", 2, False),
+        ("fprobe", "fprobe_kprobe_handler", 1, False),
+        ("fprobe", "ftrace_func [lab_ftrace]", 1, False),
+        ("ftrace-direct", "trampoline_noop [lab_ftrace]", 2, True),
+        ("ftrace-direct", "trampoline_noop [other]", 1, False),
+        ("ftrace-direct", "ftrace_ops_list_func", 1, False),
+        ("ftrace-direct", BPF_TRAMPOLINE, 1, False),
+        ("ftrace-direct", "0xffffffff81000000", 1, False),
+        ("bpf-fentry", BPF_TRAMPOLINE, 2, True),
+        ("bpf-fentry", "trampoline_noop [lab_ftrace]", 1, False),
     ],
 )
 def test_the_tracer_must_call_the_probe_s_handler(kind: str, called: str, functions: int, right: bool) -> None:

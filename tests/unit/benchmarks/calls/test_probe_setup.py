@@ -23,12 +23,14 @@ EVERYTHING = dict.fromkeys(
         "CONFIG_TRACEPOINTS",
         "CONFIG_JUMP_LABEL",
         "CONFIG_DYNAMIC_FTRACE",
+        "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
+        "CONFIG_FPROBE",
         "CONFIG_KPROBES_ON_FTRACE",
         "CONFIG_LAB_SYSCALL_HOOK",
     ),
     "y",
 )
-LAB = {key: value for key, value in EVERYTHING.items() if "FTRACE" not in key}
+LAB = {key: value for key, value in EVERYTHING.items() if "FTRACE" not in key and "FPROBE" not in key}
 PREEMPTIBLE = {**LAB, "CONFIG_PREEMPTION": "y"}
 TRACED = {"CONFIG_KPROBE_EVENTS": "y", "CONFIG_HIST_TRIGGERS": "y"}
 DEBIAN = {**EVERYTHING, "CONFIG_PREEMPTION": "y", "CONFIG_SMP": "y"}
@@ -68,6 +70,9 @@ def a_cell(probe: str, entry: str = "auto") -> CallCell:
         ("debian-686", DEBIAN, "kprobe-boosted", "kprobe", {"own_booster"}),
         ("debian-686", DEBIAN, "kretprobe", "kretprobe_rethook", set()),
         ("debian-686", DEBIAN, "kretprobe-optimized", "kretprobe_rethook", set()),
+        ("lab-i386-up-bpf", EVERYTHING, "fprobe", "fprobe", set()),
+        ("lab-i386-up-bpf", EVERYTHING, "fprobe-exit", "fprobe_exit", set()),
+        ("lab-x86_64-smp-bpf", {**EVERYTHING, "CONFIG_X86_64": "y"}, "ftrace-direct", "ftrace_direct", set()),
         ("debian-686", DEBIAN, "jprobe", "jprobe", set()),
         ("debian-686", DEBIAN, "none", None, set()),
     ],
@@ -82,7 +87,8 @@ def test_how_a_kind_is_made(
     assert setups.template == template
     assert set(setups.values) - {"number"} == switches
     assert setups.parameters == ({} if template is None else {"symbol": setups.symbol, "offset": setups.offset})
-    assert setups.offset == (0 if probe.endswith("-ftrace") else made.spec.entry_offset)
+    is_on_the_tracer = "ftrace" in probe or probe.startswith("fprobe")
+    assert setups.offset == (0 if is_on_the_tracer else made.spec.entry_offset)
     # A note reports each mechanism that a module provides in the kernel's place.
     # What a plain kprobe is rid of is known, and noted, when it is registered.
     assert bool([note for note in setups.notes if "lock prefixes" not in note]) == (
@@ -118,6 +124,10 @@ def test_the_module_at_every_system_call_has_no_point() -> None:
         (LAB, "kprobe-ftrace", "this kernel was built without CONFIG_KPROBES_ON_FTRACE"),
         (LAB, "kretprobe-ftrace", "this kernel was built without CONFIG_KPROBES_ON_FTRACE"),
         (LAB, "ftrace", "this kernel was built without CONFIG_DYNAMIC_FTRACE"),
+        (LAB, "fprobe", "this kernel was built without CONFIG_FPROBE"),
+        (LAB, "fprobe-exit", "this kernel was built without CONFIG_FPROBE"),
+        (LAB, "ftrace-direct", "this kernel was built without CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"),
+        (EVERYTHING, "ftrace-direct", "this kernel was built without CONFIG_X86_64"),
         ({}, "hook", "this kernel was built without CONFIG_LAB_SYSCALL_HOOK"),
         ({}, "tracepoint", "this kernel was built without CONFIG_TRACEPOINTS"),
         ({}, "kprobe-optimized", "this kernel was built without CONFIG_OPTPROBES"),
@@ -199,6 +209,9 @@ def test_what_a_release_lacks() -> None:
     reason = "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
     assert unsupported_reason(older, a_cell("bpf-fentry")) == reason
     assert unsupported_reason(older, a_cell("kprobe")) is None
+    newer = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="6.14.1")
+    reason = "Linux has this no more since 6.14 (commit 4346ba160409), and the kernel is 6.14.1"
+    assert unsupported_reason(newer, a_cell("fprobe")) == reason
 
 
 def test_fentry_is_for_64_bit_kernels() -> None:
