@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from experiment_boot import boot_of_calls
+from function_tracer import traced_function
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
@@ -71,18 +72,6 @@ def someone_elses_probe(guest: Guest, place: str) -> Iterator[None]:
     finally:
         guest.put(b"0", switch)
         guest.put(b"", KPROBE_EVENTS)
-
-
-@contextmanager
-def traced_function(guest: Guest, function: str) -> Iterator[None]:
-    """A function that the kernel's own function tracer traces."""
-    guest.put(function.encode(), f"{TRACING}/set_ftrace_filter")
-    guest.put(b"function", f"{TRACING}/current_tracer")
-    try:
-        yield
-    finally:
-        guest.put(b"nop", f"{TRACING}/current_tracer")
-        guest.put(b"", f"{TRACING}/set_ftrace_filter")
 
 
 # --- a kprobe that is not single-stepped ----------------------------------------------------------

@@ -24,7 +24,10 @@ LISTS = {
     f"{NAME} (2) R    \t ->arch_ftrace_ops_list_func+0x0/0x1d0\n": Traced(2, 1),
     f"{NAME} (1) R    \ttramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) "
     "->kprobe_ftrace_handler+0x0/0x1b0\n": Traced(1, 1, 0xFFFFFFFFC020E000, KPROBES),
-    f"{NAME} (1) R   D\t\n\tdirect-->trampoline_noop+0x0/0x30 [lab_ftrace_direct]\n": Traced(1, 1),
+    f"{NAME} (1) R   D\ttramp: ftrace_regs_caller+0x0/0x6e (call_direct_funcs+0x0/0x30)\n"
+    "\tdirect-->trampoline_noop+0x0/0x30 [lab_ftrace_direct]\n": Traced(
+        1, 1, "ftrace_regs_caller+0x0/0x6e", frozenset({"call_direct_funcs"})
+    ),
     "getname (1)      \n"
     f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (ftrace_func+0x0/0x10 [lab_ftrace]) "
     "->ftrace_func+0x0/0x10 [lab_ftrace]\n": Traced(1, 2, 0xFFFFFFFFC0210000, frozenset({"ftrace_func [lab_ftrace]"})),
