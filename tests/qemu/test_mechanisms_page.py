@@ -42,7 +42,7 @@ def figures(kernel: str) -> Mapping[str, str]:
         for kernel in KERNELS
     ],
 )
-@pytest.mark.nightly("81 cells on a kernel of each kind: a minute")
+@pytest.mark.nightly("90 cells on a kernel of each kind: a minute")
 def test_the_page_has_what_is_measured(ready: ReadyGuest, workshop: BuildContext, kernel: str) -> None:
     boot = boot_of(CONFIG, f"kernels=[{kernel}]")
     ready = prepared_for(ready, workshop, boot)

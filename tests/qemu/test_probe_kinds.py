@@ -29,7 +29,11 @@ ON_THE_TRACER = {
     "kprobe-ftrace": "CONFIG_KPROBES_ON_FTRACE",
     "kretprobe-ftrace": "CONFIG_KPROBES_ON_FTRACE",
     "ftrace": "CONFIG_DYNAMIC_FTRACE",
+    "ftrace-direct": "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
 }
+FPROBES = ("fprobe", "fprobe-exit")
+FOR_64_BITS = ("ftrace-direct", "bpf-kprobe-multi", "bpf-kretprobe-multi", "bpf-fentry", "bpf-fexit")
+"""What the names of the kinds begin with that 32-bit kernels lack."""
 PREEMPTIBLE = "lab-i386-smp-preempt"
 HOOKED = "lab-i386-up-hook"
 FOR_MANY_PROBES = ("-hash6", "-hash12", "-kpcache", "-kpcache-published")
@@ -88,15 +92,25 @@ def test_every_kind_with_and_without_recording(ready: ReadyGuest, workshop: Buil
 
 def why_not(kernel: str, probe: str) -> str | None:
     """A part of the reason where the kernel, by its name, does not support a kind."""
-    if probe in ON_THE_TRACER and not kernel.endswith("-ftrace"):
+    variant, is_traced = kernel.partition("@")[0], has_tracer(kernel)
+    if probe in ON_THE_TRACER and not is_traced:
         return f"built without {ON_THE_TRACER[probe]}"
-    if probes()[probe].event is not None or probes()[probe].program is not None:
+    if probe in FPROBES and not variant.endswith("-bpf"):
+        return "built without CONFIG_FPROBE"
+    if not variant.endswith("-bpf") and (probes()[probe].event is not None or probes()[probe].program is not None):
         return "built without CONFIG_"
-    if probe == "hook" and not kernel.endswith("-hook"):
+    if probe.startswith(FOR_64_BITS) and "-i386-" in kernel:
+        return "built without CONFIG_X86_64"
+    if probe == "hook" and not variant.endswith("-hook"):
         return "built without CONFIG_LAB_SYSCALL_HOOK"
-    if probe == "kretprobe" and not kernel.endswith("-ftrace") and "-preempt" not in kernel:
+    if probe == "kretprobe" and not is_traced and "-preempt" not in kernel:
         return "this kernel always boosts a kretprobe; take a preemptible one, such as lab-"
     return None
+
+
+def has_tracer(kernel: str) -> bool:
+    """Whether the kernel, by its name, has a nop of the function tracer's in each function."""
+    return kernel.partition("@")[0].endswith(("-ftrace", "-bpf"))
 
 
 def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord) -> None:
@@ -111,8 +125,8 @@ def check_proof(kernel: KernelSpec, probe: str, handler: str, record: CellRecord
     assert evidence.probe_bytes != evidence.original_bytes
     if kind.site == "kprobe":
         # Nothing comes before the function tracer's nop but an endbr.
-        nop = 5 if kernel.name.endswith("-ftrace") else 0
-        place = kernel.entry_offset - nop if probe.endswith("-ftrace") else kernel.entry_offset
+        nop = 5 if has_tracer(kernel.name) else 0
+        place = kernel.entry_offset - nop if kind.at == "entry" else kernel.entry_offset
         assert evidence.symbol.endswith(f"_gettimeofday+{place:#x}" if place else "_gettimeofday")
     if kind.template in ("kprobe", "kretprobe"):
         # "3 times bigger; 145 bytes more on x86-32", by the documents; today's templates are of the same order.

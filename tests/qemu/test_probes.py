@@ -38,6 +38,9 @@ EXPECTED = {
     "hook": ("", "", "lab_syscall_hook"),
     "tracepoint": ("e", "[ENABLED]", "trace_sys_enter"),
     "ftrace": ("e8", "[TRACED]", FUNCTION),
+    "ftrace-direct": ("e8", "[TRACED]", FUNCTION),
+    "fprobe": ("e8", "[TRACED]", FUNCTION),
+    "fprobe-exit": ("e8", "[TRACED]", FUNCTION),
     "trace-event": ("e", "[ENABLED]", "trace_sys_enter"),
     "kprobe-event": ("e8", "[FTRACE]", FUNCTION),
     "kprobe-event-optimized": ("e9", "[OPTIMIZED]", BEHIND_THE_NOP),
@@ -54,8 +57,8 @@ EXPECTED = {
     "bpf-tracepoint": ("e", "[ENABLED]", "trace_sys_enter"),
     "bpf-raw-tracepoint": ("e", "[ENABLED]", "trace_sys_enter"),
 }
-DIRECT_CALLS = {"bpf-fentry", "bpf-fexit", "bpf-fentry-interpreted"}
-FPROBES = {"bpf-kprobe-multi", "bpf-kretprobe-multi"}
+DIRECT_CALLS = {"ftrace-direct", "bpf-fentry", "bpf-fexit", "bpf-fentry-interpreted"}
+FPROBES = {"fprobe", "fprobe-exit", "bpf-kprobe-multi", "bpf-kretprobe-multi"}
 # What Debian's kernels cannot have: no LKST hook, on 6.1 no fprobes, without KALLSYMS_ALL (i386) no way to hold the
 # optimiser back, and no direct calls from traced functions on 32 bits.
 NOT_HERE = {
