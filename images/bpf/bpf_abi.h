@@ -16,8 +16,8 @@ enum { PROT_READ = 1, PROT_WRITE = 2, MAP_SHARED = 1, MAP_PRIVATE = 2, MAP_ANONY
 
 enum {
 	BPF_MAP_CREATE = 0, BPF_MAP_LOOKUP_ELEM = 1, BPF_MAP_UPDATE_ELEM = 2, BPF_MAP_GET_NEXT_KEY = 4,
-	BPF_PROG_LOAD = 5, BPF_OBJ_PIN = 6, BPF_OBJ_GET = 7, BPF_OBJ_GET_INFO_BY_FD = 15,
-	BPF_RAW_TRACEPOINT_OPEN = 17, BPF_LINK_CREATE = 28,
+	BPF_PROG_LOAD = 5, BPF_OBJ_PIN = 6, BPF_OBJ_GET = 7, BPF_PROG_GET_FD_BY_ID = 13,
+	BPF_OBJ_GET_INFO_BY_FD = 15, BPF_RAW_TRACEPOINT_OPEN = 17, BPF_TASK_FD_QUERY = 20, BPF_LINK_CREATE = 28,
 };
 
 enum {
@@ -90,9 +90,18 @@ union bpf_request {
 		aligned_u64 to;
 	} info;
 	struct {
+		uint32_t id, next, flags;
+	} number;
+	struct {
 		aligned_u64 name;
 		uint32_t program;
 	} raw;
+	struct {
+		uint32_t pid, fd, flags, size;
+		aligned_u64 name;
+		uint32_t program, type;
+		aligned_u64 offset, address;
+	} task_file;
 	struct {
 		uint32_t program, target, type, flags;
 		struct {
@@ -122,6 +131,16 @@ struct program_info {
 	uint32_t jited_line_infos, line_info_size, jited_line_info_size, tags;
 	aligned_u64 program_tags, run_ns, runs, recursion_misses;
 	uint32_t verified, attach_btf_object, attach_btf_id;
+};
+
+struct link_info {
+	uint32_t type, id, program, padding;
+	union {
+		struct {
+			uint32_t attach_type, btf_object, btf_id;
+		} tracing;
+		char room[48];
+	};
 };
 
 struct event_request {

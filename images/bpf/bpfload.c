@@ -3,7 +3,6 @@
 //
 //   bpfload attach FOLDER OBJECT    makes FOLDER/NAME/program and FOLDER/NAME/link of each program, and says of each
 //                                   ID NAME SECTION
-//   bpfload gone ID...              returns when the kernel has none of these programs any more
 //
 // Removing the folder detaches them. The words of libbpf and of the kernel's verifier go to stderr.
 #include <bpf/bpf.h>
@@ -15,11 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-// Of the guest's own clock: the kernel frees a program some milliseconds after its last file, behind an RCU grace period.
-enum { TRIES = 1000, PAUSE_NS = 10 * 1000 * 1000 };
 
 static int say(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -94,36 +88,10 @@ static int attach(const char *folder, const char *file)
 	return programs ? 0 : fail("the object has no program", "", 0);
 }
 
-static int is_there(__u32 id)
-{
-	int fd = bpf_prog_get_fd_by_id(id);
-
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
-}
-
-static int wait_until_gone(const char *id)
-{
-	const struct timespec pause = {.tv_nsec = PAUSE_NS};
-
-	for (int i = 0; i < TRIES; i++) {
-		if (!is_there(strtoul(id, NULL, 10)))
-			return 0;
-		nanosleep(&pause, NULL);
-	}
-	return fail("the kernel still has the program ", id, 0);
-}
-
 int main(int count, char **words)
 {
 	libbpf_set_print(say);
 	if (count == 4 && strcmp(words[1], "attach") == 0)
 		return attach(words[2], words[3]);
-	if (count < 3 || strcmp(words[1], "gone") != 0)
-		return fail("attach FOLDER OBJECT, or gone ID...", "", 0);
-	for (int i = 2; i < count; i++)
-		if (wait_until_gone(words[i]))
-			return 1;
-	return 0;
+	return fail("attach FOLDER OBJECT", "", 0);
 }

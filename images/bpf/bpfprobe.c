@@ -12,7 +12,13 @@
 //   bpfprobe events FOLDER      the events in the ring, 64 bytes each, as they are
 //   bpfprobe empty FOLDER       counts and ring begin anew
 //
+// Of what other programs have loaded:
+//   bpfprobe attached PID       what a process has attached, as attached.h says
+//   bpfprobe pin FOLDER ID      pins a program as FOLDER/program
+//   bpfprobe gone ID...         returns when the kernel has none of these programs any more
+//
 // Removing the files of FOLDER detaches the program.
+#include "attached.h"
 #include "bpf_abi.h"
 #include "btf.h"
 #include "programs.h"
@@ -20,6 +26,8 @@
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
 enum { SEMAPHORE_SHIFT = 32 };	// PERF_UPROBE_REF_CTR_OFFSET_SHIFT of kernel/events/core.c, since Linux 4.20
+// Of the guest's own clock: the kernel frees a program some milliseconds after its last file, behind an RCU grace period.
+enum { TRIES = 1000, PAUSE_NS = 10 * 1000 * 1000 };
 
 static char verifier_words[LOG_SIZE];
 
@@ -363,6 +371,30 @@ static int empty(const char *folder)
 	return 0;
 }
 
+// --- what others have loaded -------------------------------------------------------------------------
+
+static long open_program(const char *id)
+{
+	union bpf_request request = {.number = {.id = checked(parse_number(id), "no program's number: ", id)}};
+
+	return bpf(BPF_PROG_GET_FD_BY_ID, &request, sizeof(request.number));
+}
+
+static void wait_until_gone(const char *id)
+{
+	const long pause[2] = {0, PAUSE_NS};
+
+	for (int i = 0; i < TRIES; i++) {
+		long fd = open_program(id);
+
+		if (fd < 0)
+			return;
+		sys1(SYS_close, fd);
+		sys2(SYS_nanosleep, pause, NULL);
+	}
+	fail("the kernel still has the program ", id, 0);
+}
+
 int program(int argc, char **argv, char **environment)
 {
 	const char *command = argc > 2 ? argv[1] : "";
@@ -383,5 +415,18 @@ int program(int argc, char **argv, char **environment)
 		return show_events(argv[2]);
 	if (text_equal(command, "empty") && argc == 3)
 		return empty(argv[2]);
-	fail("one of attach, info, counts, hits, events, empty, and a folder", "", 0);
+	if (text_equal(command, "attached") && argc == 3) {
+		checked(show_attached(checked(parse_number(argv[2]), "no process: ", argv[2])), "no process ", argv[2]);
+		return 0;
+	}
+	if (text_equal(command, "pin") && argc == 4) {
+		pin(checked(open_program(argv[3]), "the kernel has no program ", argv[3]), argv[2], "program");
+		return 0;
+	}
+	if (text_equal(command, "gone")) {
+		for (int i = 2; i < argc; i++)
+			wait_until_gone(argv[i]);
+		return 0;
+	}
+	fail("one of attach, info, counts, hits, events, empty, attached, pin, gone", "", 0);
 }

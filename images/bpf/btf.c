@@ -97,18 +97,44 @@ static long find_in(const struct header *header, const char *name, struct btf_fu
 	return -ENOENT;
 }
 
-long find_function(const char *name, struct btf_function *found)
+// The kernel's type information, or a negative errno as an address.
+static const struct header *read_types(void)
 {
 	char *content = map_memory(-1, ROOM, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 	const struct header *header = (const struct header *)content;
 	long size;
 
 	if (is_error(content))
-		return (long)content;
+		return header;
 	size = read_file("/sys/kernel/btf/vmlinux", content, ROOM);
-	if (size < 0)
-		return size;
-	if ((size_t)size < sizeof(*header) || header->magic != MAGIC)
+	if (size >= 0 && ((size_t)size < sizeof(*header) || header->magic != MAGIC))
+		size = -EINVAL;
+	return size < 0 ? (const struct header *)size : header;
+}
+
+long find_function(const char *name, struct btf_function *found)
+{
+	const struct header *header = read_types();
+
+	return is_error(header) ? (long)header : find_in(header, name, found);
+}
+
+long name_function(uint32_t id, char *to, size_t room)
+{
+	const struct header *header = read_types();
+	const struct type *type;
+	const char *name;
+	size_t length;
+
+	if (is_error(header))
+		return (long)header;
+	type = type_at(header, id);
+	if (!type || kind(type) != FUNC)
 		return -EINVAL;
-	return find_in(header, name, found);
+	name = (const char *)header + header->size + header->strings + type->name;
+	length = text_length(name);
+	if (length >= room)
+		return -EFBIG;
+	memcpy(to, name, length + 1);
+	return 0;
 }

@@ -25,6 +25,7 @@ _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 _INFO = re.compile(r"type=(\d{1,3}) jited=(\d{1,6}) runs=(\d{1,20}) missed=(\d{1,20})\n")
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
 _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
+_ATTACHED = re.compile(r"(\d{1,10}) ([a-z-]{1,20}) (\S{1,255}) (\d{1,20})")
 _MOST_THREADS = 4096
 """MOST_THREADS of bpfprobe.c."""
 _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
@@ -41,6 +42,16 @@ class Target:
     name: str
     offset: int = 0
     semaphore: int = 0
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A program's number and where it is: ``kind`` and ``name`` as ``images/bpf/attached.h`` has them, in bytes."""
+
+    number: int
+    kind: str
+    name: str
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,32 @@ def pinned_links(guest: Guest) -> int:
     """How many places have a program of the lab's: a program stays at its place as long as its link is pinned."""
     found = guest.succeed(["find", _FILE_SYSTEM, "-path", f"{_FILE_SYSTEM}/lab-*/link"]).text
     return len(found.splitlines())
+
+
+def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
+    """Pin a program that another process has loaded, by the kernel's number of it."""
+    folder = f"{_FILE_SYSTEM}/{name}"
+    guest.succeed(["mkdir", folder])
+    guest.succeed([_TOOL, "pin", folder, str(number)])
+    return BpfProgram(guest, folder)
+
+
+def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
+    """What a process has attached. Raises EvidenceError for an answer that is none."""
+    lines = guest.succeed([_TOOL, "attached", str(process)]).text.splitlines()
+    found = [one for one in map(_ATTACHED.fullmatch, lines) if one]
+    if len(found) != len(lines):
+        raise EvidenceError(f"the guest does not say what is attached: {lines[:3]}"[:200])
+    return [Attached(int(one[1]), one[2], "" if one[3] == "-" else one[3], int(one[4])) for one in found]
+
+
+def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:
+    """Wait until the kernel has none of these programs any more. Raises EvidenceError where it still has one."""
+    finished = guest.run([_TOOL, "gone", *map(str, numbers)])
+    if finished.status != 0:
+        raise EvidenceError(
+            "BPF programs are still in the kernel", detail=finished.stderr.decode(errors="replace").splitlines()
+        )
 
 
 def compile_programs(guest: Guest, *, on: bool) -> bool:

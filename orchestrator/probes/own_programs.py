@@ -20,7 +20,7 @@ from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.bpf_attachment import programs_removed
-from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_statistics
+from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_statistics, wait_until_gone
 from orchestrator.probes.called import Called
 from orchestrator.probes.evidence import Observation, observe
 from orchestrator.probes.optimiser import wait_until_armed, wait_until_same
@@ -39,10 +39,10 @@ _QUOTED_WIDTH = 200
 
 
 @dataclass(frozen=True)
-class _Own:
+class OwnProgram:
     """One of the programs that are attached: its number and name, and where its section says that it goes."""
 
-    number: str
+    number: int
     name: str
     section: str
     program: BpfProgram
@@ -51,7 +51,7 @@ class _Own:
 class OwnAttachment(Attachment):
     """The programs of a user's object, which do what they do at each hit. Made by ``own_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, programs: Sequence[_Own]) -> None:
+    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, programs: Sequence[OwnProgram]) -> None:
         self._guest = guest
         self._kind = kind
         self._programs = programs
@@ -124,21 +124,19 @@ def own_attached(
     Raises EvidenceError with libbpf's and the verifier's words where it is refused, where a program is attached to
     another function than the point's, or where the original bytes are not back at the end.
     """
-    numbers: list[str] = []
+    numbers: list[int] = []
     with programs_removed(guest, kind, own.tool, place_of(guest, kind, point, symbols)):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
         programs = _attached(guest, kind)
         numbers = [one.number for one in programs]
         for one in programs:
-            _check_place(one, point)
+            check_place(one, point)
         yield OwnAttachment(guest, kind, point, programs)
-    finished = guest.run([_LOADER, "gone", *numbers])
-    if finished.status != 0:
-        raise EvidenceError(f"programs of {kind.name} are still in the kernel", detail=_last(finished.text))
+    wait_until_gone(guest, numbers)
 
 
-def _attached(guest: Guest, kind: ProbeKind) -> Sequence[_Own]:
+def _attached(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
     guest.succeed(["mkdir", _FOLDER])
     finished = guest.run([_LOADER, "attach", _FOLDER, _OBJECT])
     if finished.status != 0:
@@ -149,10 +147,10 @@ def _attached(guest: Guest, kind: ProbeKind) -> Sequence[_Own]:
         raise EvidenceError(
             f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
         )
-    return [_Own(one[1], one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
+    return [OwnProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
 
 
-def _check_place(own: _Own, point: ProbePoint) -> None:
+def check_place(own: OwnProgram, point: ProbePoint) -> None:
     """Raise EvidenceError where a program is attached to another function than the point's; some have no function."""
     place = _AT_FUNCTION.fullmatch(own.section)
     if place is not None and not any(fnmatchcase(name, place[1]) for name in (point.symbol, *point.aliases)):
