@@ -12,6 +12,8 @@ from typing import Literal
 from orchestrator.catalog.data import Fact, named, read
 from orchestrator.catalog.kernel_feature import Change, KernelFeature
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.one_liner import is_one_liner, one_liner
+from orchestrator.catalog.one_liner import shown_name as shown_one_liner
 from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_probe import find_probe, has_programs, is_path, shown_name
 from orchestrator.errors import ConfigError
@@ -67,7 +69,8 @@ class ProbeKind(KernelFeature):
     there. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
     armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
     measured, or removed; none where there are none to speak of. A user's module has a ``file``, a user's BPF programs
-    have a ``bpf_file``, and their traps are not known in advance. ``since`` and ``until`` are about what it is made of.
+    have a ``bpf_file``, those that bpftrace makes of a text a ``one_liner``; their traps are not known in advance.
+    ``since`` and ``until`` are about what it is made of.
     A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
     """
 
@@ -89,7 +92,13 @@ class ProbeKind(KernelFeature):
     extras: Literal["kept", "removed", "none"] = "none"
     file: Path | None = None
     bpf_file: Path | None = None
+    one_liner: str | None = None
     capability: str | None = None
+
+    @property
+    def has_own_programs(self) -> bool:
+        """Whether it is BPF programs of the user's."""
+        return self.bpf_file is not None or self.one_liner is not None
 
     def on(self, release: str, arch: Arch) -> ProbeKind:
         """The kind on a kernel, where a hit may take other traps."""
@@ -127,10 +136,13 @@ def published_column(probe: str) -> str | None:
 
 
 def probe_kind(name: str) -> ProbeKind:
-    """Return the kind of probe, or the user's own where the name is a path (with a slash in it).
+    """Return the kind of probe, or the user's own where the name is a path (with a slash in it) or a one-liner.
 
-    Raises ConfigError for an unknown name or a missing file.
+    Raises ConfigError for an unknown name, a missing file or a wrong one-liner.
     """
+    if is_one_liner(name):
+        text = one_liner(name)
+        return _own(shown_one_liner(text), f"bpftrace: {text}", one_liner=text)
     if not is_path(name):
         kind = probe_in_catalogue(name)
         if kind is None:
@@ -139,17 +151,25 @@ def probe_kind(name: str) -> ProbeKind:
             )
         return kind
     file = find_probe(name)
-    shown, is_program = shown_name(file), has_programs(file)
+    shown = shown_name(file)
+    return _own(shown, shown, bpf_file=file) if has_programs(file) else _own(shown, shown, file=file)
+
+
+def _own(
+    name: str, title: str, *, file: Path | None = None, bpf_file: Path | None = None, one_liner: str | None = None
+) -> ProbeKind:
+    is_module = file is not None
     return ProbeKind(
-        name=shown,
-        title=shown,
+        name=name,
+        title=title,
         column=None,
         template=None,
-        site="ftrace" if is_program else "kprobe",
+        site="kprobe" if is_module else "ftrace",
         mechanism="own",
         int3_per_hit=None,
-        at="entry" if is_program else "after-ftrace-nop",
-        optimisation=not is_program,
-        file=None if is_program else file,
-        bpf_file=file if is_program else None,
+        at="after-ftrace-nop" if is_module else "entry",
+        optimisation=is_module,
+        file=file,
+        bpf_file=bpf_file,
+        one_liner=one_liner,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from orchestrator.catalog.one_liner import is_one_liner
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
 
@@ -15,8 +16,8 @@ BPF_SUFFIXES = (BPF_SOURCE, ".o")
 
 
 def is_path(name: str) -> bool:
-    """Whether a probe's name is a path: it has a slash in it, which no kind of the catalogue has."""
-    return "/" in name
+    """Whether a probe's name is a path: it has a slash in it, as no kind of the catalogue and some one-liners have."""
+    return "/" in name and not is_one_liner(name)
 
 
 def has_programs(path: Path) -> bool:

@@ -13,6 +13,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.bpf_attachment import bpf_attached
+from orchestrator.probes.bpftrace import one_liner_attached
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.module_attachment import module_attached
 from orchestrator.probes.own_programs import own_attached
@@ -28,8 +29,8 @@ def attached(
 ) -> Iterator[Attachment]:
     """Arm a probe with its ``means``; take it out again at the end.
 
-    That is a module, bpfprobe for a BPF program, an object of a user's own programs, or nothing for an event, which the
-    kernel has itself.
+    That is a module, bpfprobe for a BPF program or a one-liner, an object of a user's own programs, or nothing for an
+    event, which the kernel has itself.
 
     ``point`` is the probed function's entry. For a hook and a tracepoint the place is found when it is armed. Raises
     EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
@@ -39,6 +40,8 @@ def attached(
         armed = module_attached(guest, kind, means, point, symbols)
     elif isinstance(means, BpfObject):
         armed = own_attached(guest, kind, means, point, symbols)
+    elif means is not None and kind.one_liner is not None:
+        armed = one_liner_attached(guest, kind, means, point, symbols)
     elif means is not None:
         armed = bpf_attached(guest, kind, means, point, symbols)
     elif isinstance(point, UserPoint):

@@ -58,7 +58,7 @@ def wait_until_untouched(
     guest: Guest, kind: ProbeKind, point: ProbePoint, look: Callable[[], Observation], when: str
 ) -> None:
     """Look until the original bytes are back. Raises EvidenceError where they are not."""
-    has_programs = kind.program is not None or kind.bpf_file is not None
+    has_programs = kind.program is not None or kind.has_own_programs
     turns = _TURNS if kind.optimisation or has_programs else 0
     _wait_for(guest, look, lambda seen: check_untouched(point, seen, when), turns)
 

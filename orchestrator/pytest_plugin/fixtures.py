@@ -194,7 +194,9 @@ def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[
 
 
 @pytest.fixture
-def probe_cost(_tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel) -> ProbeCosts:
+def probe_cost(
+    request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
+) -> ProbeCosts:
     """What a call costs with a probe in its path, in the test's guest, which has to be on the exact clock.
 
     Called with a probe, it measures and proves as an experiment does; its result has ``value``, ``overhead``, ``unit``
@@ -202,7 +204,7 @@ def probe_cost(_tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: 
     """
     from orchestrator.pytest_plugin.probe_cost import ProbeCosts
 
-    return ProbeCosts(_tests_guest, workshop, guest_kernel)
+    return ProbeCosts(_tests_guest, workshop, guest_kernel, options_of(request).image)
 
 
 @pytest.fixture

@@ -51,10 +51,11 @@ class ProbeCost:
 class ProbeCosts:
     """Measures in one guest. Made by the fixture ``probe_cost``."""
 
-    def __init__(self, guest: TestedGuest, workshop: BuildContext, kernel: Kernel) -> None:
+    def __init__(self, guest: TestedGuest, workshop: BuildContext, kernel: Kernel, image: str | None) -> None:
         self._guest = guest
         self._workshop = workshop
         self._kernel = kernel
+        self._image = image
 
     def __call__(self, probe: str, *, handler: str = "noop", point: str | None = None, **benchmark: Any) -> ProbeCost:
         """Measure gettimeofday with a probe at its function, or at ``point``, and without.
@@ -78,6 +79,7 @@ class ProbeCosts:
         machine = self._guest.machine
         own = str(self._guest.folder / probe) if is_path(probe) else probe
         described: dict[str, Any] = {
+            "image": self._image,
             "benchmark": {"name": "syscall" if "call" in benchmark else "gtodbench", **benchmark},
             "kernels": [self._kernel.spec.name],
             "machines": [{"cpu": machine.cpu.name, "smp": machine.smp, "memory": f"{machine.memory_mib}M"}],

@@ -53,7 +53,7 @@ class Known:
         Not for a user's own probe, which may have its hits from elsewhere, nor for a probe at every system call.
         """
         never = self._never.get((_same_calls(cell), cell.task.point))
-        is_users = kind.file is not None or kind.bpf_file is not None
+        is_users = kind.file is not None or kind.has_own_programs
         is_at_point = kind.mechanism != "none" and not is_users and kind.site not in SITES_WITHOUT_POINT
         if never is not None and is_at_point:
             raise never

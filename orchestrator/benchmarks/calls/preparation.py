@@ -79,7 +79,9 @@ def prepare_calls(
     for cell in (one for one in cells if one.id in setups):
         file, probe = _c_file(cell), call_probe(cell.task.probe)
         program = None if file is None else compiled(file)
-        attaches: Path | BpfObject | Refused | None = None if probe.program is None else tool()
+        attaches: Path | BpfObject | Refused | None = None
+        if probe.program is not None or probe.one_liner is not None:
+            attaches = tool()
         if probe.bpf_file is not None:
             attaches = own(probe.bpf_file)
         prepared[cell.id] = _prepared(kernel, cell, setups[cell.id], modules.get(cell.id), program, attaches)

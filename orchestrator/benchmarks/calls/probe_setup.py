@@ -76,7 +76,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         values.update(point)
     if not is_wrapper(symbol):
         values["wrapper"] = 0
-    template, notes = kind.template, []
+    template, notes = kind.template, [] if kind.one_liner is None else [kind.title]
     own_booster = _breakpoints(kind) == 1 and not has_booster(kernel)
     if template == "kretprobe" and (own_booster or _behind_nop(kernel, kind)):
         template = "kretprobe_rethook"
@@ -170,7 +170,7 @@ def has_booster(kernel: Kernel) -> bool:
 
 
 def _needs(kind: ProbeKind) -> tuple[str, ...]:
-    if kind.bpf_file is not None:
+    if kind.has_own_programs:
         return _NEEDED_BY_OWN_PROGRAMS
     by_mechanism = _needed_by_mechanism(kind)
     if kind.event in ("uprobe", "uretprobe"):

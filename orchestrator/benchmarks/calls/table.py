@@ -15,11 +15,12 @@ from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.outcome import Expected
 from orchestrator.catalog.cpu_caches import cpu_caches
+from orchestrator.catalog.one_liner import IMAGE, is_one_liner
 from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.cell import machine_id
 from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
-from orchestrator.experiment.file.problems import Problem, conflict
+from orchestrator.experiment.file.problems import Problem, conflict, shown
 from orchestrator.experiment.machine import Machine
 from orchestrator.experiment.program_point import in_program
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
@@ -176,6 +177,10 @@ class CallsTable(ProbedTable):
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
         yield from self._program_conflicts()
+        for index, probe in enumerate(self.probes):
+            if is_one_liner(probe) and self.image is None:
+                why = f"bpftrace is in an image: set image: {IMAGE}, or one of your own that has it"
+                yield Problem(("probes", index), f"found {shown(probe)}; {why}")
         yield from super().conflicts()
 
     def _program_conflicts(self) -> Iterator[Problem]:

@@ -24,6 +24,7 @@ from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
+from orchestrator.catalog.one_liner import PREFIX, is_one_liner, one_liner
 from orchestrator.catalog.probes import probe_in_catalogue, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
@@ -190,10 +191,15 @@ def benchmark(value: object, info: ValidationInfo) -> object:
 
 
 def probe(value: object, info: ValidationInfo) -> object:
-    """A probe, a benchmark's own row, or the path (with a slash in it) of a user's own; paths become absolute."""
+    """A probe, a benchmark's own row, a bpftrace one-liner, or the path of a user's own, which becomes absolute."""
     rows = surroundings(info).rows
     if not isinstance(value, str) or not value.isprintable():
-        raise mismatch(value, "expected a probe's name")
+        raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
+    if is_one_liner(value):
+        try:
+            return f"{PREFIX} {one_liner(value)}"
+        except ConfigError as error:
+            raise wrong(error.what) from None
     if not user_probe.is_path(value):
         if probe_in_catalogue(value) is None and value not in rows:
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]

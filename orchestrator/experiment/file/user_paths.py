@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.catalog.user_probe import is_path
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import Data, KeyPath
 from orchestrator.experiment.file.table_source import BENCHMARK, TABLES
@@ -25,8 +26,8 @@ def make_absolute(
 ) -> None:
     """Make every relative path of a user's file absolute, in place: kernels, images, modules and workloads.
 
-    Kernels, images and probes are paths where they have a slash in them, the keys ``benchmark_paths`` of a benchmark
-    always; ``folder`` is the experiment file's.
+    Kernels, images and probes are paths where they have a slash in them and are no one-liner, the keys
+    ``benchmark_paths`` of a benchmark always; ``folder`` is the experiment file's.
     """
     paths = _Paths(origins, folder, moved)
     for path, table in _tables_in(data):
@@ -60,7 +61,7 @@ class _Paths:
 
     def of_name(self, name: Data, path: KeyPath) -> Data:
         """A catalogue's name unchanged, or a path made absolute."""
-        return self.of_file(name, path) if isinstance(name, str) and "/" in name else name
+        return self.of_file(name, path) if isinstance(name, str) and is_path(name) else name
 
     def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
         """Keys and values that are names or paths."""

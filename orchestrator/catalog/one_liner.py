@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A bpftrace one-liner among the probes: ``bpftrace: kprobe:vfs_read { @[comm] = count(); }``."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from orchestrator.errors import ConfigError
+
+PREFIX = "bpftrace:"
+IMAGE = "debian-amd64-bpftrace"
+"""The lab's image that has bpftrace."""
+
+LONGEST = 500
+"""Characters of a one-liner."""
+
+_SHOWN = 24
+_DIGITS = 6
+
+
+def is_one_liner(name: str) -> bool:
+    """Whether a probe's name is a one-liner."""
+    return name.startswith(PREFIX)
+
+
+def one_liner(name: str) -> str:
+    """The text that bpftrace gets. Raises ConfigError for one that is empty, too long or not of printable ASCII."""
+    text = name.removeprefix(PREFIX).strip()
+    if not text:
+        raise ConfigError(
+            f"found {name!r}; a one-liner has a probe and an action: '{PREFIX} kprobe:vfs_read {{ @ = count(); }}'"
+        )
+    if len(text) > LONGEST:
+        raise ConfigError(f"found a one-liner of {len(text)} characters; at most {LONGEST} are allowed")
+    if not (text.isascii() and text.isprintable()):
+        raise ConfigError(f"found {name[:80]!r}; a one-liner has printable ASCII characters in one line")
+    return text
+
+
+def shown_name(text: str) -> str:
+    """The one-liner's name in results, of characters that are safe in files' names and filters: its words, a digest."""
+    words = "_".join(re.findall(r"[A-Za-z0-9_]+", text))[:_SHOWN].strip("_")
+    return ".".join(filter(None, ["bpftrace", words, hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]]))
