@@ -2,13 +2,15 @@
 """A bpftrace one-liner in a guest whose image has bpftrace: started, looked at in the kernel, stopped, ended.
 
 bpftrace attaches its programs itself. What it attached is asked of the kernel, not of bpftrace. While calls are timed
-its process is stopped: it would wake ten times a second to read what its programs print.
+its process is stopped: it would wake ten times a second to read what its programs print. Where they print more than
+there is room for, or fill a map, a hit comes to cost something else, and the cell fails.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,18 +28,29 @@ from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
 _OUTPUT = "/tmp/bpftrace.out"  # noqa: S108 - in the guest
-_START = 'ulimit -f 8192; setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!'
-"""Prints the process's number. The limit is in 512 bytes: programs may print at each hit."""
+_LARGEST_OUTPUT = 8 << 20
+_MOST_KEYS = 4096
+"""Of each map: bpftrace's own default, in the variables of its versions before and after 0.20."""
+_START = f"""ulimit -f {_LARGEST_OUTPUT // 512}
+export BPFTRACE_MAP_KEYS_MAX={_MOST_KEYS} BPFTRACE_MAX_MAP_KEYS={_MOST_KEYS}
+setsid bpftrace -e "$1" >"$0" 2>&1 </dev/null & echo $!"""
+"""Prints the process's number."""
 
 _PAUSE = ("sleep", "0.1")
+_MOST_TURNS = 6000
+"""Pauses for whatever bpftrace does: 600 s of the guest's clock. It attaches in 3 s."""
 _IDLE_TURNS = 100
-"""Pauses without a tick of processor time after which bpftrace is given up. One that attaches takes some at each."""
+"""Pauses without a tick of processor time after which bpftrace is given up."""
+_LOOKS = 3
+"""Looks in a row at a process that waits for events: it has read all that there was."""
 _WAITING = ("232", "281", "441")
 """epoll_wait, epoll_pwait and epoll_pwait2 of x86_64: where bpftrace waits for events, once all is attached."""
 _PROCESS = re.compile(r"(\d{1,7})\n")
 _STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
 """Its system call; of /proc/PID/stat its state, and ticks of processor time for itself and in the kernel (proc(5))."""
 _ENDED = "Z"
+_LOST = re.compile(r"^Lost \d+ events", re.MULTILINE)
+_KEY = re.compile(r"^(@\w*)\[", re.MULTILINE)
 _QUOTED_LINES = 20
 _QUOTED_BYTES = 4096
 
@@ -60,18 +73,29 @@ class _Process:
             raise EvidenceError("the guest does not say which process bpftrace is")
         self.pid = int(started[1])
 
-    def wait_until_attached(self) -> None:
-        """Wait while it works. Raises EvidenceError with its words where it ends, or does nothing any more."""
-        ticks, idle = -1, 0
-        while idle < _IDLE_TURNS:
-            state = self._state()
-            if state is None:
-                raise EvidenceError("bpftrace ends instead of attaching the one-liner", detail=self.words())
-            if state.is_waiting:
-                return
-            ticks, idle = state.ticks, idle + 1 if state.ticks == ticks else 0
-            self._guest.succeed(_PAUSE)
-        raise EvidenceError("bpftrace neither attaches the one-liner nor ends", detail=self.words())
+    def attach(self) -> None:
+        """Wait until it has attached everything, and stop it. Raises EvidenceError with its words where it ends."""
+        if self._wait(1, "neither attaches the one-liner nor ends") is None:
+            raise EvidenceError("bpftrace ends instead of attaching the one-liner", detail=self.words())
+        self.signal("STOP")
+
+    def read(self) -> None:
+        """Let it read all that its programs have sent. Raises EvidenceError where it finds no end, or has ended."""
+        self.signal("CONT")
+        self._wait(_LOOKS, "finds no end of what its programs print")
+        self.signal("STOP")
+
+    def end(self) -> None:
+        """Let it detach and print its maps. Raises EvidenceError where it does not end, or something got lost."""
+        self.read()
+        self.signal("INT", "CONT")
+        self._wait(None, "does not end")
+        self._check_all_kept()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal("KILL")
+        self._wait(None, "does not end")
 
     def signal(self, *names: str) -> None:
         """Send signals. Raises EvidenceError where it has ended."""
@@ -79,19 +103,26 @@ class _Process:
             if self._guest.run(["kill", f"-{name}", str(self.pid)]).status != 0:
                 raise EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
 
-    def wait_until_ended(self) -> None:
-        """Wait while it detaches and prints. Raises EvidenceError where it does not end."""
-        ticks, idle = -1, 0
-        while (state := self._state()) is not None:
-            ticks, idle = state.ticks, idle + 1 if state.ticks == ticks else 0
-            if idle == _IDLE_TURNS:
-                raise EvidenceError("bpftrace does not end", detail=self.words())
-            self._guest.succeed(_PAUSE)
-
     def words(self) -> Sequence[str]:
         """The end of what it has printed."""
         printed = self._guest.run(["tail", "-c", str(_QUOTED_BYTES), _OUTPUT]).stdout
         return [line for line in plain_lines(printed) if line.strip()][-_QUOTED_LINES:]
+
+    def _wait(self, looks: int | None, what_else: str) -> _State | None:
+        """Wait until it has ended (None), or is seen so many times in a row to wait for events."""
+        ticks, idle, waiting = -1, 0, 0
+        for _ in range(_MOST_TURNS):
+            state = self._state()
+            if state is None:
+                return None
+            ticks, idle = state.ticks, idle + 1 if state.ticks == ticks else 0
+            waiting = waiting + 1 if state.is_waiting else 0
+            if waiting == looks:
+                return state
+            if idle == _IDLE_TURNS:
+                break
+            self._guest.succeed(_PAUSE)
+        raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 
     def _state(self) -> _State | None:
         finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
@@ -100,11 +131,47 @@ class _Process:
             return None
         return _State(int(found[3]) + int(found[4]), found[1] in _WAITING)
 
+    def _check_all_kept(self) -> None:
+        """Raise EvidenceError where a buffer or a map had no room: such a hit costs something else."""
+        content = self._guest.get(_OUTPUT, largest=_LARGEST_OUTPUT)
+        if len(content) == _LARGEST_OUTPUT:
+            raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
+        printed = content.decode(errors="replace")
+        lost = _LOST.search(printed)
+        if lost is not None:
+            raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
+        for name, keys in Counter(_KEY.findall(printed)).items():
+            if keys >= _MOST_KEYS:
+                raise EvidenceError(f"bpftrace's map {name[:40]} is full with {keys} keys", hint=_FEWER)
+
+
+_FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
+
+
+class OneLinerAttachment(OwnAttachment):
+    """The programs of a one-liner. Made by ``one_liner_attached``."""
+
+    def __init__(
+        self, guest: Guest, kind: ProbeKind, point: ProbePoint, programs: Sequence[OwnProgram], process: _Process
+    ) -> None:
+        super().__init__(guest, kind, point, programs)
+        self._process = process
+
+    @contextlib.contextmanager
+    def one_caller(self) -> Iterator[None]:
+        """Before hits are counted, bpftrace reads what the timed calls have sent.
+
+        The kernel says that something was lost with the next event for which there is room.
+        """
+        self._process.read()
+        with super().one_caller():
+            yield
+
 
 @contextlib.contextmanager
 def one_liner_attached(
     guest: Guest, kind: ProbeKind, tool: Path, point: ProbePoint, symbols: Symbols
-) -> Iterator[OwnAttachment]:
+) -> Iterator[OneLinerAttachment]:
     """Let bpftrace attach a one-liner; end it, and prove that the kernel has none of its programs. ``tool``: bpfprobe.
 
     Raises EvidenceError with bpftrace's words where it refuses the one-liner or the guest has none, where a program is
@@ -116,13 +183,12 @@ def one_liner_attached(
         _check_installed(guest)
         process = _Process(guest, kind.one_liner)
         with _ended(process):
-            process.wait_until_attached()
-            process.signal("STOP")
+            process.attach()
             programs = _attached(guest, process)
             numbers = [one.number for one in programs]
             for one in programs:
                 check_place(one, point)
-            yield OwnAttachment(guest, kind, point, programs)
+            yield OneLinerAttachment(guest, kind, point, programs, process)
     wait_until_gone(guest, numbers)
 
 
@@ -141,11 +207,9 @@ def _ended(process: _Process) -> Iterator[None]:
         # The first error is the one to report. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
             with contextlib.suppress(CommandFailed, EvidenceError):
-                process.signal("KILL")
-                process.wait_until_ended()
+                process.kill()
         raise
-    process.signal("INT", "CONT")
-    process.wait_until_ended()
+    process.end()
 
 
 def _attached(guest: Guest, process: _Process) -> Sequence[OwnProgram]:
