@@ -9,7 +9,7 @@ import pytest
 from guest_with_files import guest_with
 
 from orchestrator.errors import EvidenceError
-from orchestrator.probes.bpf_program import BpfEvent, BpfProgram, ProgramInfo
+from orchestrator.probes.bpf_program import Attached, BpfEvent, BpfProgram, ProgramInfo, attached_by
 
 
 def program(printed: bytes) -> BpfProgram:
@@ -44,3 +44,21 @@ def test_events_are_whole() -> None:
     assert program(content * 2).events() == [BpfEvent(99, 72, (1, 2, 3, 4, 5, 6))] * 2
     with pytest.raises(EvidenceError, match=r"have 65 bytes, which are no whole ones$"):
         program(content + b"x").events()
+
+
+def test_what_a_process_has_attached_is_read() -> None:
+    printed = b"4 kprobe vfs_read 0\n7 fentry vfs_read 0\n9 other - 0\n"
+    assert attached_by(guest_with({}, printed=printed), 121) == [
+        Attached(4, "kprobe", "vfs_read", 0),
+        Attached(7, "fentry", "vfs_read", 0),
+        Attached(9, "other", "", 0),
+    ]
+    assert attached_by(guest_with({}, printed=b""), 121) == []
+
+
+@pytest.mark.parametrize(
+    "printed", [b"4 kprobe vfs_read\n", b"x kprobe vfs_read 0\n", b"4 kprobe " + b"v" * 256 + b" 0\n"]
+)
+def test_what_no_process_can_have_attached_is_refused(printed: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say what is attached: "):
+        attached_by(guest_with({}, printed=printed), 121)
