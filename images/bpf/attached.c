@@ -11,7 +11,7 @@ enum { SYS_readlink = 85 };
 enum { SYS_readlink = 89 };
 #endif
 enum { MOST_PROCESSES = 1000000, MOST_FILES = 1024, NAME_SIZE = 256, E_SRCH = 3 };
-enum { LINK_TRACING = 2 };	// BPF_LINK_TYPE_TRACING
+enum { LINK_TRACING = 2, LINK_PERF_EVENT = 7 };	// enum bpf_link_type
 
 // enum bpf_task_fd_type
 static const char *const kinds[] = {"raw-tracepoint", "tracepoint", "kprobe", "kretprobe", "uprobe", "uretprobe"};
@@ -70,7 +70,8 @@ static void show_link(int fd)
 	union bpf_request request = {.info = {fd, sizeof(info), (unsigned long)&info}};
 	char name[NAME_SIZE] = "";
 
-	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)))
+	// The process has the perf event of such a link, too, and that has been shown.
+	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)) || info.type == LINK_PERF_EVENT)
 		return;
 	if (info.type == LINK_TRACING)
 		name_function(info.tracing.btf_id, name, sizeof(name));

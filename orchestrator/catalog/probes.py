@@ -70,8 +70,8 @@ class ProbeKind(KernelFeature):
     armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
     measured, or removed; none where there are none to speak of. A user's module has a ``file``, a user's BPF programs
     have a ``bpf_file``, those that bpftrace makes of a text a ``one_liner``; their traps are not known in advance.
-    ``since`` and ``until`` are about what it is made of.
-    A kind that only verifies one capability (List 15 of the djprobe document) has a ``capability``.
+    ``since`` and ``until`` are about what it is made of. A kind that only verifies one
+    capability (List 15 of the djprobe document) has a ``capability``.
     """
 
     name: str

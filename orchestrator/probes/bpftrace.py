@@ -216,12 +216,14 @@ def _attached(guest: Guest, process: _Process) -> Sequence[OwnProgram]:
     found = attached_by(guest, process.pid)
     if not found:
         raise EvidenceError("bpftrace has attached nothing", detail=process.words())
+    # A program may be at several places.
+    programs = {number: pinned(guest, f"lab-own-{number}", number) for number in {one.number for one in found}}
     return [
         OwnProgram(
             one.number,
             f"{one.kind}:{one.name}",
-            f"{one.kind}/{one.name}",
-            pinned(guest, f"lab-own-{one.number}", one.number),
+            f"{one.kind}/{one.name}" + (f"+{one.offset:#x}" if one.offset else ""),
+            programs[one.number],
         )
         for one in found
     ]
