@@ -9,7 +9,7 @@ place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
 
 from orchestrator.catalog.probes import Mechanism, ProbeKind, Site
@@ -106,14 +106,26 @@ def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observati
 
 
 def followed(
-    guest: Guest, symbols: Callable[[], Symbols], kind: ProbeKind, point: ProbePoint, seen: Observation
+    guest: Guest,
+    symbols: Callable[[], Symbols],
+    kind: ProbeKind,
+    point: ProbePoint,
+    seen: Observation,
+    known: MutableMapping[tuple[bytes, Traced], str],
 ) -> Observation:
-    """The observation with what the function tracer calls at the probe point, where the kind's mechanism is that."""
+    """The observation with what the function tracer calls at the probe point, where the kind's mechanism is that.
+
+    ``known`` keeps what was called directly, by the bytes at the point and the kernel's line: all symbols are read to
+    find it, which takes 0.4 s. It is for one attachment, as trampolines come and go.
+    """
     if kind.mechanism not in ("ftrace", "direct") or seen.traced is None or seen.jump_target is None:
         return seen
     target = point.address + seen.jump_target
     if kind.mechanism == "direct":
-        return replace(seen, called=direct_trampoline(guest, target))
+        place = (seen.live, seen.traced)
+        if place not in known:
+            known[place] = direct_trampoline(guest, target)
+        return replace(seen, called=known[place])
     return replace(seen, called=called_by_tracer(guest, symbols(), seen.traced, target))
 
 

@@ -24,6 +24,7 @@ from orchestrator.probes.loading import load
 from orchestrator.probes.optimiser import OPTIMISATION, allow_optimisation, wait_until_armed, wait_until_untouched
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
 from orchestrator.probes.symbols import ModuleMemory, Symbols
+from orchestrator.probes.tracer import Traced
 
 _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
@@ -52,6 +53,7 @@ class ModuleAttachment(Attachment):
         self.point = point
         self._before = 0
         self._handler: Handler | None = None
+        self._called: dict[tuple[bytes, Traced], str] = {}
         # The lab's own modules have all of them.
         self._parameters = () if kind.file is None else _parameters(guest, module)
 
@@ -172,7 +174,7 @@ class ModuleAttachment(Attachment):
     def observe(self) -> Observation:
         """Read both sources of evidence at the probe point, and follow the function tracer's call."""
         seen = _observe(self._guest, self._kind, self._module, self.point)
-        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen)
+        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
 
     def wait_until_armed(self) -> Observation:
         """Wait, where the optimiser has to come; compare with what the module says of itself."""

@@ -14,6 +14,7 @@ from orchestrator.probes.evidence import Observation, check_called, followed, ob
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracepoint import find_tracepoint
+from orchestrator.probes.tracer import Traced
 from orchestrator.probes.user_point import UserPoint, events_at, observe_program
 
 _CALLED = {
@@ -42,11 +43,12 @@ class Place(ABC):
 class _Function(Place):
     def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols) -> None:
         self._guest, self._kind, self._symbols = guest, kind, symbols
+        self._called: dict[tuple[bytes, Traced], str] = {}
         self.point = point
 
     def observe(self) -> Observation:
         seen = observe(self._guest, self.point, self._kind.site)
-        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen)
+        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
 
     def check_called(self, seen: Observation, when: str) -> None:
         if self._kind.mechanism in ("ftrace", "direct"):

@@ -24,7 +24,7 @@ _BPF_TRAMPOLINE = "bpf_trampoline_"
 CALL_BYTES = 5
 _ENTRIES = {"ftrace_regs_caller": "ftrace_regs_call", "ftrace_caller": "ftrace_call"}
 """The tracer's entries that all users share, and the place of the call in each."""
-_LINE = re.compile(r"^(\S{1,200})( \[\w{1,60}\])? \((\d{1,6})\)(.{0,1000})", re.MULTILINE)
+_LINE = re.compile(r"^(\S{1,200})( \[\w{1,60}\])? \((\d{1,6})\)(.{0,1000})(?:\n\tdirect-->(.{0,300}))?", re.MULTILINE)
 _FUNCTION = r"\S{1,200}?\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w{1,60}\])?"
 _TRAMPOLINE = re.compile(rf"tramp: (0x[0-9a-f]{{1,16}}|{_FUNCTION}) \(({_FUNCTION})\)(?: ->({_FUNCTION}))?")
 _PLACE = re.compile(r"(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+ (\[\w+\])")
@@ -39,12 +39,15 @@ class Traced:
     A user may have a trampoline of its own (on x86_64): its address, and the functions that it is for and that it calls
     (``ftrace_func [lab_ftrace]``), which are the same unless the tracer has put a guard between them. In place of the
     address is the symbol of an init function where a module's was before its memory was freed: the tracer remembers it.
+
+    ``direct`` is the symbol that the function calls directly, as the kernel writes it.
     """
 
     users: int
     functions: int
     trampoline: int | str | None = None
     callees: frozenset[str] = frozenset()
+    direct: str | None = None
 
 
 def find_traced(listing: str, names: Collection[str]) -> Traced | None:
@@ -52,21 +55,23 @@ def find_traced(listing: str, names: Collection[str]) -> Traced | None:
 
     A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" where registers are saved, and
     the trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
+    What a function calls directly has a line of its own behind it.
     """
     mine, functions = [], 0
-    for name, module, users, rest in (line.groups() for line in _LINE.finditer(listing)):
+    for name, module, users, rest, direct in (line.groups() for line in _LINE.finditer(listing)):
         functions += 1
         if name in names and not module:
-            mine.append((int(users), rest))
+            mine.append((int(users), rest, direct))
     if not mine:
         return None
-    users = sum(count for count, _ in mine)
-    trampolines = [found for _, rest in mine for found in _TRAMPOLINE.findall(rest)]
+    users = sum(count for count, _, _ in mine)
+    direct = mine[0][2] if len(mine) == 1 else None
+    trampolines = [found for _, rest, _ in mine for found in _TRAMPOLINE.findall(rest)]
     if len(trampolines) != 1:
-        return Traced(users, functions)
+        return Traced(users, functions, direct=direct)
     ((address, *callees),) = trampolines
     trampoline = int(address, 16) if address.startswith("0x") else address
-    return Traced(users, functions, trampoline, frozenset(map(_without_offset, filter(None, callees))))
+    return Traced(users, functions, trampoline, frozenset(map(_without_offset, filter(None, callees))), direct)
 
 
 def called_by_tracer(guest: Guest, symbols: Symbols, traced: Traced, target: int) -> str:

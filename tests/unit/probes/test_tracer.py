@@ -11,7 +11,7 @@ import pytest
 from orchestrator.catalog.probes import probes
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same
+from orchestrator.probes.evidence import Observation, check_armed, check_called, check_same, followed
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracer import BPF_TRAMPOLINE, Traced, called_by_tracer, direct_trampoline, find_traced
@@ -26,7 +26,14 @@ LISTS = {
     "->kprobe_ftrace_handler+0x0/0x1b0\n": Traced(1, 1, 0xFFFFFFFFC020E000, KPROBES),
     f"{NAME} (1) R   D\ttramp: ftrace_regs_caller+0x0/0x6e (call_direct_funcs+0x0/0x30)\n"
     "\tdirect-->trampoline_noop+0x0/0x30 [lab_ftrace_direct]\n": Traced(
-        1, 1, "ftrace_regs_caller+0x0/0x6e", frozenset({"call_direct_funcs"})
+        1,
+        1,
+        "ftrace_regs_caller+0x0/0x6e",
+        frozenset({"call_direct_funcs"}),
+        "trampoline_noop+0x0/0x30 [lab_ftrace_direct]",
+    ),
+    f"{NAME} (1) R   D\t\n\tdirect-->bpf_trampoline_6442453466+0x0/0x1000\ngetname (1)      \n": Traced(
+        1, 2, direct="bpf_trampoline_6442453466+0x0/0x1000"
     ),
     "getname (1)      \n"
     f"{NAME} (1)      \ttramp: 0xffffffffc0210000 (ftrace_func+0x0/0x10 [lab_ftrace]) "
@@ -111,6 +118,25 @@ def test_a_trampoline_that_is_called_directly_belongs_to_bpf_or_a_module(target:
         "ffffffffa0003000 t bpf_trampoline_1\t[mine]\n"
     )
     assert direct_trampoline(cast(Guest, ListingGuest(listing)), target) == called
+
+
+def test_symbols_are_read_again_where_the_call_or_the_list_has_changed() -> None:
+    guest = ListingGuest("")
+    known: dict[tuple[bytes, Traced], str] = {}
+
+    def called(listed: str, live: bytes = LIVE) -> str | None:
+        seen = Observation(live, "[TRACED]", traced=Traced(1, 1, direct=listed))
+        kind = probes()["bpf-fentry"]
+        return followed(cast(Guest, guest), lambda: SYMBOLS, kind, POINT, seen, known).called
+
+    target = POINT.address + 5 + int.from_bytes(LIVE[1:5], "little")
+    guest.there = f"{target:x} t bpf_trampoline_1\t[bpf]\n"
+    assert called("bpf_trampoline_1+0x0/0x1000") == BPF_TRAMPOLINE
+    guest.there = f"{target:x} t mine\t[mine]\n{target + 1:x} t other\t[mine]\n"
+    assert called("bpf_trampoline_1+0x0/0x1000") == BPF_TRAMPOLINE
+    assert called("mine+0x0/0x10 [mine]") == "mine [mine]"
+    elsewhere = bytes([LIVE[0], LIVE[1] + 1]) + LIVE[2:]
+    assert called("bpf_trampoline_1+0x0/0x1000", elsewhere) == "other [mine]"
 
 
 @dataclass
