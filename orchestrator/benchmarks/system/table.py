@@ -19,6 +19,7 @@ from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.recorders import recorder_kinds
 from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.catalog.user_disk import is_user_disk
+from orchestrator.errors import ConfigError
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, wrong
@@ -93,7 +94,12 @@ def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBe
 
 def _probe(value: object, info: ValidationInfo) -> object:
     name = fields.probe(value, info)
-    if isinstance(name, str) and not user_probe.is_path(name) and name not in (BASELINE, *recorder_kinds()):
+    if isinstance(name, str) and user_probe.is_path(name):
+        try:
+            return str(user_probe.find_module(name))
+        except ConfigError as error:
+            raise wrong(error.what) from None
+    if isinstance(name, str) and name not in (BASELINE, *recorder_kinds()):
         allowed = choices_sentence(name, [BASELINE, *recorder_kinds()])
         raise mismatch(value, f"{allowed}; or a path: ./mine.c, a module of your own")
     return name
