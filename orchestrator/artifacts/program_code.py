@@ -52,13 +52,11 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         raise BuildError(f"{name} is position-independent, and has no fixed address", hint="link it with -no-pie")
     if ":" in symbol:
         return _static_place(elf, symbol)
-    functions = {
-        entry.name: (int(entry["st_value"]), int(entry["st_size"]))
-        for table in elf.iter_sections()
-        if isinstance(table, SymbolTableSection)
-        for entry in table.iter_symbols()
-        if entry["st_info"]["type"] == "STT_FUNC" and entry["st_shndx"] != "SHN_UNDEF"
-    }
+    functions: dict[str, dict[int, int]] = {}
+    for table in elf.iter_sections():
+        for entry in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+            if entry["st_info"]["type"] == "STT_FUNC" and entry["st_shndx"] != "SHN_UNDEF":
+                functions.setdefault(entry.name, {})[int(entry["st_value"])] = int(entry["st_size"])
     if not functions:
         raise BuildError(f"{name} has no symbols: nothing in it can be found by its name", hint="do not strip it")
     if symbol not in functions:
@@ -67,7 +65,12 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
             f"the program has no function {symbol}; the compiler may have inlined it",
             hint=f"did you mean {', '.join(alike)}" if alike else "__attribute__((noinline)) keeps a function",
         )
-    start, size = functions[symbol]
+    if len(functions[symbol]) > 1:
+        raise BuildError(
+            f"the program has {len(functions[symbol])} functions {symbol}: which one is meant is not known",
+            hint="rename one of them",
+        )
+    ((start, size),) = functions[symbol].items()
     if offset >= max(size, 1):
         raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
     return _place_at(elf, start + offset, symbol)

@@ -59,6 +59,13 @@ def test_what_is_not_there(program: Path) -> None:
         find_in_program(program, "inner", 16)
 
 
+def test_one_of_two_functions_of_a_name_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "other.c").write_text("static __attribute__((used)) void inner(void) { for (;;); }")
+    program = linked(tmp_path, "-static", "-no-pie", str(tmp_path / "other.c"), source=f"static {SOURCE.lstrip()}")
+    with pytest.raises(BuildError, match=r"^the program has 2 functions inner: which one is meant is not known"):
+        find_in_program(program, "inner", 0)
+
+
 def test_a_program_that_cannot_be_probed_by_name(tmp_path: Path) -> None:
     moving = linked(tmp_path, "-static-pie")
     with pytest.raises(BuildError, match=r"^program is position-independent, and has no fixed address"):
