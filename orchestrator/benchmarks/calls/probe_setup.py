@@ -50,6 +50,8 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel's release or configuration does not support the cell; None where they do."""
     kind = call_probe(cell.task.probe)
     why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
+    if kind.has_own_programs and cell.handler == "record":
+        why_not = why_not or "BPF programs of your own have no handlers, so they cannot record"
     why_not = why_not or kind.lacking_in(kernel.release)
     if why_not is not None:
         return why_not
@@ -133,9 +135,8 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     place = in_program(cell.task.point)
     if kind.site == "program" and place is None:
         return "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION']"
-    if place is not None and kind.mechanism != "none":
-        why_not = "it probes the kernel, and the point is in a program: take a uprobe"
-        return None if kind.site == "program" else why_not
+    if place is not None:
+        return _program_unsupported_reason(place, kind)
     if kind.site in SITES_WITHOUT_POINT:
         if cell.task.point is not None:
             return "it is where the kernel has it, and at no other point"
@@ -145,6 +146,17 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
         return "what its handler must see is known at the function of a system call that is made"
     if cell.task.point is not None and "+" in cell.task.point and kind.at == "entry":
         return "the function tracer is at a function's first bytes only: name the function without an offset"
+    return None
+
+
+def _program_unsupported_reason(place: str, kind: ProbeKind) -> str | None:
+    """Why a probe of this kind cannot be at a place in the program that makes the calls."""
+    if kind.has_own_programs:
+        return "BPF programs of your own are measured at functions of the kernel only"
+    if kind.mechanism != "none" and kind.site != "program":
+        return "it probes the kernel, and the point is in a program: take a uprobe"
+    if "uretprobe" in (kind.event, kind.program) and re.search("[:+]", place):
+        return "a return is probed at a function's entry: name the function, without an offset"
     return None
 
 

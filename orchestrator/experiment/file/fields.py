@@ -44,7 +44,7 @@ _MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
 _MEMORY_BOUNDS = (64, 4096)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _POINT = re.compile(
-    r"((?:program:)?[A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?"
+    r"((?:program:)?[A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|0|[1-9][0-9]{0,6}))?"
     r"|program:[A-Za-z_][A-Za-z0-9_]{0,63}:[A-Za-z_][A-Za-z0-9_]{0,127}"
 )
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -204,7 +204,7 @@ def probe(value: object, info: ValidationInfo) -> object:
         if probe_in_catalogue(value) is None and value not in rows:
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
             sentence = choices_sentence(value, [*probes(), *alike])
-            raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own")
+            raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
         return value
     try:
         return str(user_probe.find_probe(value))

@@ -153,6 +153,7 @@ def test_what_a_kernel_cannot_have(config: dict[str, str], probe: str, reason: s
 UPROBED = {**LAB, "CONFIG_UPROBE_EVENTS": "y"}
 NO_HISTOGRAMS = "this kernel was built without CONFIG_HIST_TRIGGERS"
 IN_THE_KERNEL = "it probes the kernel, and the point is in a program: take a uprobe"
+AT_THE_ENTRY = "a return is probed at a function's entry: name the function, without an offset"
 IN_THE_PROGRAM = "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION']"
 
 
@@ -165,6 +166,9 @@ IN_THE_PROGRAM = "it is in the program that makes the calls: name the function, 
         ("uprobe-event", "program:inner", LAB, "this kernel was built without CONFIG_UPROBE_EVENTS"),
         ("uretprobe-event", "program:inner", UPROBED, NO_HISTOGRAMS),
         ("none", "program:inner", LAB, None),
+        ("uretprobe-event", "program:inner+0x4", UPROBED, AT_THE_ENTRY),
+        ("bpf-uretprobe", "program:lab:passed", UPROBED, AT_THE_ENTRY),
+        ("uprobe-event", "program:lab:passed", UPROBED, NO_HISTOGRAMS),
     ],
 )
 def test_a_point_in_the_program_is_for_uprobes(
@@ -204,6 +208,25 @@ def test_own_programs_need_bpf_and_types(tmp_path: Path) -> None:
     assert unsupported_reason(a_kernel("debian-amd64", config), a_cell(str(source))) is None
 
 
+def test_own_programs_are_measured_in_the_kernel_and_do_not_record(tmp_path: Path) -> None:
+    (tmp_path / "own.c").write_text("")
+    (tmp_path / "mine.bpf.c").write_text("")
+    described = calls_experiment(
+        machines=[{"cpu": "athlon64"}],
+        probes=[str(tmp_path / "mine.bpf.c")],
+        points=["program:inner", "vfs_read"],
+        handlers=["record"],
+        benchmark={"name": "workload", "file": str(tmp_path / "own.c")},
+    )
+    in_program, in_kernel = (
+        unsupported_reason(a_kernel("lab-i386-up", UPROBED), cell)
+        for cell in plan(described).cells
+        if cell.task.probe != "none"
+    )
+    assert in_program == "BPF programs of your own are measured at functions of the kernel only"
+    assert in_kernel == "BPF programs of your own have no handlers, so they cannot record"
+
+
 def test_what_a_release_lacks() -> None:
     older = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="5.4.0-x")
     reason = "Linux has this since 5.5 (commit fec56f5890d9), and the kernel is 5.4.0-x"
@@ -212,6 +235,7 @@ def test_what_a_release_lacks() -> None:
     newer = dataclasses.replace(a_kernel("debian-amd64", DEBIAN), release="6.14.1")
     reason = "Linux has this no more since 6.14 (commit 4346ba160409), and the kernel is 6.14.1"
     assert unsupported_reason(newer, a_cell("fprobe")) == reason
+    assert unsupported_reason(newer, a_cell("bpf-kprobe-multi")) == reason
 
 
 def test_fentry_is_for_64_bit_kernels() -> None:

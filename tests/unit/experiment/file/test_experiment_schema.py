@@ -171,7 +171,7 @@ def test_an_error_in_the_file_names_its_line(load: Loader) -> None:
         load(MINIMAL.replace("- kprobe", "- kprob"))
     assert str(caught.value) == (
         f"x.yaml:5: probes.0: found 'kprob'; allowed: {', '.join(probes())}; did you mean 'kprobe'?"
-        "; or a path: ./mine.c.j2, a module of your own"
+        "; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c"
     )
 
 
