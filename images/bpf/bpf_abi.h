@@ -17,11 +17,11 @@ enum { PROT_READ = 1, PROT_WRITE = 2, MAP_SHARED = 1, MAP_PRIVATE = 2, MAP_ANONY
 enum {
 	BPF_MAP_CREATE = 0, BPF_MAP_LOOKUP_ELEM = 1, BPF_MAP_UPDATE_ELEM = 2, BPF_MAP_GET_NEXT_KEY = 4,
 	BPF_PROG_LOAD = 5, BPF_OBJ_PIN = 6, BPF_OBJ_GET = 7, BPF_PROG_GET_FD_BY_ID = 13,
-	BPF_OBJ_GET_INFO_BY_FD = 15, BPF_RAW_TRACEPOINT_OPEN = 17, BPF_TASK_FD_QUERY = 20, BPF_LINK_CREATE = 28,
+	BPF_MAP_GET_FD_BY_ID = 14, BPF_OBJ_GET_INFO_BY_FD = 15, BPF_RAW_TRACEPOINT_OPEN = 17, BPF_TASK_FD_QUERY = 20, BPF_LINK_CREATE = 28,
 };
 
 enum {
-	BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_PERCPU_HASH = 5, BPF_MAP_TYPE_PERCPU_ARRAY = 6, BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_PROG_TYPE_KPROBE = 2, BPF_PROG_TYPE_TRACEPOINT = 5, BPF_PROG_TYPE_RAW_TRACEPOINT = 17,
 	BPF_PROG_TYPE_TRACING = 26,
 	BPF_TRACE_FENTRY = 24, BPF_TRACE_FEXIT = 25, BPF_PERF_EVENT = 41, BPF_TRACE_KPROBE_MULTI = 42,
@@ -131,6 +131,11 @@ struct program_info {
 	uint32_t jited_line_infos, line_info_size, jited_line_info_size, tags;
 	aligned_u64 program_tags, run_ns, runs, recursion_misses;
 	uint32_t verified, attach_btf_object, attach_btf_id;
+};
+
+struct map_info {
+	uint32_t type, id, key_size, value_size, entries, flags;
+	char name[16];
 };
 
 struct link_info {

@@ -11,6 +11,7 @@
 //   bpfprobe hits FOLDER        a line for each thread: PID HITS
 //   bpfprobe events FOLDER      the events in the ring, 64 bytes each, as they are
 //   bpfprobe empty FOLDER       counts and ring begin anew
+//   bpfprobe full FOLDER        a line for each hash map of the program that has no room left: NAME KEYS
 //
 // Of what other programs have loaded:
 //   bpfprobe attached PID       what a process has attached, as attached.h says
@@ -24,6 +25,7 @@
 #include "programs.h"
 
 enum { RING_SIZE = 4 << 20, MOST_THREADS = 4096, MOST_CPUS = 1024, PATH_MAX = 256, LOG_SIZE = 1 << 16, PAGE = 4096 };
+enum { MOST_MAPS = 64, LARGEST_KEY = 4096 };
 enum { RING_HEADER = 8, EVENTS_AT_ONCE = 1024 };
 enum { SEMAPHORE_SHIFT = 32 };	// PERF_UPROBE_REF_CTR_OFFSET_SHIFT of kernel/events/core.c, since Linux 4.20
 // Of the guest's own clock: the kernel frees a program some milliseconds after its last file, behind an RCU grace period.
@@ -371,6 +373,57 @@ static int empty(const char *folder)
 	return 0;
 }
 
+static uint32_t keys_in(int map, const struct map_info *info)
+{
+	static char keys[2][LARGEST_KEY];
+	uint32_t count = 0;
+
+	if (info->key_size > LARGEST_KEY)
+		fail("too large a key: ", info->name, 0);
+	// One key may go while the next is asked for; then it begins anew.
+	while (count <= info->entries &&
+	       !element(BPF_MAP_GET_NEXT_KEY, map, count ? keys[count % 2] : NULL, keys[(count + 1) % 2]))
+		count++;
+	return count;
+}
+
+static void show_if_full(uint32_t id)
+{
+	union bpf_request opening = {.number = {.id = id}}, request = {0};
+	struct map_info info = {0};
+	uint32_t keys;
+
+	request.info.fd = checked(bpf(BPF_MAP_GET_FD_BY_ID, &opening, sizeof(opening.number)), "cannot open a map", "");
+	request.info.size = sizeof(info);
+	request.info.to = (unsigned long)&info;
+	checked(bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)), "nothing is known of a map", "");
+	info.name[sizeof(info.name) - 1] = 0;
+	// One of a single key is no list.
+	if ((info.type == BPF_MAP_TYPE_HASH || info.type == BPF_MAP_TYPE_PERCPU_HASH) && info.entries > 1) {
+		keys = keys_in(request.info.fd, &info);
+		if (keys >= info.entries) {
+			print(1, *info.name ? info.name : "-");
+			print_value(" ", keys);
+			print(1, "\n");
+		}
+	}
+	sys1(SYS_close, request.info.fd);
+}
+
+static int show_full(const char *folder)
+{
+	static uint32_t maps[MOST_MAPS];
+	struct program_info info = {.map_count = MOST_MAPS, .maps = (unsigned long)maps};
+	union bpf_request request = {.info = {pinned(folder, "program"), sizeof(info), (unsigned long)&info}};
+
+	checked(bpf(BPF_OBJ_GET_INFO_BY_FD, &request, sizeof(request.info)), "nothing is known of the program", "");
+	if (info.map_count > MOST_MAPS)
+		fail("the program has too many maps", "", 0);
+	for (uint32_t i = 0; i < info.map_count; i++)
+		show_if_full(maps[i]);
+	return 0;
+}
+
 // --- what others have loaded -------------------------------------------------------------------------
 
 static long open_program(const char *id)
@@ -415,6 +468,8 @@ int program(int argc, char **argv, char **environment)
 		return show_events(argv[2]);
 	if (text_equal(command, "empty") && argc == 3)
 		return empty(argv[2]);
+	if (text_equal(command, "full") && argc == 3)
+		return show_full(argv[2]);
 	if (text_equal(command, "attached") && argc == 3) {
 		checked(show_attached(checked(parse_number(argv[2]), "no process: ", argv[2])), "no process ", argv[2]);
 		return 0;
@@ -428,5 +483,5 @@ int program(int argc, char **argv, char **environment)
 			wait_until_gone(argv[i]);
 		return 0;
 	}
-	fail("one of attach, info, counts, hits, events, empty, attached, pin, gone", "", 0);
+	fail("one of attach, info, counts, hits, events, empty, full, attached, pin, gone", "", 0);
 }

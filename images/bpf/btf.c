@@ -97,19 +97,25 @@ static long find_in(const struct header *header, const char *name, struct btf_fu
 	return -ENOENT;
 }
 
-// The kernel's type information, or a negative errno as an address.
+// The kernel's type information, read once, or a negative errno as an address.
 static const struct header *read_types(void)
 {
-	char *content = map_memory(-1, ROOM, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-	const struct header *header = (const struct header *)content;
+	static const struct header *header;
+	char *content;
 	long size;
 
+	if (header)
+		return header;
+	content = map_memory(-1, ROOM, 0, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+	header = (const struct header *)content;
 	if (is_error(content))
 		return header;
 	size = read_file("/sys/kernel/btf/vmlinux", content, ROOM);
 	if (size >= 0 && ((size_t)size < sizeof(*header) || header->magic != MAGIC))
 		size = -EINVAL;
-	return size < 0 ? (const struct header *)size : header;
+	if (size < 0)
+		header = (const struct header *)size;
+	return header;
 }
 
 long find_function(const char *name, struct btf_function *found)

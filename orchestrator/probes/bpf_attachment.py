@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from orchestrator.catalog.probes import Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered
+from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.bpf_program import (
@@ -23,6 +23,7 @@ from orchestrator.probes.bpf_program import (
     Target,
     attach,
     bring,
+    check_no_statistics,
     compile_programs,
     keep_statistics,
 )
@@ -32,6 +33,7 @@ from orchestrator.probes.evidence import Observation, check_untouched
 from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
 from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.removal import removed
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import event_number
 from orchestrator.probes.tracer import CALL_BYTES
@@ -214,21 +216,15 @@ def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) ->
     check_untouched(point, place.observe(), "before attaching")
     allow_optimisation(guest, kind)
     bring(guest, tool)
+    check_no_statistics(guest)
     compiled_before = compile_programs(guest, on=kind.is_compiled)
-    try:
-        yield
-    except NotEntered:
-        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
+
+    def remove() -> None:
         _remove(guest, kind, place)
-        raise
-    except LabError as error:
-        # The first error is the one to report. A guest in trouble gets no commands.
-        if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed, EvidenceError):
-                _remove(guest, kind, place)
-        raise
-    _remove(guest, kind, place)
-    compile_programs(guest, on=compiled_before)
+        compile_programs(guest, on=compiled_before)
+
+    with removed(remove):
+        yield
 
 
 def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:

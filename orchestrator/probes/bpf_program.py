@@ -24,10 +24,13 @@ _STATISTICS = "/proc/sys/kernel/bpf_stats_enabled"
 
 _INFO = re.compile(r"type=(\d{1,3}) jited=(\d{1,6}) runs=(\d{1,20}) missed=(\d{1,20})\n")
 _COUNTS = re.compile(r"count=(\d{1,20}) dropped=(\d{1,20})\n")
+_FULL = re.compile(r"([\w.-]{1,15}) (\d{1,10})")
 _HITS = re.compile(r"(\d{1,10}) (\d{1,20})")
 _ATTACHED = re.compile(r"(\d{1,10}) ([a-z-]{1,20}) (\S{1,255}) (\d{1,20})")
 _MOST_THREADS = 4096
 """MOST_THREADS of bpfprobe.c."""
+_MOST_ATTACHED = 1 << 18
+"""Characters: MOST_FILES of attached.c, 1024, with a line of at most 256 each."""
 _EVENT = struct.Struct(f"<QII{ARGUMENTS}Q")
 
 
@@ -109,6 +112,14 @@ class BpfProgram:
             raise EvidenceError(f"the ring's events have {len(content)} bytes, which are no whole ones")
         return [BpfEvent(ns, pid, tuple(args)) for ns, _, pid, *args in _EVENT.iter_unpack(content)]
 
+    def full_maps(self) -> Mapping[str, int]:
+        """The hash maps that have no room left, by name, with their keys. Raises EvidenceError."""
+        lines = self._said("full")[:_MOST_ATTACHED].splitlines()
+        found = [one for one in map(_FULL.fullmatch, lines) if one]
+        if len(found) != len(lines):
+            raise EvidenceError(f"the guest does not say which maps are full: {lines[:3]}"[:200])
+        return {one[1]: int(one[2]) for one in found}
+
     def empty(self) -> None:
         """Let counts and ring begin anew."""
         self._guest.succeed([_TOOL, "empty", self._folder])
@@ -159,9 +170,10 @@ def pinned(guest: Guest, name: str, number: int) -> BpfProgram:
 
 def attached_by(guest: Guest, process: int) -> Sequence[Attached]:
     """What a process has attached. Raises EvidenceError for an answer that is none."""
-    lines = guest.succeed([_TOOL, "attached", str(process)]).text.splitlines()
+    said = guest.succeed([_TOOL, "attached", str(process)]).text
+    lines = said[:_MOST_ATTACHED].splitlines()
     found = [one for one in map(_ATTACHED.fullmatch, lines) if one]
-    if len(found) != len(lines):
+    if len(said) > _MOST_ATTACHED or len(found) != len(lines):
         raise EvidenceError(f"the guest does not say what is attached: {lines[:3]}"[:200])
     return [Attached(int(one[1]), one[2], "" if one[3] == "-" else one[3], int(one[4])) for one in found]
 
@@ -192,3 +204,10 @@ def compile_programs(guest: Guest, *, on: bool) -> bool:
 def keep_statistics(guest: Guest, *, on: bool) -> None:
     """Let the kernel count the runs of each program, or not."""
     guest.put(b"1" if on else b"0", _STATISTICS)
+
+
+def check_no_statistics(guest: Guest) -> None:
+    """Stop the kernel's count of runs, which costs instructions. Raises EvidenceError where it goes on."""
+    keep_statistics(guest, on=False)
+    if kernel_value(guest, _STATISTICS) != "0":
+        raise EvidenceError("the kernel's switch of the statistics of BPF programs does not stay at 0")

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from orchestrator.catalog.probes import Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered
+from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.called import Called
@@ -25,6 +25,7 @@ from orchestrator.probes.evidence import Observation, check_untouched
 from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
 from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.removal import removed
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import (
     Definition,
@@ -177,23 +178,12 @@ def event_attached(guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Sy
     check_untouched(point, place.observe(), "before enabling")
     allow_optimisation(guest, kind)
     make_instance(guest)
-    try:
+    with removed(lambda: _remove(guest, kind, place)):
         event = (
             define(guest, definition_of(kind, point)) if kind.tracepoint is None else own_event(guest, kind.tracepoint)
         )
         event.switch(on=True)
         yield EventAttachment(guest, kind, event, place)
-    except NotEntered:
-        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
-        _remove(guest, kind, place)
-        raise
-    except LabError as error:
-        # The first error is the one to report. A guest in trouble gets no commands.
-        if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed, EvidenceError):
-                _remove(guest, kind, place)
-        raise
-    _remove(guest, kind, place)
 
 
 def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:

@@ -12,7 +12,7 @@ from typing import get_args
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered, UnsupportedError
+from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value, whole_number
@@ -23,6 +23,7 @@ from orchestrator.probes.evidence import Observation, check_called, check_step, 
 from orchestrator.probes.loading import load
 from orchestrator.probes.optimiser import OPTIMISATION, allow_optimisation, wait_until_armed, wait_until_untouched
 from orchestrator.probes.point import ProbePoint, find_hook, find_static_branch
+from orchestrator.probes.removal import removed
 from orchestrator.probes.symbols import ModuleMemory, Symbols
 from orchestrator.probes.tracer import Traced
 
@@ -251,22 +252,11 @@ def module_attached(
         check_untouched(point, observe(guest, point, kind.site), "before loading")
     allow_optimisation(guest, kind)
     load(guest, module.name, module.file, parameters=module.parameters)
-    try:
+    with removed(lambda: _take_out(guest, kind, module, point)):
         if armed_by_host:
             point = _place_of(guest, kind, module)
             guest.put(b"1", _parameter_file(module, "armed"))
         yield ModuleAttachment(guest, kind, module, point, symbols)
-    except NotEntered:
-        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
-        _take_out(guest, kind, module, point)
-        raise
-    except LabError as error:
-        # The first error is the one to report, whether unloading works or not. A guest in trouble gets no commands.
-        if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed, EvidenceError):
-                _unload(guest, kind, module, point)
-        raise
-    _take_out(guest, kind, module, point)
 
 
 def _take_out(guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint) -> None:

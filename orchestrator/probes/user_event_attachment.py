@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.catalog.probes import Handler, ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError, NotEntered
+from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.called import Called
 from orchestrator.probes.event_attachment import EventAttachment
 from orchestrator.probes.evidence import check_untouched
 from orchestrator.probes.place import Place, UserPlace
+from orchestrator.probes.removal import removed
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import (
     TRACEFS,
@@ -122,21 +123,10 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     check_untouched(point, observe_program(guest, point), "before enabling")
     make_instance(guest)
     definition = UserDefinition(_DEFINED_AS[kind.event], point.program, point.file_offset, point.semaphore)
-    try:
+    with removed(lambda: _remove(guest, definition, point)):
         event = define(guest, definition)
         event.switch(on=True)
         yield UserEventAttachment(guest, kind, event, UserPlace(guest, kind, point))
-    except NotEntered:
-        # Nothing is in trouble. The guest is used on, so the probe must be proved gone as one that was hit.
-        _remove(guest, definition, point)
-        raise
-    except LabError as error:
-        # The first error is the one to report. A guest in trouble gets no commands.
-        if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed, EvidenceError):
-                _remove(guest, definition, point)
-        raise
-    _remove(guest, definition, point)
 
 
 def _remove(guest: Guest, definition: Definition, point: UserPoint) -> None:

@@ -19,7 +19,7 @@ from orchestrator.probes.point import ProbePoint
 EVENTS = "/sys/kernel/debug/tracing/uprobe_events"
 
 _LARGEST = 1 << 16
-_PEEKED = re.compile(r"process ([0-9a-f]{2,128})\nfile ([0-9a-f]{2,128})\n")
+_PEEKED = re.compile(r"process ((?:[0-9a-f]{2}){1,64})\nfile ((?:[0-9a-f]{2}){1,64})\n")
 _DEFINED = re.compile(r"^[pr]:\S+ (/.*):0x0*([0-9a-f]{1,16})(?:\(0x[0-9a-f]+\))?$", re.MULTILINE)
 
 

@@ -56,8 +56,25 @@ def test_what_a_process_has_attached_is_read() -> None:
     assert attached_by(guest_with({}, printed=b""), 121) == []
 
 
+def test_maps_without_room_are_read() -> None:
+    assert program(b"AT_ 4096\nAT_n 16\n").full_maps() == {"AT_": 4096, "AT_n": 16}
+    assert program(b"").full_maps() == {}
+
+
+@pytest.mark.parametrize("printed", [b"AT_\n", b"AT_ many\n", b"@ 4096\n", b"a_name_of_16_char 1\n"])
+def test_what_is_no_map_is_refused(printed: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"^the guest does not say which maps are full: "):
+        program(printed).full_maps()
+
+
 @pytest.mark.parametrize(
-    "printed", [b"4 kprobe vfs_read\n", b"x kprobe vfs_read 0\n", b"4 kprobe " + b"v" * 256 + b" 0\n"]
+    "printed",
+    [
+        b"4 kprobe x 0\n" * 30_000,
+        b"4 kprobe vfs_read\n",
+        b"x kprobe vfs_read 0\n",
+        b"4 kprobe " + b"v" * 256 + b" 0\n",
+    ],
 )
 def test_what_no_process_can_have_attached_is_refused(printed: bytes) -> None:
     with pytest.raises(EvidenceError, match=r"^the guest does not say what is attached: "):
