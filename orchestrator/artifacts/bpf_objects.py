@@ -33,6 +33,7 @@ _LIMIT = 120.0
 _LARGEST = 16 << 20
 _NOT_A_PROGRAM = ".text"
 """The section of functions that programs call."""
+_ON_FPROBES = ("kprobe.multi", "kprobe.session", "kretprobe.multi")
 _PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 
@@ -55,7 +56,7 @@ def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
     check_installed("bpf-packages.txt", "a BPF program of your own")
     compiled = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
     for section in _sections(file, compiled.read_bytes()):
-        if ".multi/" in section and kernel.config.get("CONFIG_FPROBE") != "y":
+        if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":
             raise UnsupportedError(f"this kernel was built without CONFIG_FPROBE, which {section} needs")
     return BpfObject(compiled, _loader(context), bpf_tool(context, kernel.spec.arch))
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabErr
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.bpf_attachment import programs_removed
-from orchestrator.probes.bpf_program import attached_by, pinned, wait_until_gone
+from orchestrator.probes.bpf_program import BpfProgram, attached_by, pinned, wait_until_gone
 from orchestrator.probes.own_programs import OwnAttachment, OwnProgram, check_place
 from orchestrator.probes.place import place_of
 from orchestrator.probes.point import ProbePoint
@@ -48,9 +47,9 @@ _WAITING = ("232", "281", "441")
 _PROCESS = re.compile(r"(\d{1,7})\n")
 _STATE = re.compile(r"(\S+)[^\n]*\n\d+ \(.*\) (\S) (?:-?\d+ ){10}(\d{1,15}) (\d{1,15}) ", re.DOTALL)
 """Its system call; of /proc/PID/stat its state, and ticks of processor time for itself and in the kernel (proc(5))."""
+_LONGEST_STATE = 2048
 _ENDED = "Z"
-_LOST = re.compile(r"^Lost \d+ events", re.MULTILINE)
-_KEY = re.compile(r"^(@\w*)\[", re.MULTILINE)
+_LOST = re.compile(r"Lost \d+ events")
 _QUOTED_LINES = 20
 _QUOTED_BYTES = 4096
 
@@ -82,7 +81,8 @@ class _Process:
     def read(self) -> None:
         """Let it read all that its programs have sent. Raises EvidenceError where it finds no end, or has ended."""
         self.signal("CONT")
-        self._wait(_LOOKS, "finds no end of what its programs print")
+        if self._wait(_LOOKS, "finds no end of what its programs print") is None:
+            raise self._ended()
         self.signal("STOP")
 
     def end(self) -> None:
@@ -101,12 +101,15 @@ class _Process:
         """Send signals. Raises EvidenceError where it has ended."""
         for name in names:
             if self._guest.run(["kill", f"-{name}", str(self.pid)]).status != 0:
-                raise EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
+                raise self._ended()
 
     def words(self) -> Sequence[str]:
         """The end of what it has printed."""
         printed = self._guest.run(["tail", "-c", str(_QUOTED_BYTES), _OUTPUT]).stdout
         return [line for line in plain_lines(printed) if line.strip()][-_QUOTED_LINES:]
+
+    def _ended(self) -> EvidenceError:
+        return EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
 
     def _wait(self, looks: int | None, what_else: str) -> _State | None:
         """Wait until it has ended (None), or is seen so many times in a row to wait for events."""
@@ -126,25 +129,23 @@ class _Process:
 
     def _state(self) -> _State | None:
         finished = self._guest.run(["cat", f"/proc/{self.pid}/syscall", f"/proc/{self.pid}/stat"])
-        found = _STATE.match(finished.text)
+        found = _STATE.match(finished.text[:_LONGEST_STATE])
         if found is None or found[2] == _ENDED:
             return None
         return _State(int(found[3]) + int(found[4]), found[1] in _WAITING)
 
     def _check_all_kept(self) -> None:
-        """Raise EvidenceError where a buffer or a map had no room: such a hit costs something else."""
+        """Raise EvidenceError where a buffer had no room: such a hit costs something else."""
         content = self._guest.get(_OUTPUT, largest=_LARGEST_OUTPUT)
         if len(content) == _LARGEST_OUTPUT:
             raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
-        printed = content.decode(errors="replace")
-        lost = _LOST.search(printed)
+        lost = _LOST.search(content.decode(errors="replace"))
         if lost is not None:
             raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
-        for name, keys in Counter(_KEY.findall(printed)).items():
-            if keys >= _MOST_KEYS:
-                raise EvidenceError(f"bpftrace's map {name[:40]} is full with {keys} keys", hint=_FEWER)
 
 
+_AT = "AT_"
+"""What the kernel has for the @ of a map's name."""
 _FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
 
 
@@ -152,9 +153,15 @@ class OneLinerAttachment(OwnAttachment):
     """The programs of a one-liner. Made by ``one_liner_attached``."""
 
     def __init__(
-        self, guest: Guest, kind: ProbeKind, point: ProbePoint, programs: Sequence[OwnProgram], process: _Process
+        self,
+        guest: Guest,
+        kind: ProbeKind,
+        point: ProbePoint,
+        symbols: Symbols,
+        programs: Sequence[OwnProgram],
+        process: _Process,
     ) -> None:
-        super().__init__(guest, kind, point, programs)
+        super().__init__(guest, kind, point, symbols, programs)
         self._process = process
 
     @contextlib.contextmanager
@@ -188,7 +195,8 @@ def one_liner_attached(
             numbers = [one.number for one in programs]
             for one in programs:
                 check_place(one, point)
-            yield OneLinerAttachment(guest, kind, point, programs, process)
+            yield OneLinerAttachment(guest, kind, point, symbols, programs, process)
+            _check_room({one.number: one.program for one in programs}.values())
     wait_until_gone(guest, numbers)
 
 
@@ -197,6 +205,14 @@ def _check_installed(guest: Guest) -> None:
         raise EvidenceError(
             "the guest's image has no bpftrace", hint=f"set image: {IMAGE}, or add the package to your recipe"
         )
+
+
+def _check_room(programs: Iterable[BpfProgram]) -> None:
+    """Raise EvidenceError where a map has no room: a hit with a new key costs something else."""
+    for program in programs:
+        for name, keys in program.full_maps().items():
+            named = name.replace(_AT, "@", 1)
+            raise EvidenceError(f"bpftrace's map {named} is full with {keys} keys", hint=_FEWER)
 
 
 @contextlib.contextmanager
@@ -217,6 +233,8 @@ def _attached(guest: Guest, process: _Process) -> Sequence[OwnProgram]:
     if not found:
         raise EvidenceError("bpftrace has attached nothing", detail=process.words())
     # A program may be at several places.
+    if any(one.kind in ("fentry", "fexit") and not one.name for one in found):
+        raise EvidenceError("the kernel's type information has no name for a function that bpftrace has attached to")
     programs = {number: pinned(guest, f"lab-own-{number}", number) for number in {one.number for one in found}}
     return [
         OwnProgram(

@@ -118,10 +118,12 @@ def followed(
     ``known`` keeps what was called directly, by the bytes at the point and the kernel's line: all symbols are read to
     find it, which takes 0.4 s. It is for one attachment, as trampolines come and go.
     """
-    if kind.mechanism not in ("ftrace", "direct") or seen.traced is None or seen.jump_target is None:
+    if kind.mechanism not in ("ftrace", "direct", "own") or seen.traced is None or seen.jump_target is None:
+        return seen
+    if kind.mechanism == "own" and seen.traced.direct is None:
         return seen
     target = point.address + seen.jump_target
-    if kind.mechanism == "direct":
+    if kind.mechanism in ("direct", "own"):
         place = (seen.live, seen.traced)
         if place not in known:
             known[place] = direct_trampoline(guest, target)
@@ -256,6 +258,8 @@ def mechanism_seen(kind: ProbeKind, point: ProbePoint, seen: Observation) -> str
         return kind.mechanism
     if seen.live == point.original:
         return "elsewhere"
+    if seen.called == BPF_TRAMPOLINE:
+        return "direct"
     for (site, mechanism), look in _LOOKS.items():
         if site == kind.site and look.first and seen.live[0] in look.first and (seen.flags or "") == look.flags:
             return mechanism

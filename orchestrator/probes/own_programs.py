@@ -22,18 +22,24 @@ from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.bpf_attachment import programs_removed
 from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_statistics, wait_until_gone
 from orchestrator.probes.called import Called
-from orchestrator.probes.evidence import Observation, observe
+from orchestrator.probes.evidence import Observation, followed, observe
 from orchestrator.probes.optimiser import wait_until_armed, wait_until_same
 from orchestrator.probes.place import place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.tracer import Traced
 
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
 _FOLDER = "/sys/fs/bpf/lab-own"
 _WITNESS = "lab-witness"
 _ATTACHED = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})")
-_AT_FUNCTION = re.compile(r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|fentry|fexit)/([^+]+)(?:\+.*)?")
+_AT_FUNCTION = re.compile(
+    r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
+)
+_AT_SYSTEM_CALL = re.compile(r"k(?:ret)?syscall/(\w+)")
+_FEWEST = 500
+"""Hits of a program that is at no function: its runs for other processes, some tens, must not pass for them."""
 _QUOTED_LINES = 20
 _QUOTED_WIDTH = 200
 
@@ -51,9 +57,13 @@ class OwnProgram:
 class OwnAttachment(Attachment):
     """The programs of a user's object, which do what they do at each hit. Made by ``own_attached``."""
 
-    def __init__(self, guest: Guest, kind: ProbeKind, point: ProbePoint, programs: Sequence[OwnProgram]) -> None:
+    def __init__(
+        self, guest: Guest, kind: ProbeKind, point: ProbePoint, symbols: Symbols, programs: Sequence[OwnProgram]
+    ) -> None:
         self._guest = guest
         self._kind = kind
+        self._symbols = symbols
+        self._called: dict[tuple[bytes, Traced], str] = {}
         self._programs = programs
         self._runs: Sequence[int] = ()
         self._witness: BpfProgram | None = None
@@ -65,7 +75,8 @@ class OwnAttachment(Attachment):
         for own in self._programs:
             if not own.program.info().jited:
                 raise EvidenceError(f"the BPF program {own.name} is interpreted, and not compiled")
-        return observe(self._guest, self.point, self._kind.site)
+        seen = observe(self._guest, self.point, self._kind.site)
+        return followed(self._guest, lambda: self._symbols, self._kind, self.point, seen, self._called)
 
     def wait_until_armed(self) -> Observation:
         """Nothing is waited for: a link is in place when it has been made."""
@@ -93,8 +104,15 @@ class OwnAttachment(Attachment):
         keep_statistics(self._guest, on=False)
 
     def counts(self, called: Called) -> tuple[int, int | None]:
-        """What the witness saw."""
+        """What the witness saw. Raises EvidenceError where runs for other processes may stand for the hits."""
         hits = sum(self._hits.get(pid, 0) for pid in called.pids)
+        everywhere = [own for own in self._programs if _function_of(own) is None]
+        if everywhere and called.calls and 0 < hits < _FEWEST:
+            raise EvidenceError(
+                f"{hits} hits are too few to prove the BPF program {everywhere[0].name} ({everywhere[0].section}) by: "
+                "it is at no function, and runs for other processes too",
+                hint=f"make {_FEWEST} calls or more",
+            )
         return hits, sum(self._hits.values()) - hits
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
@@ -132,7 +150,7 @@ def own_attached(
         numbers = [one.number for one in programs]
         for one in programs:
             check_place(one, point)
-        yield OwnAttachment(guest, kind, point, programs)
+        yield OwnAttachment(guest, kind, point, symbols, programs)
     wait_until_gone(guest, numbers)
 
 
@@ -152,12 +170,21 @@ def _attached(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
 
 def check_place(own: OwnProgram, point: ProbePoint) -> None:
     """Raise EvidenceError where a program is attached to another function than the point's; some have no function."""
-    place = _AT_FUNCTION.fullmatch(own.section)
-    if place is not None and not any(fnmatchcase(name, place[1]) for name in (point.symbol, *point.aliases)):
+    function = _function_of(own)
+    if function is not None and not any(fnmatchcase(name, function) for name in (point.symbol, *point.aliases)):
         raise EvidenceError(
-            f"program {own.name} is attached to {place[1]}, and the point is {point.symbol}",
-            hint=f"set points: [{place[1]}], and calls that enter it",
+            f"program {own.name} is attached to {function}, and the point is {point.symbol}",
+            hint=f"set points: [{function}], and calls that enter it",
         )
+
+
+def _function_of(own: OwnProgram) -> str | None:
+    """The function that a program is attached to, or a pattern of its name; None where it is at no function."""
+    call = _AT_SYSTEM_CALL.fullmatch(own.section)
+    if call is not None:
+        return f"__*_sys_{call[1]}"
+    place = _AT_FUNCTION.fullmatch(own.section)
+    return None if place is None else place[1]
 
 
 def _last(text: str) -> list[str]:

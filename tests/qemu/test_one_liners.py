@@ -72,7 +72,7 @@ def test_a_one_liner_runs_at_each_call_and_is_gone_afterwards(ready: ReadyGuest,
 @pytest.mark.parametrize(
     ("text", "mechanism"),
     [
-        ("kfunc:vfs_read { @ = count(); }", "ftrace"),
+        ("kfunc:vfs_read { @ = count(); }", "direct"),
         (
             "kprobe:vfs_read { @at[tid] = nsecs; } kretprobe:vfs_read /@at[tid]/ { delete(@at[tid]); }",
             "ftrace",
@@ -116,9 +116,10 @@ def test_one_that_is_refused_or_not_hit_has_no_number(
 
 
 @NIGHTLY
-def test_a_map_that_is_full_fails_the_cell(ready: ReadyGuest, workshop: BuildContext) -> None:
+@pytest.mark.parametrize("end", ["", " END { clear(@); }"])
+def test_a_map_that_is_full_fails_the_cell(ready: ReadyGuest, workshop: BuildContext, end: str) -> None:
     # The keys 0 to 4095 fill it before calls are timed. No timed hit finds room, so all samples are equal.
-    filling = "kprobe:vfs_read { unroll(16) { $key = @n < 4096 ? @n : 4096; @[$key] = 1; @n = @n + 1; } }"
+    filling = "kprobe:vfs_read { unroll(16) { $key = @n < 4096 ? @n : 4096; @[$key] = 1; @n = @n + 1; } }" + end
     with pytest.raises(EvidenceError, match=r"^bpftrace's map @ is full with 4096 keys"):
         measured(ready, workshop, filling)
     check_gone(ready)

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.artifacts.compiler import compile_program
+from orchestrator.errors import EvidenceError
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -20,27 +22,38 @@ READING = {"name": "syscall", "call": "read", "arguments": [0, 0, 0], "calls": 1
 pytestmark = pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410", timing="instructions")
 
 
-def measured(ready: ReadyGuest, context: BuildContext, program: str, handler: str = "noop") -> CellRecord:
-    """The record of reads with a user's programs at vfs_read()."""
+def measured(
+    ready: ReadyGuest,
+    context: BuildContext,
+    program: str,
+    handler: str = "noop",
+    benchmark: Mapping[str, object] = READING,
+    point: str = "vfs_read",
+) -> CellRecord:
+    """The record of a benchmark, else of reads, with a user's programs at a function."""
     boot = boot_of_calls(
         kernels=["debian-amd64"],
         machines=[{"cpu": "xeon-e5410"}],
-        points=["vfs_read"],
+        points=[point],
         probes=["none", str(PROGRAMS / program)],
         handlers=[handler],
-        benchmark=READING,
+        benchmark=dict(benchmark),
     )
     return measured_call(dataclasses.replace(ready, artifacts=artifacts_of(context, boot)), boot.cells[-1])
 
 
-@pytest.mark.parametrize("program", ["count_reads.bpf.c", "both.bpf.c"])
+@pytest.mark.parametrize(
+    ("program", "mechanism"),
+    [("count_reads.bpf.c", "direct"), ("both.bpf.c", "ftrace"), ("at_reads.bpf.c", "elsewhere")],
+)
 def test_programs_run_at_each_call_and_are_gone_afterwards(
-    ready: ReadyGuest, workshop: BuildContext, program: str
+    ready: ReadyGuest, workshop: BuildContext, program: str, mechanism: str
 ) -> None:
+    ready.guest.put(b"1", "/proc/sys/kernel/bpf_stats_enabled")
     record = measured(ready, workshop, program)
     assert (record.status, record.probe) == ("ok", program)
     assert record.evidence is not None
-    assert (record.evidence.hits, record.evidence.calls, record.evidence.mechanism) == (1000, 1000, "ftrace")
+    assert (record.evidence.hits, record.evidence.calls, record.evidence.mechanism) == (1000, 1000, mechanism)
     assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
     assert ready.guest.get("/proc/sys/kernel/bpf_stats_enabled").strip() == b"0"
 
@@ -66,6 +79,17 @@ def test_a_program_that_is_refused_or_not_hit_has_no_number(
     assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
 
 
+def test_few_hits_may_be_runs_for_others(ready: ReadyGuest, workshop: BuildContext, tmp_path: Path) -> None:
+    # A run makes one write, and the guest's agent makes others meanwhile.
+    compile_program(workshop, "x86_64", PROGRAMS / "write_once.c", tmp_path / "once")
+    benchmark = {"name": "workload", "file": str(tmp_path / "once"), "repeats": 6}
+    with pytest.raises(
+        EvidenceError, match=r"^3 hits are too few to prove the BPF program rare \(tp/syscalls/sys_enter"
+    ):
+        measured(ready, workshop, "rare.bpf.c", "noop", benchmark, "ksys_write")
+    assert ready.guest.succeed(["ls", "/sys/fs/bpf"]).text == ""
+
+
 @pytest.mark.parametrize(
     ("program", "words"),
     [
@@ -83,5 +107,6 @@ def test_a_source_that_makes_no_program_fails_before_any_call(
 
 
 def test_programs_do_not_record(ready: ReadyGuest, workshop: BuildContext) -> None:
-    with pytest.raises(UnsupportedError, match=r"^BPF programs of your own have no handlers, so they cannot record$"):
-        measured(ready, workshop, "count_reads.bpf.c", handler="record")
+    record = measured(ready, workshop, "count_reads.bpf.c", handler="record")
+    assert record.status == "unsupported"
+    assert record.reason == "BPF programs of your own have no handlers, so they cannot record"

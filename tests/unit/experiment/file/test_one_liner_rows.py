@@ -37,7 +37,10 @@ benchmark: {{name: syscall, call: read, arguments: [0, 0, 0]}}
     return load_experiment(folder / "one.yaml", kinds())
 
 
-@pytest.mark.parametrize("text", [COUNTING, WITH_SLASHES])
+@pytest.mark.parametrize(
+    "text",
+    [COUNTING, WITH_SLASHES, 'kprobe:vfs_read { printf("} i:s:1 {"); @[1 ? 2 : 3, s:1] = 1; } END { clear(@); }'],
+)
 def test_a_one_liner_is_taken_as_it_is_written(tmp_path: Path, text: str) -> None:
     table = only_table(loaded(tmp_path, f"'bpftrace:  {text} '"), CallsTable)
     assert table.probes == ("none", f"bpftrace: {text}")
@@ -70,6 +73,11 @@ def test_its_cell_is_compared_with_the_baseline(tmp_path: Path) -> None:
             '"bpftrace: kprobe:vfs_read\\n{ @ = count(); }"',
             "expected a probe's name; put a bpftrace one-liner in quotes",
         ),
+        (
+            "'bpftrace: kprobe:vfs_read { @ = 1; } interval:s:1 { print(@); }'",
+            "found 'interval:' in a one-liner; the clock or the CPU hits it, and not the calls: leave it out",
+        ),
+        ("'bpftrace: i:ms:1,kprobe:vfs_read { @ = 1; }'", "found 'i:' in a one-liner"),
         (f"bpftrace: {COUNTING}", "found a mapping; expected a probe's name; put a bpftrace one-liner in quotes"),
     ],
 )
