@@ -34,6 +34,8 @@ _TARGETS = (
     Target("recorder-report", "recordings"),
     Target("plugin-counts", "recordings"),
     Target("call-output", "program_output"),
+    Target("bpf-reports", "guest_probes"),
+    Target("peeked-bytes", "guest_probes", longest=512),
     Target("call-results", "program_output", longest=512),
     Target("scaling-output", "program_output", longest=8192),
     Target("system-output", "program_output"),
