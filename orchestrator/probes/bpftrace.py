@@ -90,7 +90,7 @@ class _Process:
         self.read()
         self.signal("INT", "CONT")
         self._wait(None, "does not end")
-        self._check_all_kept()
+        check_all_kept(self._guest.get(_OUTPUT, largest=_LARGEST_OUTPUT))
 
     def kill(self) -> None:
         """End it at once."""
@@ -134,19 +134,22 @@ class _Process:
             return None
         return _State(int(found[3]) + int(found[4]), found[1] in _WAITING)
 
-    def _check_all_kept(self) -> None:
-        """Raise EvidenceError where a buffer had no room: such a hit costs something else."""
-        content = self._guest.get(_OUTPUT, largest=_LARGEST_OUTPUT)
-        if len(content) == _LARGEST_OUTPUT:
-            raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
-        lost = _LOST.search(content.decode(errors="replace"))
-        if lost is not None:
-            raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
-
 
 _AT = "AT_"
 """What the kernel has for the @ of a map's name."""
 _FEWER = "make fewer calls: benchmark: {calls: 1000, repeats: 2}"
+
+
+def check_all_kept(printed: bytes) -> None:
+    """Raise EvidenceError where a buffer had no room for what programs print: such a hit costs something else.
+
+    bpftrace says so wherever its output stands, also in the middle of a line.
+    """
+    if len(printed) == _LARGEST_OUTPUT:
+        raise EvidenceError(f"bpftrace printed more than {_LARGEST_OUTPUT >> 20} MB")
+    lost = _LOST.search(printed.decode(errors="replace"))
+    if lost is not None:
+        raise EvidenceError(f"bpftrace's buffer had no room for what its programs print: {lost[0]}", hint=_FEWER)
 
 
 class OneLinerAttachment(OwnAttachment):
