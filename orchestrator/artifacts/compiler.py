@@ -39,7 +39,7 @@ _SHARED = (*_CODE, "-fPIC", "-shared")
 _LOADERS = {"i386": "/lib/ld-linux.so.2", "x86_64": "/lib64/ld-linux-x86-64.so.2"}
 _WIDTH = {"i386": "-m32", "x86_64": "-m64"}
 _COMPILE_LIMIT = 60.0
-_IN_NO_LIBRARY = "what a library is to define has to be in one of benchmark.libraries"
+_IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
 _PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 
@@ -176,6 +176,6 @@ def _compile(
     if finished.status != 0:
         words = finished.complaint()
         place = next((found for line in words if (found := _PLACE.match(line))), None)
-        without = "there is no C library: runtime.h has what there is"
-        hint = (without if flags[: len(_FLAGS)] == _FLAGS else _IN_NO_LIBRARY) if folders else ""
+        without = "there is no C library: runtime.h has what there is" if "-static" in flags else _IN_A_LIBRARY
+        hint = without if folders else ""
         raise BuildError(f"{files[0].name} does not compile", where=place[1] if place else "", detail=words, hint=hint)

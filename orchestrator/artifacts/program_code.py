@@ -13,6 +13,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from orchestrator.artifacts.instructions import decoded
 from orchestrator.artifacts.static_points import static_points
 from orchestrator.elf import DAMAGED
 from orchestrator.errors import BuildError
@@ -95,7 +96,22 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
         )
     if offset >= max(found.size, 1):
         raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {found.size:#x} bytes")
+    _check_boundary(elf, symbol, found, offset)
     return _place_at(elf, found.start + offset, symbol)
+
+
+def _check_boundary(elf: ELFFile, symbol: str, function: _Function, offset: int) -> None:
+    """Raise BuildError for a place inside an instruction: a breakpoint there makes another one of it.
+
+    The kernel takes it, and of a library all processes of the guest would execute that.
+    """
+    code = _place_at(elf, function.start, symbol, function.size).code
+    for one in decoded(code, function.start, elf.elfclass // 8):
+        if one.address < function.start + offset < one.end:
+            raise BuildError(
+                f"{symbol}+{offset:#x} is inside the instruction at +{one.address - function.start:#x} "
+                f"({one.size} bytes): the next one begins at +{one.end - function.start:#x}"
+            )
 
 
 @dataclass(frozen=True)
@@ -152,9 +168,9 @@ def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
     raise BuildError(f"the semaphore of {name} is nowhere in the file of {file}")
 
 
-def _place_at(elf: ELFFile, address: int, name: str) -> ProgramPlace:
+def _place_at(elf: ELFFile, address: int, name: str, size: int = _SHOWN_BYTES) -> ProgramPlace:
     for segment in elf.iter_segments("PT_LOAD"):
         into = address - segment["p_vaddr"]
         if segment["p_flags"] & _EXECUTABLE and 0 <= into < segment["p_filesz"]:
-            return ProgramPlace(address, segment["p_offset"] + into, segment.data()[into : into + _SHOWN_BYTES])
+            return ProgramPlace(address, segment["p_offset"] + into, segment.data()[into : into + size])
     raise BuildError(f"{name} is in no segment that is executed")

@@ -32,8 +32,8 @@ _FOLDERS: dict[Arch, tuple[str, ...]] = {
     "x86_64": ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib"),
 }
 """Where Debian's loader looks, without links."""
-_FILE = re.compile(r"f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)")
-_LINK = re.compile(r"l [0-7]+ \d+:\d+ \./(\S+) (\S+)")
+_FILE = re.compile(r"^f [0-7]+ \d+:\d+ (\d{1,15}) \./(\S+)$", re.MULTILINE)
+_LINK = re.compile(r"^l [0-7]+ \d+:\d+ \./(\S+) (\S+)$", re.MULTILINE)
 _MOST_LINKS = 4
 _READ_LIMIT = 120.0
 
@@ -57,7 +57,7 @@ def obtain_library(context: BuildContext, arch: Arch, image: str, library: UserL
     Raises BuildError where it cannot be compiled, the image has none of its name, or the file is damaged; HostError.
     """
     if library.file is None:
-        return _of_image(context, arch, ready_image(context, image_recipe(image)), library.name)
+        return library_of_image(context, arch, ready_image(context, image_recipe(image)), library.name)
     file = shared_library(context, arch, library.file) if library.is_source else library.file
     return SharedLibrary(library.name, file, f"{LIBRARIES}/{_loaded_as(file)}", is_brought=True)
 
@@ -86,7 +86,8 @@ def _own_name(elf: ELFFile) -> str | None:
     return next((texts.get_string(tag["d_val"]) for tag in dynamic.iter_tags("DT_SONAME")), None)
 
 
-def _of_image(context: BuildContext, arch: Arch, image: Image, name: str) -> SharedLibrary:
+def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str) -> SharedLibrary:
+    """An image's own library. Raises BuildError where it has none of this ``name``, HostError."""
     path = library_path((image.squashfs.parent / FILES).read_text(), arch, name, image.recipe.name)
 
     def build(target: Path) -> None:
