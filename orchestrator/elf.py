@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 
 from elftools.common.exceptions import ELFError
@@ -16,6 +17,7 @@ DAMAGED = (
     AttributeError,
     OverflowError,
     MemoryError,
+    struct.error,
     zlib.error,
 )
-"""What pyelftools raises for files that are not what their headers say."""
+"""What pyelftools and struct raise for files that are not what their headers say."""

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What a program has at an address when it is started, and what its file has there: a uprobe is in the first alone.
 //
-//   peek ADDRESS OFFSET SIZE PROGRAM [ARGUMENT...]
+//   peek -a ADDRESS OFFSET SIZE PROGRAM [ARGUMENT...]
 //       ADDRESS is the process', OFFSET the file's, both decimal. The process ends before it executes an instruction.
+//   peek -l LIBRARY OFFSET SIZE PROGRAM [ARGUMENT...]
+//       The same of a shared library, whose OFFSET is executed at an address that each process has for itself. The loader
+//       has mapped it; the process ends before it executes an instruction of the program.
 //
 // Output, one line each:
 //   process HEX
@@ -10,7 +13,8 @@
 // Exit status: 0, 2 for bad usage and where the program cannot be started or read.
 #include "runtime.h"
 
-enum { TRACEME = 0, PEEKTEXT = 1, SIGKILL = 9, SIGTRAP = 5, LARGEST = 64 };
+enum { TRACEME = 0, PEEKTEXT = 1, POKETEXT = 4, CONT = 7, SIGKILL = 9, SIGTRAP = 5, LARGEST = 64 };
+enum { AT_NULL = 0, AT_ENTRY = 9, BREAKPOINT = 0xcc, NAME_BYTES = 32, TEXT_BYTES = 1 << 16 };
 
 static void fail(const char *what, const char *about) __attribute__((noreturn));
 static void fail(const char *what, const char *about)
@@ -62,29 +66,137 @@ static void end(long pid)
 		;
 }
 
+static void end_and_fail(long pid, const char *what, const char *about) __attribute__((noreturn));
+static void end_and_fail(long pid, const char *what, const char *about)
+{
+	end(pid);
+	fail(what, about);
+}
+
+static size_t append(char *text, size_t at, const char *more)
+{
+	memcpy(text + at, more, text_length(more));
+	return at + text_length(more);
+}
+
+// As much of a file of /proc/PID as there is room for. Returns its size.
+static long read_of_process(long pid, const char *file, char *text)
+{
+	char name[NAME_BYTES], digits[21];
+	size_t at = append(name, 0, "/proc/"), digit = sizeof(digits);
+	long size = 0, more = 1;
+	int fd;
+
+	for (long left = pid; left; left /= 10)
+		digits[--digit] = (char)('0' + left % 10);
+	memcpy(name + at, digits + digit, sizeof(digits) - digit);
+	at = append(name, at + sizeof(digits) - digit, file);
+	name[at] = 0;
+	fd = (int)sys3(SYS_open, name, O_RDONLY, 0);
+	while (fd >= 0 && more > 0 && size < TEXT_BYTES) {
+		more = sys3(SYS_read, fd, text + size, TEXT_BYTES - size);
+		size += more > 0 ? more : 0;
+	}
+	if (fd < 0 || more < 0)
+		end_and_fail(pid, "cannot read ", name);
+	sys1(SYS_close, fd);
+	return size;
+}
+
+// To the program's first instruction, by a breakpoint in this process: the loader has mapped all libraries then.
+static void run_to_entry(long pid, const char *program)
+{
+	static long auxiliary[TEXT_BYTES / sizeof(long)];
+	long words = read_of_process(pid, "/auxv", (char *)auxiliary) / (long)sizeof(long), entry = 0, code = 0;
+	int status = 0;
+
+	for (long i = 0; i + 1 < words && auxiliary[i] != AT_NULL; i += 2)
+		if (auxiliary[i] == AT_ENTRY)
+			entry = auxiliary[i + 1];
+	if (sys4(SYS_ptrace, PEEKTEXT, pid, entry, &code) < 0 ||
+	    sys4(SYS_ptrace, POKETEXT, pid, entry, (code & ~0xffL) | BREAKPOINT) < 0)
+		end_and_fail(pid, "no breakpoint can be set at the entry of ", program);
+	sys4(SYS_ptrace, CONT, pid, 0, 0);
+	while (sys4(SYS_wait4, pid, &status, 0, 0) == -E_INTR)
+		;
+	if ((status & 0x7f) != 0x7f)
+		fail("the loader did not start ", program);
+	if (status != (SIGTRAP << 8 | 0x7f))
+		end_and_fail(pid, "a signal before the entry of ", program);
+}
+
+static unsigned long parse_hex(const char **text)
+{
+	unsigned long value = 0;
+
+	for (;; ++*text) {
+		if (**text >= '0' && **text <= '9')
+			value = value * 16 + (unsigned long)(**text - '0');
+		else if (**text >= 'a' && **text <= 'f')
+			value = value * 16 + (unsigned long)(**text - 'a' + 10);
+		else
+			return value;
+	}
+}
+
+// Where the process executes what a file has at the offset; 0 where nowhere. A line of /proc/PID/maps:
+//   7f1c34a00000-7f1c34b55000 r-xp 00026000 fe:00 1234       /usr/lib/x86_64-linux-gnu/libc.so.6
+static unsigned long find_mapping(long pid, const char *file, unsigned long offset)
+{
+	static char text[TEXT_BYTES + 1];
+	char *line = text, *next;
+
+	text[read_of_process(pid, "/maps", text)] = 0;
+	for (; *line; line = next) {
+		const char *at = line;
+		unsigned long start = parse_hex(&at), end, into;
+		int is_executed;
+
+		for (next = line; *next && *next != '\n'; next++)
+			;
+		if (*next)
+			*next++ = 0;
+		at++;
+		end = parse_hex(&at);
+		is_executed = text_length(at) > 6 && at[3] == 'x';
+		at += is_executed ? 6 : 0;
+		into = offset - parse_hex(&at);
+		while (*at && *at != '/')
+			at++;
+		if (is_executed && into < end - start && text_equal(at, file))
+			return start + into;
+	}
+	return 0;
+}
+
 int program(int argc, char **argv, char **environment)
 {
 	unsigned char bytes[LARGEST + sizeof(long)];
+	int is_library = argc >= 6 && text_equal(argv[1], "-l"), file;
+	const char *path;
 	long address, offset, size, pid;
-	int file;
 
-	address = argc >= 5 ? parse_number(argv[1]) : -1;
-	offset = argc >= 5 ? parse_number(argv[2]) : -1;
-	size = argc >= 5 ? parse_number(argv[3]) : -1;
-	if (address < 0 || offset < 0 || size < 1 || size > LARGEST)
-		fail("expected ADDRESS OFFSET SIZE PROGRAM [ARGUMENT...]", "");
-	pid = start(argv + 4, environment);
-	for (long i = 0; i < size; i += (long)sizeof(long)) {
-		if (sys4(SYS_ptrace, PEEKTEXT, pid, address + i, bytes + i) < 0) {
-			end(pid);
-			fail("nothing is mapped at the address in ", argv[4]);
-		}
+	offset = argc >= 6 ? parse_number(argv[3]) : -1;
+	size = argc >= 6 ? parse_number(argv[4]) : -1;
+	address = argc >= 6 && text_equal(argv[1], "-a") ? parse_number(argv[2]) : -1;
+	if ((address < 0 && !is_library) || offset < 0 || size < 1 || size > LARGEST)
+		fail("expected -a ADDRESS or -l LIBRARY, and OFFSET SIZE PROGRAM [ARGUMENT...]", "");
+	path = is_library ? argv[2] : argv[5];
+	pid = start(argv + 5, environment);
+	if (is_library) {
+		run_to_entry(pid, argv[5]);
+		address = (long)find_mapping(pid, path, (unsigned long)offset);
+		if (!address)
+			end_and_fail(pid, "the program has not mapped ", path);
 	}
+	for (long i = 0; i < size; i += (long)sizeof(long))
+		if (sys4(SYS_ptrace, PEEKTEXT, pid, address + i, bytes + i) < 0)
+			end_and_fail(pid, "nothing is mapped at the address in ", argv[5]);
 	end(pid);
 	print_bytes("process ", bytes, size);
-	file = (int)sys3(SYS_open, argv[4], O_RDONLY, 0);
+	file = (int)sys3(SYS_open, path, O_RDONLY, 0);
 	if (file < 0 || sys3(SYS_lseek, file, offset, 0) != offset || sys3(SYS_read, file, bytes, size) != size)
-		fail("cannot read ", argv[4]);
+		fail("cannot read ", path);
 	print_bytes("file ", bytes, size);
 	return 0;
 }

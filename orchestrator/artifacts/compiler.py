@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The small freestanding programs that are compiled for guests."""
+"""The small freestanding programs that are compiled for guests, and shared libraries of users' C files."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -16,14 +17,29 @@ from orchestrator.errors import BuildError, ConfigError
 from orchestrator.paths import data_dir
 from orchestrator.process import run
 
-_FLAGS = (
+_CODE = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"),
     *("-ffreestanding", "-fno-builtin", "-fno-stack-protector", "-fcf-protection=none"),
-    *("-fno-asynchronous-unwind-tables", "-fno-pie", "-no-pie", "-static", "-nostdlib"),
+    *("-fno-asynchronous-unwind-tables", "-nostdlib"),
     "-Wl,--build-id=none,-z,noexecstack",
 )
+_FIXED = ("-fno-pie", "-no-pie")
+_FLAGS = (*_CODE, *_FIXED, "-static")
+LIBRARIES = "/tmp/libraries"  # noqa: S108 - in the guest
+"""Where a program looks first for its shared libraries."""
+_LINKED = (
+    # A library's own memcpy() must not give way to that of runtime.c, as to an exported one it would.
+    *(*_CODE, *_FIXED, "-fvisibility=hidden"),
+    # All is resolved before the first call. The library that lacks a symbol finds it in the guest.
+    *("-Wl,-z,now", "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"),
+    # As the older tag, which libraries of libraries are looked for by as well.
+    f"-Wl,--disable-new-dtags,-rpath,{LIBRARIES}",
+)
+_SHARED = (*_CODE, "-fPIC", "-shared")
+_LOADERS = {"i386": "/lib/ld-linux.so.2", "x86_64": "/lib64/ld-linux-x86-64.so.2"}
 _WIDTH = {"i386": "-m32", "x86_64": "-m64"}
 _COMPILE_LIMIT = 60.0
+_IN_A_LIBRARY = "a function that it calls has to be in one of benchmark.libraries, or in runtime.h"
 _PLACE = re.compile(r"(/.+?:\d+)(?::\d+)?: (?:fatal )?error")
 
 
@@ -80,10 +96,11 @@ def bpf_tool(context: BuildContext, arch: str) -> Path:
     return context.cache.obtain("programs", inputs, f"bpfprobe, {arch}", build).path / main.stem
 
 
-def workload_program(context: BuildContext, arch: str, file: Path) -> Path:
-    """A user's C file, which defines ``workload()``, as a static program that times it (``images/workload``).
+def workload_program(context: BuildContext, arch: str, file: Path, libraries: Sequence[Path] = ()) -> Path:
+    """A user's C file, which defines ``workload()``, as a program that times it (``images/workload``).
 
-    Raises BuildError with the compiler's words, ConfigError for a file that cannot be read.
+    It is static, or linked with shared ``libraries``; its addresses are fixed either way. Raises BuildError with the
+    compiler's words, ConfigError for a file that cannot be read.
     """
     images, toolchain = data_dir("images"), guest_toolchain(context)
     folders = [file.parent, images / "workload", images / "guest"]
@@ -94,17 +111,47 @@ def workload_program(context: BuildContext, arch: str, file: Path) -> Path:
         raise ConfigError("a workload.h of its own stands beside it, which is the lab's name", where=str(file))
     timed = included('#include "bench.h"\n', folders[1:])
     files = [file, *dict.fromkeys([*shared, *timed])]
+    flags = (*_linked_with(arch, libraries), "-Wno-error") if libraries else (*_FLAGS, "-Wno-error")
     inputs = {
         "arch": arch,
         "compiler": toolchain.version,
-        "flags": _FLAGS,
+        "flags": flags,
+        "libraries": {str(library): hashlib.sha256(library.read_bytes()).hexdigest() for library in libraries},
         "sources": {str(other): read_source(other) for other in files},
     }
 
     def build(target: Path) -> None:
-        _compile(toolchain, arch, files, folders, target / "workload", "-Wno-error")
+        _compile(toolchain, arch, files, folders, target / "workload", flags)
 
     return context.cache.obtain("workloads", inputs, f"{file.name}, {arch}", build).path / "workload"
+
+
+def shared_library(context: BuildContext, arch: str, file: Path) -> Path:
+    """A user's C file ``NAME.c`` as the shared library ``NAME.so``. It may include ``usdt.h``.
+
+    Raises BuildError with the compiler's words, ConfigError for a file that cannot be read.
+    """
+    toolchain, name = guest_toolchain(context), f"{file.stem}.so"
+    folders = [file.parent, data_dir("images") / "workload"]
+    files = [file, *(other for other in included(read_source(file), folders) if other != file)]
+    flags = (*_SHARED, f"-Wl,-soname,{name}", "-Wno-error")
+    inputs = {
+        "arch": arch,
+        "compiler": toolchain.version,
+        "flags": flags,
+        "sources": {str(other): read_source(other) for other in files},
+    }
+
+    def build(target: Path) -> None:
+        _compile(toolchain, arch, files, folders, target / name, flags)
+
+    return context.cache.obtain("workloads", inputs, f"{name}, {arch}", build).path / name
+
+
+def _linked_with(arch: str, libraries: Sequence[Path]) -> tuple[str, ...]:
+    # By -l, a library without a name of its own (SONAME) is found by that of its file, not by the host's path.
+    named = (word for library in libraries for word in (f"-L{library.parent}", f"-l:{library.name}"))
+    return (*_LINKED, f"-Wl,--dynamic-linker={_LOADERS[arch]}", *named)
 
 
 def compile_program(context: BuildContext, arch: str, main: Path, target: Path) -> None:
@@ -114,14 +161,21 @@ def compile_program(context: BuildContext, arch: str, main: Path, target: Path) 
 
 
 def _compile(
-    toolchain: Toolchain, arch: str, files: Sequence[Path], folders: Sequence[Path], target: Path, *flags: str
+    toolchain: Toolchain,
+    arch: str,
+    files: Sequence[Path],
+    folders: Sequence[Path],
+    target: Path,
+    flags: Sequence[str] = _FLAGS,
 ) -> None:
     sources = [str(file) for file in files if file.suffix in (".c", ".S")]
-    wanted = [*_FLAGS, *flags, *(f"-I{folder}" for folder in folders)]
-    argv = [toolchain.program("gcc"), _WIDTH[arch], *wanted, "-o", str(target), *sources]
+    # A library counts for what stands before it.
+    wanted = [*(f"-I{folder}" for folder in folders), "-o", str(target), *sources, *flags]
+    argv = [toolchain.program("gcc"), _WIDTH[arch], *wanted]
     finished = run(argv, time_limit=_COMPILE_LIMIT, environment=compiling_in(target.parent))
     if finished.status != 0:
         words = finished.complaint()
         place = next((found for line in words if (found := _PLACE.match(line))), None)
-        hint = "there is no C library: runtime.h has what there is" if folders else ""
+        without = "there is no C library: runtime.h has what there is" if "-static" in flags else _IN_A_LIBRARY
+        hint = without if folders else ""
         raise BuildError(f"{files[0].name} does not compile", where=place[1] if place else "", detail=words, hint=hint)

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.user_elf import read_user_elf
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
-
-_MACHINES: dict[str, Arch] = {"EM_386": "i386", "EM_X86_64": "x86_64"}
-LARGEST = 64 << 20
-"""Bytes; it must fit into a guest's memory, which also holds the root file system."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +41,7 @@ def find_workload(name: str) -> UserWorkload:
 
 
 def _architecture(path: Path, name: str) -> Arch:
-    from elftools.elf.elffile import ELFFile
-
-    from orchestrator.elf import DAMAGED
-
-    try:
-        if path.stat().st_size > LARGEST:
-            raise ConfigError(f"found {name!r}; it is larger than {LARGEST >> 20} MiB")
-        with path.open("rb") as file:
-            elf = ELFFile(file)
-            machine, kind = elf["e_machine"], elf["e_type"]
-            segments = {segment["p_type"] for segment in elf.iter_segments()}
-    except OSError as error:
-        raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
-    except DAMAGED:
-        raise ConfigError(f"found {name!r}; expected a C file (.c) or a static x86 program") from None
-    if machine not in _MACHINES or kind not in ("ET_EXEC", "ET_DYN") or "PT_LOAD" not in segments:
-        raise ConfigError(f"found {name!r}; expected a C file (.c) or a static x86 program")
-    if "PT_INTERP" in segments:
+    elf = read_user_elf(path, name, "a C file (.c) or a static x86 program")
+    if elf.has_loader:
         raise ConfigError(f"found {name!r}; it needs shared libraries, which a guest has not: link it with -static")
-    return _MACHINES[machine]
+    return elf.arch

@@ -256,7 +256,8 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
                 keeps_time=boot.clock == "wall",
                 channel=boot.channel,
             )
-        wiring = Wiring("(a socket)", "(a socket)", "(the run's directory)/console")
+        overlay = None if machine.root is None else Path("(the guest's own overlay)")
+        wiring = Wiring("(a socket)", "(a socket)", "(the run's directory)/console", overlay=overlay)
         typer.echo(f"# boot: {boot.cpu}, {spec.name}, clock {boot.clock}")
         typer.echo(shlex.join(qemu_command(machine, wiring)))
         for cell in boot.cells:

@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A probe point in the program that makes the calls, as an experiment names it: ``program:SYMBOL+OFFSET``."""
+"""A probe point in the program that makes the calls, as an experiment names it: ``FILE:SYMBOL+OFFSET``.
+
+``FILE`` is ``program``, or a library that the program is linked with: ``libc.so.6:malloc``. No point of the kernel
+has a colon.
+"""
 
 from __future__ import annotations
 
-_PREFIX = "program:"
+from dataclasses import dataclass
+
+PROGRAM = "program"
 
 
-def in_program(point: str | None) -> str | None:
-    """The place in the program, ``SYMBOL`` or ``SYMBOL+OFFSET``; None for a place in the kernel, or for none."""
-    return point.removeprefix(_PREFIX) if point is not None and point.startswith(_PREFIX) else None
+@dataclass(frozen=True)
+class ProgramPoint:
+    """A place in ``file``, ``offset`` bytes behind the beginning of ``symbol``, or the static point PROVIDER:NAME."""
+
+    file: str
+    symbol: str
+    offset: int
+
+    @property
+    def library(self) -> str | None:
+        """The name of the library that it is in; None for the program itself."""
+        return None if self.file == PROGRAM else self.file
 
 
-def split_place(place: str) -> tuple[str, int]:
-    """A place's symbol, and the bytes behind its beginning."""
+def in_program(point: str | None) -> ProgramPoint | None:
+    """The place in the program or one of its libraries; None for a place in the kernel, or for none."""
+    file, colon, place = (point or "").partition(":")
+    if not colon:
+        return None
     symbol, _, offset = place.partition("+")
-    return symbol, int(offset or "0", 0)
+    return ProgramPoint(file, symbol, int(offset or "0", 0))

@@ -177,7 +177,7 @@ class BpfAttachment(Attachment):
         behind = {"kprobe": 1, "kprobe-multi": CALL_BYTES, "uprobe": 0}.get(self._kind.program or "")
         if behind is not None:
             address = event.args[0] - behind
-            if address != self.point.address:
+            if not self.point.is_at(address):
                 raise EvidenceError(f"an event is of {address:#x}, not of {self.point.name}", detail=[str(event)])
 
 
@@ -188,7 +188,7 @@ def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
         is_raw = kind.program == "raw-tracepoint"
         return Target(kind.program, kind.tracepoint if is_raw else str(event_number(guest, kind.tracepoint)))
     if isinstance(point, UserPoint):
-        return Target(kind.program, point.program, point.file_offset, point.semaphore)
+        return Target(kind.program, point.file, point.file_offset, point.semaphore)
     return Target(kind.program, point.symbol, point.offset if kind.program == "kprobe" else 0)
 
 

@@ -40,6 +40,10 @@ class ProbePoint:
         """As the kernel writes it: ``symbol+0x5``."""
         return f"{self.symbol}+{self.offset:#x}" if self.offset else self.symbol
 
+    def is_at(self, address: int) -> bool:
+        """Whether a hit can have come from an address."""
+        return address == self.address
+
 
 def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
     """The probe point at a function's entry in a running guest, before anything is probed.

@@ -96,7 +96,7 @@ class UserEventAttachment(EventAttachment):
     def _check(self, event: TracedEvent, symbols: Symbols) -> None:
         """Raise EvidenceError unless an event is of this probe point, or of a return from its function."""
         said = (_AT_RETURN if self._kind.event == "uretprobe" else _AT_ENTRY).fullmatch(event.said)
-        if said is None or int(said[1], 16) != self.point.address:
+        if said is None or not self.point.is_at(int(said[1], 16)):
             raise EvidenceError(f"an event is not of {self.point.name}", detail=[str(event)])
 
     def _check_none_missed(self) -> None:
@@ -122,7 +122,7 @@ def user_event_attached(guest: Guest, kind: ProbeKind, point: UserPoint) -> Iter
     assert kind.event is not None
     check_untouched(point, observe_program(guest, point), "before enabling")
     make_instance(guest)
-    definition = UserDefinition(_DEFINED_AS[kind.event], point.program, point.file_offset, point.semaphore)
+    definition = UserDefinition(_DEFINED_AS[kind.event], point.file, point.file_offset, point.semaphore)
     with removed(lambda: _remove(guest, definition, point)):
         event = define(guest, definition)
         event.switch(on=True)

@@ -60,7 +60,8 @@ AddressRange = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,16}-0x[0
 Symbol = Annotated[
     str,
     StringConstraints(
-        pattern=r"^(program:([A-Za-z_][A-Za-z0-9_]*:)?)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?$", max_length=300
+        pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.+-]*:([A-Za-z_][A-Za-z0-9_]*:)?)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?$",
+        max_length=300,
     ),
 ]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -114,7 +115,7 @@ class Evidence(_Record):
     address: Address
     """The probe point."""
     symbol: Symbol
-    """The probe point by name: ``__ia32_sys_gettimeofday+0x5``; ``program:workload`` in the program that calls."""
+    """By name: ``__ia32_sys_gettimeofday+0x5``; in the calling program ``program:workload``, ``libc.so.6:malloc``."""
     flag: Phrase
     """The probe's flags in the guest's kprobes/list, or empty."""
     detour: AddressRange | None = None

@@ -29,6 +29,17 @@ def command(tmp_path: Path, workshop: BuildContext) -> CommandLine:
     return CommandLine(tmp_path / "lab")
 
 
+def test_the_command_line_of_a_guest_with_an_image_is_shown(command: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        f"{{name: x, image: {IMAGE}, kernels: [lab-i386-up], machines: [{{cpu: pentium4}}], probes: [none], "
+        "benchmark: {name: gtodbench}}\n"
+    )
+    done = command.run("run", file, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "(the guest" in done.stdout
+
+
 @pytest.mark.parametrize("channel", ["ssh", "serial"])
 def test_an_oops_fails_a_command_over_every_channel(command: CommandLine, late_oops: Path, channel: str) -> None:
     logs = command.lab / "logs"

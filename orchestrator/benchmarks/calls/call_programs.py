@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.artifacts.compiler import LIBRARIES
+from orchestrator.artifacts.shared_libraries import SharedLibrary
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.outcome import SUCCESS, Expected, Outcome, check_expected, listed, named
 from orchestrator.benchmarks.calls.results_line import parse_results
@@ -109,10 +111,11 @@ class Sampling:
 class Calls:
     """A program in the guest that makes ``calls`` calls a sample. Made by ``system_call`` and ``user_function``.
 
-    ``file`` is the program on the host, None for one in the initramfs; ``hits`` is how often each call enters the
-    probe point; ``number`` is the system call's, None for a function. ``renew`` is done before each sample, which then
-    has a process of its own: what calls cost depends on what samples before have left. Methods that make calls raise
-    EvidenceError where the program makes another system call, or one does not return what is ``expected``.
+    ``file`` is the program on the host, None for one in the initramfs, ``libraries`` what it is linked with; ``hits``
+    is how often each call enters the probe point; ``number`` is the system call's, None for a function. ``renew`` is
+    done before each sample, which then has a process of its own: what calls cost depends on what samples before have
+    left. Methods that make calls raise EvidenceError where the program makes another system call, or one does not
+    return what is ``expected``.
     """
 
     argv: Sequence[str]
@@ -122,6 +125,7 @@ class Calls:
     number: int | None = None
     expected: Expected | None = None
     renew: Callable[[], None] | None = None
+    libraries: Sequence[SharedLibrary] = ()
 
     metric = "cost per call"
 
@@ -131,10 +135,14 @@ class Calls:
         return max(1, min(COUNTED_CALLS, MOST_HITS // self.hits))
 
     def prepare(self, guest: Guest) -> None:
-        """Copy a user's program into the guest."""
+        """Copy a user's program into the guest, and those libraries that its image has not."""
         if self.file is not None:
             guest.put(self.file, OWN_PROGRAM)
             guest.succeed(["chmod", "755", OWN_PROGRAM])
+        for library in self.libraries:
+            if library.is_brought:
+                guest.succeed(["mkdir", "-p", LIBRARIES])
+                guest.put(library.file, library.path)
 
     def measure_exact(self, guest: Guest, *, repeats: int, ticks_per_second: int, time_limit: float) -> Measurement:
         """Measure ``repeats`` samples of ``calls`` calls, in batches that fit between two timer ticks.
@@ -275,9 +283,9 @@ def system_call(
     return Calls([_PROGRAM, "-e", entry, "-N", str(number), *words], calls, hits, number=number)
 
 
-def user_function(program: Path, *, calls: int, hits: int = 1) -> Calls:
-    """Calls of ``workload()`` in a program compiled from a user's C file."""
-    return Calls([OWN_PROGRAM], calls, hits, program)
+def user_function(program: Path, *, calls: int, hits: int = 1, libraries: Sequence[SharedLibrary] = ()) -> Calls:
+    """Calls of ``workload()`` in a program compiled from a user's C file, and linked with shared ``libraries``."""
+    return Calls([OWN_PROGRAM], calls, hits, program, libraries=libraries)
 
 
 def _used_up(outcome: Outcome, alone: CallResults) -> EvidenceError:

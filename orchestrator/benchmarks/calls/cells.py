@@ -17,6 +17,7 @@ from orchestrator.benchmarks.calls.task import CallCell, CallTask
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.catalog.reference import reference_table
+from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_probe import shown_name
 from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
 from orchestrator.experiment.file.fields import EXECUTED
@@ -88,6 +89,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
             expected=benchmark.expect,
             is_found=table.points == EXECUTED,
             refusal=None if place.point is None else place.point.refusal,
+            libraries=benchmark.libraries,
         ),
         parameters=_parameters(table, call, place.point),
         published=_published(table.reference, kind.column),
@@ -118,6 +120,8 @@ def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -
         parameters["expect"] = table.benchmark.expect
     if table.benchmark.file is not None:
         parameters["workload"] = shown_name(Path(table.benchmark.file))
+    if table.benchmark.libraries:
+        parameters["libraries"] = phrase(", ".join(find_library(one).name for one in table.benchmark.libraries))
     if point is not None:
         parameters["at"] = point.name
         if table.points == EXECUTED:

@@ -8,6 +8,7 @@ from orchestrator.benchmarks.calls.outcome import SUCCESS
 from orchestrator.catalog.errnos import error_numbers
 from orchestrator.catalog.spelling import nearest
 from orchestrator.catalog.system_calls import system_calls
+from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import mismatch, shown, wrong
@@ -69,3 +70,16 @@ def file(value: object) -> object:
         return str(find_workload(value).file)
     except ConfigError as error:
         raise wrong(error.what) from None
+
+
+def library(value: object) -> object:
+    """A shared library of the guest's image by its name, or a user's by its path, which becomes absolute."""
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise mismatch(
+            value, "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"
+        )
+    try:
+        found = find_library(value)
+    except ConfigError as error:
+        raise wrong(error.what) from None
+    return found.name if found.file is None else str(found.file)

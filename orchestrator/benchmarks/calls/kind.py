@@ -35,7 +35,7 @@ class CallsKind(BenchmarkKind):
 
     name = "calls"
     table = CallsTable
-    paths = ("file",)
+    paths = ("file", "libraries")
 
     def benchmarks(self) -> Mapping[str, BenchmarkEntry]:
         """The benchmarks by name."""

@@ -16,7 +16,8 @@ from orchestrator.artifacts.compiler import bpf_tool, workload_program
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import ModuleSource, check_parameters, render, render_own
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.program_code import find_in_program
+from orchestrator.artifacts.program_code import find_in_library, find_in_program
+from orchestrator.artifacts.shared_libraries import SharedLibrary, obtain_library
 from orchestrator.benchmarks.calls import probe_setup
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import OWN_PROGRAM, system_call, user_function
@@ -26,6 +27,7 @@ from orchestrator.benchmarks.calls.probe_setup import ProbeSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.whole_program import PROGRAM, WholeProgram
 from orchestrator.benchmarks.calls.workload import Workload
+from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.experiment.program_point import in_program
@@ -73,12 +75,12 @@ def prepare_calls(
     modules = module_outcomes(context, kernel, {id_: one for id_, one in wanted.items() if one is not None})
 
     # A broken file is not compiled anew for each cell.
-    compiled = cache(lambda file: _outcome(lambda: workload_program(context, kernel.spec.arch, file)))
+    compiled = cache(lambda *calls: _outcome(lambda: _compiled(context, kernel, *calls)))
     tool = cache(lambda: _outcome(lambda: bpf_tool(context, kernel.spec.arch)))
     own = cache(lambda file: _outcome(lambda: bpf_object(context, kernel, file)))
     for cell in (one for one in cells if one.id in setups):
-        file, probe = _c_file(cell), call_probe(cell.task.probe)
-        program = None if file is None else compiled(file)
+        calls, probe = _c_file(cell), call_probe(cell.task.probe)
+        program = None if calls is None else compiled(*calls)
         attaches: Path | BpfObject | Refused | None = None
         if probe.program is not None or probe.one_liner is not None:
             attaches = tool()
@@ -97,12 +99,29 @@ def _outcome(compile_it: Callable[[], _Made]) -> _Made | Refused:
         return unsupported(str(error))
 
 
+@dataclass(frozen=True)
+class _Program:
+    """A user's C file, compiled, and the shared libraries that it was linked with."""
+
+    file: Path
+    libraries: tuple[SharedLibrary, ...]
+
+
+def _compiled(
+    context: BuildContext, kernel: Kernel, file: Path, libraries: tuple[str, ...], image: str | None
+) -> _Program:
+    arch = kernel.spec.arch
+    # A table refuses libraries without an image.
+    linked = tuple(obtain_library(context, arch, image or "", find_library(library)) for library in libraries)
+    return _Program(workload_program(context, arch, file, [library.file for library in linked]), linked)
+
+
 def _prepared(
     kernel: Kernel,
     cell: CallCell,
     setup: ProbeSetup,
     module: Module | Refused | None,
-    program: Path | Refused | None,
+    program: _Program | Refused | None,
     tool: Path | BpfObject | Refused | None,
 ) -> Prepared[CallSetup]:
     """A cell with what was built for it: the module, the user's workload, what attaches BPF programs."""
@@ -115,7 +134,7 @@ def _prepared(
     if module is not None:
         module = replace(module, parameters=check_parameters(setup.parameters))
     try:
-        point = _program_point(cell, setup, program)
+        point = _program_point(cell, program)
     except BuildError as error:
         return failed(error)
     return Ready(
@@ -126,38 +145,46 @@ def _prepared(
     )
 
 
-def _program_point(cell: CallCell, setup: ProbeSetup, program: Path | None) -> UserPoint | None:
-    """The cell's point in its program, if it is there. Raises BuildError where the program has no such place."""
-    if in_program(cell.task.point) is None:
+def _program_point(cell: CallCell, program: _Program | None) -> UserPoint | None:
+    """The cell's point in its program or a library, if it is there. Raises BuildError where there is no such place."""
+    place = in_program(cell.task.point)
+    if place is None:
         return None
+    library = None
     if program is None:
         assert cell.task.file is not None
-        found, path = find_in_program(Path(cell.task.file), setup.symbol, setup.offset), PROGRAM
+        found, path = find_in_program(Path(cell.task.file), place.symbol, place.offset), PROGRAM
+    elif place.library is not None:
+        library = next(one for one in program.libraries if one.name == place.library)
+        found, path = find_in_library(library.file, library.name, place.symbol, place.offset), OWN_PROGRAM
     else:
-        found, path = find_in_program(program, setup.symbol, setup.offset), OWN_PROGRAM
+        found, path = find_in_program(program.file, place.symbol, place.offset), OWN_PROGRAM
     return UserPoint(
-        setup.symbol,
-        setup.offset,
+        place.symbol,
+        place.offset,
         found.address,
         found.code,
-        is_entry=setup.offset == 0,
+        is_entry=place.offset == 0,
         is_called_directly=False,
         program=path,
         file_offset=found.file_offset,
         semaphore=found.semaphore,
+        library=None if library is None else library.path,
+        label=place.file,
     )
 
 
 def workload_of(context: BuildContext, kernel: Kernel, cell: CallCell) -> Workload:
     """What a cell runs, compiled where it is a user's C file. Raises BuildError."""
-    file = _c_file(cell)
-    return _workload(kernel, cell, None if file is None else workload_program(context, kernel.spec.arch, file))
+    calls = _c_file(cell)
+    return _workload(kernel, cell, None if calls is None else _compiled(context, kernel, *calls))
 
 
-def _workload_key(cell: CallCell, program: Path | None) -> dict[str, str]:
-    """The digest of a user's program, as it was given or compiled."""
-    file = cell.task.file if program is None else program
-    return {} if file is None else {"workload": _digest(Path(file))}
+def _workload_key(cell: CallCell, program: _Program | None) -> dict[str, str]:
+    """The digests of a user's program, as it was given or compiled, and of its libraries."""
+    if program is None:
+        return {} if cell.task.file is None else {"workload": _digest(Path(cell.task.file))}
+    return {"workload": _digest(program.file), **{one.name: _digest(one.file) for one in program.libraries}}
 
 
 def _tool_keys(tool: Path | BpfObject | None) -> dict[str, str]:
@@ -180,16 +207,16 @@ def _module_source(setup: ProbeSetup) -> ModuleSource | Path | None:
     return render_own(setup.own, setup.values)
 
 
-def _c_file(cell: CallCell) -> Path | None:
-    """The user's workload, where it is to be compiled."""
+def _c_file(cell: CallCell) -> tuple[Path, tuple[str, ...], str | None] | None:
+    """The user's workload, where it is to be compiled, its libraries, and the image that has some of them."""
     own = None if cell.task.file is None else find_workload(cell.task.file)
-    return None if own is None or own.kind == "program" else own.file
+    return None if own is None or own.kind == "program" else (own.file, cell.task.libraries, cell.image)
 
 
-def _workload(kernel: Kernel, cell: CallCell, program: Path | None) -> Workload:
+def _workload(kernel: Kernel, cell: CallCell, program: _Program | None) -> Workload:
     task = cell.task
     if program is not None:
-        return user_function(program, calls=task.calls, hits=task.hits)
+        return user_function(program.file, calls=task.calls, hits=task.hits, libraries=program.libraries)
     if task.file is not None:
         return WholeProgram(Path(task.file), [str(argument) for argument in task.arguments], task.hits)
     number = call_number(kernel, cell)

@@ -16,8 +16,9 @@ from orchestrator.benchmarks.calls.entered_function import call_number, entered_
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.probes import ProbeKind
+from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
-from orchestrator.experiment.program_point import in_program, split_place
+from orchestrator.experiment.program_point import ProgramPoint, in_program
 from orchestrator.run.preparation import smp_note
 
 _NEEDED_BY_OWN_PROGRAMS = (
@@ -120,7 +121,9 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel cannot run what the cell runs."""
     arch = kernel.spec.arch
     if cell.task.file is not None:
-        return find_workload(cell.task.file).unsupported_reason(arch)
+        whole = find_workload(cell.task.file).unsupported_reason(arch)
+        each = [find_library(library).unsupported_reason(arch) for library in cell.task.libraries]
+        return next(filter(None, [whole, *each]), None)
     if cell.task.entry not in ENTRIES[arch]:
         return f"programs of {arch} have no system call entry {cell.task.entry}"
     if cell.task.call is not None and call_number(kernel, cell) is None:
@@ -134,7 +137,10 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
     place = in_program(cell.task.point)
     if kind.site == "program" and place is None:
-        return "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION']"
+        return (
+            "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION'] or, in a "
+            "shared library, ['libc.so.6:FUNCTION']"
+        )
     if place is not None:
         return _program_unsupported_reason(place, kind)
     if kind.site in SITES_WITHOUT_POINT:
@@ -149,13 +155,13 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     return None
 
 
-def _program_unsupported_reason(place: str, kind: ProbeKind) -> str | None:
+def _program_unsupported_reason(place: ProgramPoint, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at a place in the program that makes the calls."""
     if kind.has_own_programs:
         return "BPF programs of your own are measured at functions of the kernel only"
     if kind.mechanism != "none" and kind.site != "program":
         return "it probes the kernel, and the point is in a program: take a uprobe"
-    if "uretprobe" in (kind.event, kind.program) and re.search("[:+]", place):
+    if "uretprobe" in (kind.event, kind.program) and (place.offset or ":" in place.symbol):
         return "a return is probed at a function's entry: name the function, without an offset"
     return None
 
@@ -163,7 +169,7 @@ def _program_unsupported_reason(place: str, kind: ProbeKind) -> str | None:
 def _place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
     place = in_program(cell.task.point)
     if place is not None:
-        return split_place(place)
+        return place.symbol, place.offset
     if cell.task.point is not None:
         symbol, plus, offset = cell.task.point.partition("+")
         if plus:

@@ -17,6 +17,8 @@ from orchestrator.benchmarks.calls.outcome import Expected
 from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.one_liner import IMAGE, is_one_liner
 from orchestrator.catalog.profile_parts import ProfilePart
+from orchestrator.catalog.user_disk import is_user_disk
+from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.cell import machine_id
 from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
@@ -32,9 +34,9 @@ class CallsBenchmark(BenchmarkChoice):
     """What each cell runs: ``repeats`` samples of ``calls`` calls, entering the kernel by ``entry``.
 
     Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; with ``expect``,
-    each call must return that. A user's workload has a ``file``: a C file, or a static program with its
-    ``arguments``, of which a sample is a whole run. ``hits`` is how often each call, or each run, enters the probe
-    point.
+    each call must return that. A user's workload has a ``file``: a C file, which may be linked with shared
+    ``libraries``, or a static program with its ``arguments``, of which a sample is a whole run. ``hits`` is how often
+    each call, or each run, enters the probe point.
     """
 
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
@@ -46,6 +48,7 @@ class CallsBenchmark(BenchmarkChoice):
     ] = ()
     expect: Annotated[Expected, BeforeValidator(fields.expected)] | None = None
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
+    libraries: Entries[Annotated[str, BeforeValidator(fields.library)]] = ()
     hits: Annotated[int, whole(1, 1_000_000)] = 1
 
     @property
@@ -80,6 +83,7 @@ class CallsBenchmark(BenchmarkChoice):
             "entry": bool(spec.entries),
             "call": names_its_call,
             "file": self.name == "workload",
+            "libraries": self.name == "workload" and not self.is_program,
             "arguments": names_its_call or self.is_program,
             "expect": bool(spec.entries),
             "calls": not self.is_program,
@@ -177,6 +181,7 @@ class CallsTable(ProbedTable):
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
         yield from self._program_conflicts()
+        yield from self._library_conflicts()
         for index, probe in enumerate(self.probes):
             if is_one_liner(probe) and self.image is None:
                 why = f"bpftrace is in an image: set image: {IMAGE}, or one of your own that has it"
@@ -191,6 +196,26 @@ class CallsTable(ProbedTable):
             if in_program(point) is not None:
                 why = "only the program of benchmark 'workload' has functions to name"
                 yield Problem(("points", index), f"found '{point}'; {why}", other=("benchmark", "name"))
+
+    def _library_conflicts(self) -> Iterator[Problem]:
+        """Libraries that a guest cannot have, and points in others."""
+        libraries = [find_library(one) for one in self.benchmark.libraries]
+        names = [library.name for library in libraries]
+        where = ("benchmark", "libraries")
+        for index, library in enumerate(libraries):
+            if library.name in names[:index]:
+                yield Problem((*where, index), f"found another {library.name}; a point in it would have two places")
+            if library.file is None and self.image is not None and is_user_disk(self.image):
+                why = "a disk of your own is not looked into: name the library's file, by a path"
+                yield Problem((*where, index), f"found {library.name}; {why}", other=("image",))
+        if libraries and self.image is None:
+            why = "what loads shared libraries is in an image: set image: debian-amd64, or debian-i386"
+            yield Problem(where, f"found {', '.join(names)}; {why}")
+        for index, point in enumerate(() if self.points in (None, EXECUTED) else self.points):
+            place = in_program(point)
+            if place is not None and place.library is not None and place.library not in names:
+                why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
+                yield Problem(("points", index), f"found '{point}'; {why}", other=where)
 
     def _executed_conflicts(self) -> Iterator[Problem]:
         """What does not go together with points that a profile finds."""

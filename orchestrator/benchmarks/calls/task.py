@@ -18,7 +18,7 @@ class CallTask:
     ``probe`` is a catalogue's name or an absolute path, ``point`` None where the benchmark's own function is probed.
     Where the point ``is_found``, a guest has executed it, and the experiment does not name it; with a ``refusal`` it
     cannot be probed. ``call`` is a system call's name with its ``arguments``, of which each must return what is
-    ``expected``; ``file`` is a user's workload.
+    ``expected``; ``file`` is a user's workload, linked with shared ``libraries``: an image's names or absolute paths.
     """
 
     probe: str
@@ -32,6 +32,7 @@ class CallTask:
     expected: Expected | None
     is_found: bool = False
     refusal: str | None = None
+    libraries: tuple[str, ...] = ()
 
 
 CallCell = Cell[CallTask]

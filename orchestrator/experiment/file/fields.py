@@ -29,8 +29,10 @@ from orchestrator.catalog.probes import probe_in_catalogue, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
+from orchestrator.catalog.user_library import LIBRARY_NAME
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, shown, wrong
+from orchestrator.experiment.program_point import PROGRAM
 from orchestrator.paths import user_path
 
 QemuCpuNames = Callable[[], Collection[str]]
@@ -43,9 +45,10 @@ _MIB = {"M": 1, "G": 1024}
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
 _MEMORY_BOUNDS = (64, 4096)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}):"
 _POINT = re.compile(
-    r"((?:program:)?[A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|0|[1-9][0-9]{0,6}))?"
-    r"|program:[A-Za-z_][A-Za-z0-9_]{0,63}:[A-Za-z_][A-Za-z0-9_]{0,127}"
+    rf"((?:{_FILE})?[A-Za-z_][A-Za-z0-9_.]{{0,127}})(?:\+(0x[0-9a-fA-F]{{1,6}}|0|[1-9][0-9]{{0,6}}))?"
+    rf"|{_FILE}[A-Za-z_][A-Za-z0-9_]{{0,63}}:[A-Za-z_][A-Za-z0-9_]{{0,127}}"
 )
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -213,13 +216,13 @@ def probe(value: object, info: ValidationInfo) -> object:
 
 
 def point(value: object) -> object:
-    """A place in the guest's kernel or in the program that calls: a function, or bytes behind its beginning."""
+    """A place in the guest's kernel, the program that calls or a library: a function, or bytes behind its start."""
     found = _POINT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise mismatch(
             value,
             "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, "
-            "or program:FUNCTION, or program:PROVIDER:NAME",
+            "or program:FUNCTION, or program:PROVIDER:NAME, or the same in a library, such as libc.so.6:malloc",
         )
     if found[2] is None:
         return value

@@ -24,10 +24,10 @@ def as_written(path: str) -> str:
 def make_absolute(
     data: Data, origins: Origins, folder: Path, benchmark_paths: Collection[str], moved: Moved = as_written
 ) -> None:
-    """Make every relative path of a user's file absolute, in place: kernels, images, modules and workloads.
+    """Make every relative path of a user's file absolute, in place: kernels, images, modules, workloads, libraries.
 
-    Kernels, images and probes are paths where they have a slash in them and are no one-liner, the keys
-    ``benchmark_paths`` of a benchmark always; ``folder`` is the experiment file's.
+    Kernels, images and probes are paths where they have a slash in them and are no one-liner, as do entries of lists
+    among the keys ``benchmark_paths`` of a benchmark; their other values always. ``folder`` is the experiment file's.
     """
     paths = _Paths(origins, folder, moved)
     for path, table in _tables_in(data):
@@ -42,7 +42,7 @@ def make_absolute(
             table["kernel_for"] = paths.of_mapping(kernel_for, (*path, "kernel_for"))
         if isinstance(benchmark, dict):
             for key in benchmark_paths & benchmark.keys():
-                benchmark[key] = paths.of_file(benchmark[key], (*path, BENCHMARK, key))
+                benchmark[key] = paths.of_value(benchmark[key], (*path, BENCHMARK, key))
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,12 @@ class _Paths:
     origins: Origins
     folder: Path
     moved: Moved
+
+    def of_value(self, value: Data, path: KeyPath) -> Data:
+        """A file's path, absolute; of a list, those entries that are paths."""
+        if isinstance(value, list):
+            return [self.of_name(name, (*path, index)) for index, name in enumerate(value)]
+        return self.of_file(value, path)
 
     def of_file(self, name: Data, path: KeyPath) -> Data:
         """A file's path, absolute; ``path`` is the key's."""

@@ -15,7 +15,7 @@ from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, KernelCode, co
 from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.modules import Module
 from orchestrator.artifacts.prebuilt import modinfo
-from orchestrator.artifacts.program_code import find_in_program
+from orchestrator.artifacts.program_code import find_in_library, find_in_program
 from orchestrator.artifacts.vmlinux import extract
 from orchestrator.benchmarks.markers.codesize.object_file import read_object
 from orchestrator.catalog.user_workload import find_workload
@@ -113,7 +113,9 @@ def read_module(data: bytes) -> None:
 
 
 def read_program(data: bytes) -> None:
-    """A static program that a user has built: a function of it, and a static probe point."""
+    """A static program or a shared library that a user has built: a function of it, and a static probe point."""
     program = file("program", data)
     for name in ("workload", "lab:passed"):
+        with suppress(LabError):
+            find_in_library(program, "libmine.so", name, 1)
         find_in_program(program, name, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is a place in a static program found by its name, and what cannot be found refused with what to do?"""
+"""Is a place in a program or a library found by its name, and what cannot be found refused with what to do?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.program_code import find_in_program
+from orchestrator.artifacts.program_code import find_in_library, find_in_program
 from orchestrator.errors import BuildError
 from orchestrator.paths import data_dir
 
@@ -62,7 +62,7 @@ def test_what_is_not_there(program: Path) -> None:
 def test_one_of_two_functions_of_a_name_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "other.c").write_text("static __attribute__((used)) void inner(void) { for (;;); }")
     program = linked(tmp_path, "-static", "-no-pie", str(tmp_path / "other.c"), source=f"static {SOURCE.lstrip()}")
-    with pytest.raises(BuildError, match=r"^the program has 2 functions inner: which one is meant is not known"):
+    with pytest.raises(BuildError, match=r"^the program has several functions inner: which one is meant is not known"):
         find_in_program(program, "inner", 0)
 
 
@@ -71,7 +71,7 @@ def test_a_program_that_cannot_be_probed_by_name(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"^program is position-independent, and has no fixed address"):
         find_in_program(moving, "inner", 0)
     stripped = linked(tmp_path, "-static", "-no-pie", "-s")
-    with pytest.raises(BuildError, match=r"^program has no symbols"):
+    with pytest.raises(BuildError, match=r"^the program has no symbols"):
         find_in_program(stripped, "inner", 0)
     stripped.write_bytes(stripped.read_bytes()[:80])
     with pytest.raises(BuildError, match=r"^program is damaged"):
@@ -126,3 +126,50 @@ def test_a_program_without_static_points(program: Path) -> None:
     with pytest.raises(BuildError, match=r"^the program has no static probe point lab:passed") as caught:
         find_in_program(program, "lab:passed", 0)
     assert caught.value.hint == "USDT() of usdt.h makes one"
+
+
+def test_a_place_inside_an_instruction_is_refused(tmp_path: Path) -> None:
+    source = SOURCE.replace("nop; nop; nop", "push %r12; nop")
+    program = linked(tmp_path, "-static", "-no-pie", source=source)
+    assert find_in_program(program, "inner", 2).code.startswith(b"\x90")
+    with pytest.raises(
+        BuildError, match=r"^inner\+0x1 is inside the instruction at \+0x0 \(2 bytes\): the next one"
+    ) as no:
+        find_in_program(program, "inner", 1)
+    assert no.value.what.endswith("begins at +0x2")
+
+
+LIBRARY = """
+#include "usdt.h"
+void before(void) { __asm__ volatile("int3"); }
+void today(void) { __asm__ volatile("hlt"); }
+__asm__(".symver before,versioned@ONE\\n.symver today,versioned@@TWO");
+static void fast(void) { }
+static void (*choose(void))(void) { return fast; }
+void chosen(void) __attribute__((ifunc("choose")));
+void marked(void) { USDT(lab, passed); }
+"""
+
+
+@pytest.mark.parametrize("stripped", [(), ("-s",)])
+def test_a_place_in_a_library_is_relative_to_where_it_is_loaded(tmp_path: Path, stripped: tuple[str, ...]) -> None:
+    versions = tmp_path / "versions"
+    versions.write_text("ONE { global: chosen; marked; local: *; }; TWO { } ONE;")
+    options = ["-shared", "-fPIC", f"-I{data_dir('images') / 'workload'}", f"-Wl,--version-script={versions}"]
+    library = linked(tmp_path, *options, *stripped, source=LIBRARY)
+    content = library.read_bytes()
+    place = find_in_library(library, "libtwo.so", "versioned", 0)
+    assert place.code.startswith(b"\xf4")  # hlt: today's version
+    for symbol in ("versioned", "marked", "lab:passed"):
+        found = find_in_library(library, "libtwo.so", symbol, 0)
+        assert content[found.file_offset :].startswith(found.code)
+        assert found.address < 1 << 16
+    with pytest.raises(BuildError, match=r"^chosen of libtwo\.so is chosen for the CPU as the library is loaded"):
+        find_in_library(library, "libtwo.so", "chosen", 0)
+    with pytest.raises(BuildError, match=r"^libtwo\.so has no function choosen;"):
+        find_in_library(library, "libtwo.so", "choosen", 0)
+    with pytest.raises(BuildError, match=r"^libtwo\.so has no static probe point lab:past"):
+        find_in_library(library, "libtwo.so", "lab:past", 0)
+    library.write_bytes(content[:80])
+    with pytest.raises(BuildError, match=r"^libtwo\.so is damaged"):
+        find_in_library(library, "libtwo.so", "versioned", 0)

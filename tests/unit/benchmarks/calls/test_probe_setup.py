@@ -154,7 +154,10 @@ UPROBED = {**LAB, "CONFIG_UPROBE_EVENTS": "y"}
 NO_HISTOGRAMS = "this kernel was built without CONFIG_HIST_TRIGGERS"
 IN_THE_KERNEL = "it probes the kernel, and the point is in a program: take a uprobe"
 AT_THE_ENTRY = "a return is probed at a function's entry: name the function, without an offset"
-IN_THE_PROGRAM = "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION']"
+IN_THE_PROGRAM = (
+    "it is in the program that makes the calls: name the function, with points: ['program:FUNCTION'] or, in a shared "
+    "library, ['libc.so.6:FUNCTION']"
+)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,10 @@ def check_boots(experiment: Experiment) -> None:
     for point in table.points or ():
         assert (
             re.fullmatch(
-                r"(program:([A-Za-z_][A-Za-z0-9_]*:)?)?[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?", point, re.ASCII
+                r"((program|[A-Za-z0-9_][A-Za-z0-9_.+-]*\.so[.0-9A-Za-z]*):([A-Za-z_][A-Za-z0-9_]*:)?)?"
+                r"[A-Za-z_][A-Za-z0-9_.]*(\+0x[0-9a-f]+)?",
+                point,
+                re.ASCII,
             )
             or table.points == "executed"
         )
