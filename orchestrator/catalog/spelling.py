@@ -6,7 +6,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-
 _SHORTEST_PART = 3
 """Characters of a word that is looked for inside other names: fewer are in most of them."""
 
