@@ -32,6 +32,7 @@ from orchestrator.cli import (
     shell,
     site,
 )
+from orchestrator.cli.examples import add_examples
 from orchestrator.cli.failures import stop_on_signals
 from orchestrator.program import NAME, PROGRAM
 
@@ -64,6 +65,7 @@ app.add_typer(image.app, name="image")
 app.add_typer(kmod.app, name="kmod")
 app.add_typer(model.app, name="model")
 app.add_typer(cache.app, name="cache")
+add_examples(app)
 
 
 def _print_version(wanted: bool) -> None:
