@@ -21,6 +21,7 @@ from typing import IO, TypeVar
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import HostError, LabError
+from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
 _DIE_WITH_PARENT = ("sh", str(Path(__file__).with_name("die-with-parent.sh")))
@@ -253,4 +254,4 @@ def _changed_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _missing(program: str) -> HostError:
-    return HostError(f"{program} is not installed", hint="`./lab doctor` says what is missing and how to get it")
+    return HostError(f"{program} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")

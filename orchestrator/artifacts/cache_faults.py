@@ -13,6 +13,7 @@ from filelock import Timeout
 
 from orchestrator.disk_room import found_no_room, full_one, is_full, is_lack_of_room, room_left, temporary_folder
 from orchestrator.errors import HostError
+from orchestrator.program import PROGRAM
 
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
@@ -69,7 +70,7 @@ def _no_room(root: Path, *others: Path) -> HostError:
     folder = full_one((root, *others))
     name, variable = ("temporary files", "TMPDIR") if folder in others else ("the cache folder", "ORCHESTRATOR_CACHE")
     when = "is full" if is_full(folder) else "was full a moment ago"
-    hint = "make room (`orchestrator cache prune` does)" if folder == root else "make room"
+    hint = f"make room (`{PROGRAM} cache prune` does)" if folder == root else "make room"
     return HostError(
         f"the disk of {name} {when}: {room_left(folder)}",
         where=str(folder),

@@ -13,9 +13,11 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.elf import DAMAGED
 from orchestrator.errors import ConfigError, UnsupportedError
+from orchestrator.program import PROGRAM
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
 _LARGEST = 64 << 20
+_NOT_BUILT = f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} kmod build ./NAME.c"
 
 
 def prebuilt(file: Path, kernel: Kernel) -> Module:
@@ -27,7 +29,9 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
     built_for = info.get("vermagic", "").split(" ")[0]
     if built_for != kernel.release:
         raise UnsupportedError(
-            f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}"
+            f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}",
+            hint=f"give its source, ./NAME.c, and the lab builds it for {kernel.spec.name}; "
+            f"or build it first: {PROGRAM} kmod build ./NAME.c --kernel {kernel.spec.name} --out .",
         )
     return Module(name, file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
 
@@ -43,6 +47,13 @@ def modinfo(file: Path) -> dict[str, str]:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
     except DAMAGED:
-        raise ConfigError("is no kernel module", where=str(file)) from None
+        raise ConfigError("is no kernel module", where=str(file), hint=_NOT_BUILT if _is_text(file) else "") from None
     pairs = (entry.decode("ascii", errors="replace").partition("=") for entry in content.split(b"\0") if entry)
     return {key: value for key, _, value in pairs}
+
+
+def _is_text(file: Path) -> bool:
+    """Whether a file begins like a text, such as C code that nobody has compiled."""
+    with file.open("rb") as stream:
+        begin = stream.read(512)
+    return begin.isascii() and b"\0" not in begin

@@ -24,6 +24,7 @@ from orchestrator.guest.emulator import QEMU
 from orchestrator.guest.framed import PROTOCOL
 from orchestrator.guest.machine import Machine, MemoryFile, Wiring, qemu_command
 from orchestrator.guest.saved import SavedGuest
+from orchestrator.program import PROGRAM
 
 KIND = "saved-guests"
 LIMIT = 2 << 30
@@ -132,7 +133,7 @@ def _qemu_digests() -> dict[str, str]:
     """Of QEMU's program, and of the firmware and the emulator that it loads; its version is in the program."""
     found = shutil.which(QEMU)
     if found is None:
-        raise HostError(f"{QEMU} is not installed", hint="`./lab doctor` says what is missing and how to get it")
+        raise HostError(f"{QEMU} is not installed", hint=f"`{PROGRAM} doctor` says what is missing and how to get it")
     program = Path(found).resolve()
     prefix = program.parent.parent
     folders = [folder for pattern in _FOLDERS for folder in sorted(prefix.glob(pattern))]

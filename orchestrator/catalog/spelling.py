@@ -6,12 +6,25 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_SHORTEST_PART = 3
+"""Characters of a word that is looked for inside other names: fewer are in most of them."""
+
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice most similar to ``word``, ignoring case, or None when none is similar."""
+    """Return the choice that ``word`` most likely means, ignoring case, or None when none is similar.
+
+    A word that a choice begins with, or has in it, is an abbreviation; of several such choices the shortest is meant.
+    Any other word is taken for a misspelling.
+    """
     by_folded = {choice.casefold(): choice for choice in choices}
     # Matching is quadratic in the word's length, and all names are much shorter than this limit.
-    close = difflib.get_close_matches(word[:100].casefold(), by_folded, n=1, cutoff=0.6)
+    folded = word[:100].casefold()
+    if len(folded) >= _SHORTEST_PART and folded not in by_folded:
+        for fits in (str.startswith, str.__contains__):
+            longer = [name for name in by_folded if fits(name, folded)]
+            if longer:
+                return by_folded[min(longer, key=len)]
+    close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None
 
 

@@ -11,6 +11,7 @@ import typer
 
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from orchestrator.cli.compared_commits import TwoCommits
@@ -92,7 +93,7 @@ def compare(
         raise UsageError(f"{len(given)} runs are named", hint=f"name at most {most}")
     if config is not None:
         if len(given) != 2 or kernels is not None:
-            hint = "orchestrator compare --config CONFIG A B, or TREE@A TREE@B"
+            hint = f"{PROGRAM} compare --config CONFIG A B, or TREE@A TREE@B"
             raise UsageError("--config needs two kernels, or two commits", hint=hint)
         from orchestrator.cli.compared_commits import TwoCommits
         from orchestrator.cli.measured import Measuring
@@ -102,7 +103,7 @@ def compare(
     elif overrides or kconfig or make:
         raise UsageError("--set, --kconfig and --make are for what --config measures", hint="leave them out")
     elif any(_is_commit(name) for name in given):
-        hint = "orchestrator compare --config CONFIG TREE@A TREE@B"
+        hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
         raise UsageError("commits are compared by measuring them", hint=hint)
     elif kernels is not None:
         run = find_run(given[0] if given else "latest", lab_dir())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.cli.named_cells import named
 from orchestrator.errors import LabError, UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.comparable import notes
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.profile import CellProfile, load_profile
@@ -80,7 +81,7 @@ def _only(run: Run, cells: Sequence[CellRecord], name: str) -> Side:
 def _nothing_in_common(names: Sequence[str], profiled: Sequence[Sequence[str]]) -> UsageError:
     without = [name for name, cells in zip(names, profiled, strict=True) if not cells]
     if without:
-        hint = "measure with profiles: orchestrator run CONFIG --profile symbols"
+        hint = f"measure with profiles: {PROGRAM} run CONFIG --profile symbols"
         return UsageError(f"no cell of {' and of '.join(dict.fromkeys(without))} has a profile", hint=hint)
     lines = [f"{name}:{cell}" for name, cells in zip(names, profiled, strict=True) for cell in cells[: _SHOWN // 2]]
     what = f"no cell of {names[0]} with a profile has the id of one of {names[1]}"

@@ -9,6 +9,7 @@ from orchestrator.cli.named_cells import NamedCells, named
 from orchestrator.errors import UsageError
 from orchestrator.experiment.file.stored_budgets import stored_budgets
 from orchestrator.paths import lab_dir
+from orchestrator.program import PROGRAM
 from orchestrator.results.baselines import DEFAULT
 from orchestrator.results.cell_filter import CellFilter, FilterError, names_of
 from orchestrator.results.compared_runs import ComparedRuns, differing_origin
@@ -19,8 +20,8 @@ from orchestrator.results.runs import Run, find_run
 from orchestrator.results.store import FILE_NAME, Store
 
 _SHOWN = 10
-_NAME_CELLS = "name one cell of each: orchestrator compare RUN:CELL RUN:CELL"
-_SET_A_BASELINE = "name both: orchestrator compare A B; or once: orchestrator baseline set default RUN"
+_NAME_CELLS = f"name one cell of each: {PROGRAM} compare RUN:CELL RUN:CELL"
+_SET_A_BASELINE = f"name both: {PROGRAM} compare A B; or once: {PROGRAM} baseline set default RUN"
 
 
 def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
@@ -137,7 +138,7 @@ def _nothing(before: Run, after: Run, pairs: Sequence[CellPair], refused: Sequen
     for run in (before, after):
         if not run.record.cells:
             what = f"no cell of run {run.record.run} has an outcome yet"
-            return UsageError(what, hint="go on with it: orchestrator run CONFIG --resume")
+            return UsageError(what, hint=f"go on with it: {PROGRAM} run CONFIG --resume")
     sides = list(dict.fromkeys(run.record.run for run in (before, after)))
     what = f"{' and '.join(sides)} {'has' if len(sides) == 1 else 'have'} nothing that can be compared"
     if refused:

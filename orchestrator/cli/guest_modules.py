@@ -58,7 +58,7 @@ class GuestModules:
         for given in self.paths:
             path, _ = _split(given)
             if not given or not path.exists():
-                raise UsageError("no such file or folder of a module", where=given)
+                raise UsageError("no such file or folder of a module", where=given, hint=_beside(path) if given else "")
             if not path.is_dir():
                 find_module(str(path))
         for option, assignments in (("--param", self.parameters), ("--set", self.values)):
@@ -114,6 +114,18 @@ class GuestModules:
                 raise UsageError(f"--param {key}: {unknown('module', module, names)}")
             found.setdefault(module, {})[name] = value
         return found
+
+
+def _beside(path: Path) -> str:
+    """The file that may be meant instead of one that is not there."""
+    from orchestrator.catalog.spelling import nearest
+    from orchestrator.catalog.user_probe import SUFFIXES
+
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    found = sorted(entry.name for entry in path.parent.iterdir() if entry.name.endswith(SUFFIXES))
+    guess = nearest(path.name, found) or nearest(path.stem, found)
+    return f"did you mean {path.parent / guess}?" if guess else ""
 
 
 def _split(given: str) -> tuple[Path, str | None]:

@@ -14,6 +14,7 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +66,7 @@ def history(
     from orchestrator.results.store import FILE_NAME, Store
 
     if not (lab_dir() / FILE_NAME).exists():
-        raise UsageError("there is no run yet", where=str(lab_dir()), hint="Make one: orchestrator run CONFIG")
+        raise UsageError("there is no run yet", where=str(lab_dir()), hint=f"Make one: {PROGRAM} run CONFIG")
     quantity: Quantity = "overhead" if overhead else "value"
     with Store.open(lab_dir()) as store:
         if metric is None:
@@ -151,7 +152,7 @@ def _print(store: Store, histories: Sequence[Traced], form: Form, title: str) ->
         from orchestrator.report.history_sheets import in_one_line, overview_sheet
 
         console, characters = _console()
-        example = in_one_line(f"orchestrator history {histories[0].history.metric}")
+        example = in_one_line(f"{PROGRAM} history {histories[0].history.metric}")
         sentences = [f"The first one with its steps, what changed at each, and its runs: {example}"]
         _print_sheets([overview_sheet(title, histories, sentences, characters)], console)
 

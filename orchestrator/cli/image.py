@@ -10,6 +10,7 @@ import typer
 from orchestrator.cli import completion, options
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 app = typer.Typer(help="Disk images: build them, see what is in them.", no_args_is_help=True)
 
@@ -21,7 +22,7 @@ def build(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="Images (see: orchestrator image list), or recipes of your own by their paths.",
+            help=f"Images (see: {PROGRAM} image list), or recipes of your own by their paths.",
             autocompletion=completion.images,
         ),
     ],
@@ -65,7 +66,7 @@ def show(
         recipe = image(packages)
         found = cached_image(context, recipe)
         if found is None:
-            hint = f"orchestrator image build {packages}"
+            hint = f"{PROGRAM} image build {packages}"
             raise HostError(f"image {recipe.name} is not here yet, and its packages are not chosen", hint=hint)
         print_columns(["package", "version"], sorted(found.packages.items()))
         return

@@ -10,6 +10,7 @@ import typer
 from orchestrator.cli import completion, options
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 app = typer.Typer(help="Kernels: build them, see what they can do.", no_args_is_help=True)
 
@@ -20,7 +21,7 @@ def build(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...", help="Kernels; see: orchestrator kernel list.", autocompletion=completion.kernels
+            metavar="NAME...", help=f"Kernels; see: {PROGRAM} kernel list.", autocompletion=completion.kernels
         ),
     ],
     offline: options.Offline = False,

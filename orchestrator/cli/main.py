@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -31,10 +32,15 @@ from orchestrator.cli import (
     shell,
     site,
 )
+from orchestrator.cli.examples import add_examples
 from orchestrator.cli.failures import stop_on_signals
+from orchestrator.program import NAME, PROGRAM
+
+_COMPLETION = f"_{NAME}_COMPLETE".upper()
+"""The variable in which a shell's completion script asks for names."""
 
 app = typer.Typer(
-    name="orchestrator",
+    name=NAME,
     help="A lab for the cost of kernel probes: QEMU guests with named CPUs, real modules, proved numbers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -59,6 +65,7 @@ app.add_typer(image.app, name="image")
 app.add_typer(kmod.app, name="kmod")
 app.add_typer(model.app, name="model")
 app.add_typer(cache.app, name="cache")
+add_examples(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -84,8 +91,13 @@ def _open_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the program ends
 
 
+def _usage_name(arguments: Sequence[str]) -> str:
+    """What usage lines call the program. A shell completes a command by its name, not by a path that was typed once."""
+    return NAME if {"--install-completion", "--show-completion"} & set(arguments) else PROGRAM
+
+
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     stop_on_signals()
-    app()
+    app(prog_name=_usage_name(sys.argv[1:]), complete_var=_COMPLETION)

@@ -15,6 +15,7 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.guest_modules import GuestModules
+from orchestrator.program import PROGRAM
 from orchestrator.steps import LOG_NAME, step_log
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Accel(StrEnum):
 Kernel = Annotated[
     str | None,
     typer.Option(
-        help="Kernel name (orchestrator list kernels), or the path of a build tree of your own; default: debian-686, "
+        help=f"Kernel name ({PROGRAM} list kernels), or the path of a build tree of your own; default: debian-686, "
         "or debian-amd64 for a 64-bit image.",
         autocompletion=completion.kernels,
     ),
@@ -64,7 +65,7 @@ AccelOption = Annotated[Accel, typer.Option(help="auto: KVM where it is really f
 Image = Annotated[
     str | None,
     typer.Option(
-        help="Root file system: an image (orchestrator image list), or the path of a recipe or a disk of your own. "
+        help=f"Root file system: an image ({PROGRAM} image list), or the path of a recipe or a disk of your own. "
         "The guest writes to an overlay that is thrown away.",
         autocompletion=completion.images,
     ),

@@ -12,13 +12,14 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.plain_text import plain_text
+from orchestrator.program import PROGRAM
 from orchestrator.steps import step_echo
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
 
 Kernel = Annotated[
-    str, typer.Option(help="Kernel name; see: orchestrator list kernels.", autocompletion=completion.kernels)
+    str, typer.Option(help=f"Kernel name; see: {PROGRAM} list kernels.", autocompletion=completion.kernels)
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and its duration on stderr.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in the cache.")]

@@ -15,6 +15,7 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
@@ -167,7 +168,7 @@ def _show(record: RunRecord, entry: RunEntry) -> None:
     print_table(record, Console(), reports())
     sys.stdout.flush()
     forms = "markdown, csv, json, junit, kcidb or html"
-    print(f"\nother forms: orchestrator report {entry.id} --format {forms}", file=sys.stderr)
+    print(f"\nother forms: {PROGRAM} report {entry.id} --format {forms}", file=sys.stderr)
     print(f"run {entry.id}: {entry.directory}", file=sys.stderr)
 
 

@@ -12,6 +12,7 @@ import typer
 
 from orchestrator.cli import guest_modules, one_guest, options
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     import re
@@ -54,9 +55,7 @@ def shell(
     from orchestrator.run.started_guest import GuestStart
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "a shell needs a terminal", hint="for a command and its output: orchestrator exec -- COMMAND..."
-        )
+        raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     expected = one_guest.expected_reports(allow_oops or [])
     if saved is not None:
         if kernel or image or data or cpu or module or param or set_values or fresh or (smp, memory) != (1, 256):

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 
 @expected_failures
@@ -35,7 +36,7 @@ def site(
 
     lab = lab_dir()
     if not (lab / FILE_NAME).exists():
-        raise UsageError("there is no run yet", where=str(lab), hint="Make one: orchestrator run CONFIG")
+        raise UsageError("there is no run yet", where=str(lab), hint=f"Make one: {PROGRAM} run CONFIG")
     with Store.open(lab) as store, _display() as progress:
         built = build_site(store, directory, reports(), runs, progress)
     if built.lacking:

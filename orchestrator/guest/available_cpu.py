@@ -9,9 +9,10 @@ from orchestrator.errors import HostError, UsageError
 from orchestrator.guest.accelerator import known_kvm_speed
 from orchestrator.guest.emulator import qemu_cpu_names, qemu_version
 from orchestrator.guest.machine import Timing
+from orchestrator.program import PROGRAM
 
 _HOSTS_OWN = "host"
-_ANOTHER = "name another CPU: orchestrator list cpus, or max for all that QEMU emulates"
+_ANOTHER = f"name another CPU: {PROGRAM} list cpus, or max for all that QEMU emulates"
 
 
 def check_cpu(model: CpuModel, timing: Timing) -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from orchestrator.errors import HostError
 from orchestrator.process import run
+from orchestrator.program import PROGRAM
 
 QEMU = "qemu-system-x86_64"
 
@@ -16,7 +17,9 @@ OLDEST_QEMU = (7, 0)
 
 _ANSWER_LIMIT = 15.0
 _VERSION = re.compile(r"version (\d+)\.(\d+)")
-_HINT = f"install QEMU {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer (Debian: qemu-system-x86); `./lab doctor` examines it"
+_HINT = (
+    f"install QEMU {OLDEST_QEMU[0]}.{OLDEST_QEMU[1]} or newer (Debian: qemu-system-x86); `{PROGRAM} doctor` examines it"
+)
 
 
 @lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ from orchestrator.guest.console import Console
 from orchestrator.guest.diagnosis import DYING_LIMIT
 from orchestrator.guest.emulator import OLDEST_QEMU, qemu_version
 from orchestrator.process import Spawned, exit_status, how_ended
+from orchestrator.program import PROGRAM
 
 _QUOTED_LINES = 10
 _NO_MEMORY = "Cannot allocate memory"
@@ -25,7 +26,9 @@ def start_failure(error: GuestError, command_line: Sequence[str], process: Spawn
     if status is None or status == -signal.SIGKILL:
         return error
     printed = Console(messages).last_lines(_QUOTED_LINES)
-    hint = f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `./lab doctor` examines it"
+    hint = (
+        f"the lab needs a QEMU of {'.'.join(map(str, OLDEST_QEMU))} or newer that works: `{PROGRAM} doctor` examines it"
+    )
     if any(_NO_MEMORY in line for line in printed):
         hint = (
             "allow more memory: QEMU wants 1 GiB of addresses for what it translates, besides the guest's (ulimit -v)"

@@ -11,6 +11,7 @@ from orchestrator.model.cost_file import CostFile
 from orchestrator.model.fit import Target, fitted
 from orchestrator.model.overheads import published_overheads
 from orchestrator.model.price import published_nanoseconds
+from orchestrator.program import PROGRAM
 from orchestrator.results.runs import Run
 
 _Place = tuple[str, str]
@@ -37,7 +38,7 @@ def calibrated(file: CostFile, runs: Sequence[Run]) -> Fitted:
         f"{name} {column} on {table.declared.kernels[name]}" for name, column in places if (name, column) not in found
     ]
     if missing:
-        hint = "measure them: orchestrator run CONFIG --profile symbols; a cell that failed has no profile"
+        hint = f"measure them: {PROGRAM} run CONFIG --profile symbols; a cell that failed has no profile"
         what = f"the runs have no profile of {len(missing)} calibration cells of {table.cpu}"
         raise UsageError(what, detail=missing, hint=hint)
     return fitted(table, file.declaration, [found[place] for place in places])
@@ -71,6 +72,6 @@ def _another_kernel(cell: str, kernel: str, wanted: str, run: Run, file: CostFil
     return UsageError(
         f"run {run.record.run} counted {cell} on kernel {kernel}, and the cost table of {cpu} declares {wanted}",
         where=str(file.path),
-        hint=f"measure with that kernel: orchestrator run CONFIG --set kernels=[{wanted}] --profile symbols; or put "
-        f"{kernel} into 'kernels' of a table of your own: orchestrator model show {cpu} --format yaml >my.yaml",
+        hint=f"measure with that kernel: {PROGRAM} run CONFIG --set kernels=[{wanted}] --profile symbols; or put "
+        f"{kernel} into 'kernels' of a table of your own: {PROGRAM} model show {cpu} --format yaml >my.yaml",
     )

@@ -14,6 +14,7 @@ from orchestrator.model.cost_sources import cost_sources
 from orchestrator.model.overheads import Overhead, has_overhead, is_probed, overhead_of
 from orchestrator.model.price import price, published_nanoseconds
 from orchestrator.paths import user_path
+from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.modelled import Costs, ModelEvidence, ModelledCell, ModelledRun
 from orchestrator.results.runs import Run
@@ -43,7 +44,7 @@ def own_costs(paths: Sequence[str], run: Run) -> Mapping[str, CostFile]:
             what = f"this has the costs of {cpu}, and the run has cells of {', '.join(cpus)} only"
             raise UsageError(what, where=str(file.path), hint="leave it out, or put its 'cpu' right")
         if file.unusable is not None:
-            hint = f"fit it: orchestrator model fit {shlex.quote(str(file.path))} RUN --out FILE"
+            hint = f"fit it: {PROGRAM} model fit {shlex.quote(str(file.path))} RUN --out FILE"
             raise ConfigError(file.unusable, where=str(file.path), hint=hint if file.table.declared else "")
     return found
 
@@ -55,10 +56,10 @@ def modelled_run(run: Run, costs: Mapping[str, CostFile]) -> ModelledRun:
     """
     cells = [cell for cell in run.record.cells if is_probed(cell)]
     if cells and not any(has_overhead(cell) for cell in cells):
-        hint = f"the reasons: orchestrator report {run.record.run}"
+        hint = f"the reasons: {PROGRAM} report {run.record.run}"
         raise LabError(f"run {run.record.run} has no probe's overhead: its cells failed", hint=hint)
     if not any(cell.profile is not None for cell in cells):
-        hint = "measure with one: orchestrator run CONFIG --profile symbols"
+        hint = f"measure with one: {PROGRAM} run CONFIG --profile symbols"
         raise UsageError(f"run {run.record.run} has no profile of a probe's overhead", hint=hint)
     modelled = [_modelled(cell, run, costs.get(cell.cpu)) for cell in cells]
     return ModelledRun(

@@ -8,11 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from orchestrator.artifacts.prebuilt import modinfo
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 
 _PARAMETER = re.compile(r"[A-Za-z0-9_]{1,64}")
+_WRONG_FORMAT = "invalid module format"
+"""What insmod says for ENOEXEC: the module is of another kernel, or of another configuration of this one."""
+
+_LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
 _VALUE_MAX = 1024
 """Characters of a module parameter (STRING_MAX of param_set_charp(), kernel/params.c)."""
 
@@ -50,9 +55,23 @@ def load(
     own = re.compile(rf"^(?:\[[ .0-9]+\] )?{re.escape(name)}: (.*)")
     messages = [line for line in log if own.match(line)][-5:]
     words = own.match(messages[-1]) if messages else None
-    reason = words[1] if words else result.stderr.decode(errors="replace").strip()
+    said = result.stderr.decode(errors="replace").strip()
+    reason = words[1] if words else said
     guest.check_console(mark)
-    raise RefusedError(name, reason, messages or log[-5:])
+    if words is None and _WRONG_FORMAT in said.casefold():
+        built_for = modinfo(file).get("vermagic", "unknown").strip()
+        runs = guest.run(["uname", "-r", "-m"]).text.strip()
+        reason = f"it was built for {built_for[:80]}, and the guest runs {runs}"
+    raise RefusedError(name, reason, messages or _of_the_loader(log[-5:]))
+
+
+def _of_the_loader(log: Sequence[str]) -> Sequence[str]:
+    """The lines in which the kernel's loader names no module: what it was given is none for this processor.
+
+    busybox tries it twice, by finit_module and by init_module; the same words are quoted once.
+    """
+    by_words = {line.partition("] ")[2]: line for line in log if _LOADER.search(line)}
+    return list(by_words.values())
 
 
 def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import LabError
+from orchestrator.program import PROGRAM
 from orchestrator.pytest_plugin.session import LOG, settings_given
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
@@ -50,7 +51,7 @@ def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]
         say(f"warning: {item.nodeid}: {guest.console.path.stem}: {error}")
         return
     item.user_properties.append(("qemu_state", str(file)))
-    say(f"{item.nodeid}: orchestrator shell --saved {shlex.quote(str(file))}")
+    say(f"{item.nodeid}: {PROGRAM} shell --saved {shlex.quote(str(file))}")
 
 
 def reproducing_command(item: pytest.Item) -> str:

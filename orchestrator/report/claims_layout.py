@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.catalog.claims import ClaimClock
+from orchestrator.program import PROGRAM
 from orchestrator.report.claims import Assessment, Column, Outcome, Verdict
 from orchestrator.report.figures import BELOW_ZERO, NOTHING
 from orchestrator.report.grid import Grid, Row
@@ -100,12 +101,12 @@ def _left_out(assessment: Assessment, run: str) -> Iterator[str]:
         yield f"{len(unknown) - len(elsewhere)} of {len(outcomes)} claims are not decided by these tables' figures."
     if outcomes:
         clock = " --clock modelled" if outcomes[0].clock == "modelled" else ""
-        yield f"The figures of all: orchestrator report {run}{clock} --claims"
+        yield f"The figures of all: {PROGRAM} report {run}{clock} --claims"
 
 
 def _deciding(document: str, clock: ClaimClock) -> str:
     """The command that measures all of a document's tables for a clock."""
-    return f"orchestrator run configs/{document}.yaml{_OPTIONS[clock]}"
+    return f"{PROGRAM} run configs/{document}.yaml{_OPTIONS[clock]}"
 
 
 def _grid(outcome: Outcome) -> Grid | None:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from orchestrator.counted import counted
 from orchestrator.report.figures import number
+from orchestrator.report.findings import listed
 from orchestrator.results.contract import CellRecord, Evidence
+
+UNKNOWN = "unknown"
+"""Printed in place of a count of traps that were others' as well."""
 
 _SHOWN_BYTES = 5  # as long as a jump
 
@@ -33,11 +38,11 @@ class ProofList:
 
 def hit_facts(evidence: Evidence) -> list[str]:
     """Return the facts of a counting pass of calls, with a probe or without."""
-    counted = f"{evidence.calls} calls" if evidence.calls != 1 else "1 call"
+    calls = counted(evidence.calls, "call")
     if evidence.mechanism == "none":
-        return [f"no probe, {counted}"]
+        return [f"no probe, {calls}"]
     each = f" x {evidence.hits_per_call}" if evidence.hits_per_call != 1 else ""
-    facts = [f"{evidence.hits} hits = {counted}{each}"] if evidence.hits_per_call else [f"no hit in {counted}"]
+    facts = [f"{evidence.hits} hits = {calls}{each}"] if evidence.hits_per_call else [f"no hit in {calls}"]
     if evidence.others:
         facts.append(f"{evidence.others} hits by others")
     if evidence.recorded is not None:
@@ -75,6 +80,25 @@ def traps_per_hit(cell: CellRecord) -> float | None:
     if cell.status != "ok" or evidence is None or evidence.int3 is None or not evidence.hits:
         return None
     return evidence.int3 / evidence.hits
+
+
+def untold_traps(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Iterator[str]:
+    """A sentence on the valid cells whose traps are not known because others hit the point while they were counted."""
+    hit = [cell for cell in cells if hides_traps(cell)]
+    if hit:
+        others = sum(cell.evidence.others or 0 for cell in hit if cell.evidence is not None)
+        yield (
+            f"int3 a hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: {counted(others, 'hit')} by others "
+            "came while the hits were counted, and QEMU counts the traps of all."
+        )
+
+
+def hides_traps(cell: CellRecord) -> bool:
+    """Whether others hit a valid cell's point, so that the traps that QEMU counted are not its own alone."""
+    evidence = cell.evidence
+    if cell.status != "ok" or evidence is None or cell.parameters.get("accelerator") == "kvm":
+        return False
+    return evidence.int3 is None and bool(evidence.others)
 
 
 def _live(evidence: Evidence) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from orchestrator.errors import UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellRecord, RunRecord
 
 _BEGINNING = "%Y%m%d-%H%M%S"
@@ -17,7 +18,7 @@ def check_exportable(run: RunRecord) -> None:
     """Raise UsageError for a run without an outcome: other systems take it for a good one, or refuse it."""
     if not run.cells:
         raise UsageError(
-            f"no cell of run {run.run} has an outcome yet", hint="go on with it: orchestrator run CONFIG --resume"
+            f"no cell of run {run.run} has an outcome yet", hint=f"go on with it: {PROGRAM} run CONFIG --resume"
         )
 
 

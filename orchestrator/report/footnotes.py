@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from orchestrator.counted import counted
+from orchestrator.report.findings import listed
+from orchestrator.report.reasons import by_reason
 from orchestrator.results.contract import CellRecord
 
 
@@ -41,9 +44,12 @@ class Footnotes:
         for sentence, group in concerned.items():
             if len(group) >= len(valid) > 1:
                 self._notes.append(Footnote(None, f"All: {sentence}"))
+        without_number = by_reason(cells)
         for cell in cells:
-            if cell.reason is not None:
-                self._add([cell], f"{name(cell)} {cell.status}: {cell.reason}", failure=True)
+            for alike in (alike for alike in without_number if alike[0] is cell):
+                count = f" ({counted(len(alike), 'cell')})" if len(alike) > 1 else ""
+                names = listed([name(one) for one in alike])
+                self._add(alike, f"{names} {cell.status}{count}: {cell.reason}", failure=True)
             for sentence in [sentence for sentence, group in concerned.items() if group[0] is cell]:
                 group = concerned[sentence]
                 if not len(group) >= len(valid) > 1:

@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import groupby
 
 from orchestrator.counted import counted
+from orchestrator.program import PROGRAM
 from orchestrator.report.figures import NOTHING, figure, signed_figure, unit_name
 from orchestrator.report.footnotes import Footnote
 from orchestrator.report.grid import Grid, Row
@@ -124,7 +125,7 @@ def _explanation(one: ExplainedStep) -> Iterator[str]:
         yield f"... and {len(one.causes) - _SHOWN_CAUSES} more"
     if one.step.missing:
         yield f"{counted(one.step.missing, 'run')} without a number between the two"
-    yield in_one_line(f"orchestrator compare {one.step.before.run} {one.step.after.run}")
+    yield in_one_line(f"{PROGRAM} compare {one.step.before.run} {one.step.after.run}")
 
 
 def _runs_grid(history: History, limit: int | None) -> Grid:

@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from orchestrator.counted import counted
 from orchestrator.report.claims import Assessment, Verdict, assess
-from orchestrator.report.findings import Finding, Rank, listed
+from orchestrator.report.findings import Finding, Rank
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.panels import groups
-from orchestrator.results.contract import RunRecord
+from orchestrator.report.reasons import by_reason
+from orchestrator.results.contract import CellRecord, RunRecord
 
 SENTENCES = 3
+_REASONS = 3
 _LONGEST_REASON = 160
 
 
@@ -64,20 +66,35 @@ def contradicted(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _without_number(run: RunRecord) -> Iterator[Finding]:
-    """The cells that failed, with the first one's reason; what could not be measured."""
-    failed = [cell for cell in run.cells if cell.status == "failed"]
+    """The cells that failed, with the reason that most of them have; what could not be measured, by reason."""
+    failed = by_reason(cell for cell in run.cells if cell.status == "failed")
     if failed:
-        which = failed[0].id if len(failed) == 1 else f"the first {failed[0].id}"
-        how_many = f"Failed: {len(failed)} of {counted(len(run.cells), 'cell')}"
-        yield Finding(Rank.FAILED, f"{how_many}, {which}: {_first_line(failed[0].reason)}")
-    others = Counter(cell.status for cell in run.cells if cell.status in ("skipped", "unsupported"))
+        most = max(failed, key=len)
+        count = sum(map(len, failed))
+        how_many = f"Failed: {count} of {counted(len(run.cells), 'cell')}"
+        yield Finding(Rank.FAILED, f"{how_many}, {_which(most, count)}: {_first_line(most[0].reason)}")
+    others = by_reason(cell for cell in run.cells if cell.status in ("skipped", "unsupported"))
     if others:
-        names = listed([cell.id for cell in run.cells if cell.status in others])
         rank = Rank.OTHER if any(cell.status == "ok" for cell in run.cells) else Rank.FAILED
-        states = ", ".join(f"{count} {status}" for status, count in others.items())
-        yield Finding(
-            rank, f"Without a number: {others.total()} of {counted(len(run.cells), 'cell')} ({states}): {names}."
-        )
+        by_status = Counter(cell.status for group in others for cell in group)
+        states = ", ".join(f"{count} {status}" for status, count in by_status.items())
+        reasons = [
+            f"{group[0].id if len(group) == 1 else counted(len(group), 'cell')}: {_first_line(group[0].reason)}"
+            for group in sorted(others, key=len, reverse=True)
+        ]
+        more = f"; {counted(len(reasons) - _REASONS, 'more reason')}" if len(reasons) > _REASONS else ""
+        how_many = f"Without a number: {by_status.total()} of {counted(len(run.cells), 'cell')} ({states})"
+        yield Finding(rank, f"{how_many}. {'; '.join(reasons[:_REASONS])}{more}.")
+
+
+def _which(group: Sequence[CellRecord], failed: int) -> str:
+    """Of the cells that failed those with the reason that follows."""
+    first = group[0].id
+    if failed == 1:
+        return first
+    if len(group) == 1:
+        return f"the first {first}"
+    return f"{'all' if len(group) == failed else f'{len(group)} of them'} for one reason, the first {first}"
 
 
 def _first_line(reason: str | None) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from orchestrator.catalog.spelling import unknown
 from orchestrator.errors import UsageError
+from orchestrator.program import PROGRAM
 
 LATEST = "latest"
 DEFAULT = "default"
@@ -42,5 +43,5 @@ def check_baseline_name(name: str) -> None:
 def unknown_baseline(name: str, known: Mapping[str, Baseline]) -> UsageError:
     """The error for a baseline that is not there."""
     if not known:
-        return UsageError(f"unknown baseline '{name}'", hint="there is none yet: orchestrator baseline set NAME RUN")
+        return UsageError(f"unknown baseline '{name}'", hint=f"there is none yet: {PROGRAM} baseline set NAME RUN")
     return UsageError(unknown("baseline", name, known))

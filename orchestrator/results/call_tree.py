@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from orchestrator.errors import LabError, UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.clones import paired
 from orchestrator.results.profile import CellProfile
 
@@ -94,7 +95,7 @@ def call_tree(profile: CellProfile) -> CallCost:
 def check_stacks(profile: CellProfile) -> None:
     """Raise UsageError for a profile without stacks."""
     if not profile.stacks:
-        hint = "measure with them: orchestrator run CONFIG --profile stacks"
+        hint = f"measure with them: {PROGRAM} run CONFIG --profile stacks"
         raise UsageError(f"the profile of cell {profile.cell} has no stacks", hint=hint)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.chosen_cell import ids_named
 from orchestrator.results.history import Metric, metrics
 from orchestrator.results.store import Store
@@ -29,7 +30,7 @@ def metrics_named(store: Store, name: str) -> Sequence[Metric]:
 def _no_such(store: Store, name: str, experiment: str) -> UsageError:
     experiments = list(dict.fromkeys(entry.experiment for entry in store.runs()))
     if not experiments:
-        return UsageError("there is no run yet", where=str(store.path), hint="Make one: orchestrator run CONFIG")
+        return UsageError("there is no run yet", where=str(store.path), hint=f"Make one: {PROGRAM} run CONFIG")
     guess = next((one for one in experiments if one.startswith(experiment)), nearest(experiment, experiments))
     example = _meant(store, name, guess, experiments[0])
     question = f"; did you mean '{example}'?" if example else ""

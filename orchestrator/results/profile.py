@@ -18,6 +18,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from orchestrator.errors import LabError, UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.contract import CellId, CellRecord, Phrase
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.misses import CacheProfile, InstructionMisses, Misses, sum_of
@@ -170,7 +171,7 @@ def load_profile(directory: Path, record: CellRecord) -> CellProfile:
     Raises UsageError where the cell has none, LabError where the file is not the one that the record names.
     """
     if record.profile is None:
-        hint = "measure with one: orchestrator run CONFIG --profile symbols"
+        hint = f"measure with one: {PROGRAM} run CONFIG --profile symbols"
         raise UsageError(f"cell {record.id} has no profile", hint=hint)
     file = directory / FOLDER / file_name(record.id)
     if not file.exists():

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from orchestrator.catalog.spelling import nearest
 from orchestrator.counted import counted
 from orchestrator.errors import LabError, UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.baselines import LATEST
 from orchestrator.results.contract import Name, RunRecord, json_text
 from orchestrator.results.faults import storage_faults
@@ -87,7 +88,7 @@ def find_run(name: str, lab: Path) -> Run:
         raise UsageError(
             f"no run's directory: it has no {RUN_FILE}" if directory.is_dir() else "no such directory",
             where=name,
-            hint=f"{_RUN_IS}; see: orchestrator list runs",
+            hint=f"{_RUN_IS}; see: {PROGRAM} list runs",
         )
     if not (lab / FILE_NAME).exists():
         raise _no_runs_yet(lab)
@@ -175,7 +176,7 @@ def _listed(entries: Sequence[RunEntry]) -> list[str]:
 
 
 def _no_runs_yet(lab: Path) -> UsageError:
-    return UsageError("there is no run yet", where=str(lab), hint="Make one: orchestrator run CONFIG")
+    return UsageError("there is no run yet", where=str(lab), hint=f"Make one: {PROGRAM} run CONFIG")
 
 
 def _load(path: Path, model: type[_Model]) -> _Model:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from orchestrator.errors import LabError, UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.baselines import Baseline, check_baseline_name, unknown_baseline
 from orchestrator.results.contract import CellRecord, RunRecord
 from orchestrator.results.database import connected, transaction
@@ -210,7 +211,7 @@ class Store:
         """Return the run with exactly this id. Raises ``UsageError`` when there is none."""
         rows = self._rows("SELECT * FROM run_entries WHERE id = ?", run)
         if not rows:
-            raise UsageError(f"unknown run '{run}'", where=str(self.path), hint="See: orchestrator list runs")
+            raise UsageError(f"unknown run '{run}'", where=str(self.path), hint=f"See: {PROGRAM} list runs")
         return self._entry(rows[0])
 
     def provenance(self, run: str) -> dict[str, object]:

@@ -30,7 +30,7 @@ def attended(
     calls never enter the probed function: such cells do not cost the guest.
     """
     boot, name = session.task.boot, session.guest_name()
-    fresh = session.task.fresh
+    fresh, release = session.task.fresh, session.artifacts.kernel.release
     session.report(f"starting {kernel_spec(boot.kernel).name} on {boot.cpu}")
     with ready_guest(
         session.context, session.artifacts, session.task.directory, name, fresh=fresh, watch=session.watch
@@ -43,9 +43,9 @@ def attended(
                 with step(f"measure {cell.id}"):
                     record = measure_cell(ready, cell)
             except UnsupportedError as error:
-                record = without_number(cell, "unsupported", str(error))
+                record = without_number(cell, "unsupported", str(error), release)
             except NotEntered as error:
-                record = without_number(cell, "failed", str(error))
+                record = without_number(cell, "failed", str(error), release)
                 # An EvidenceError of the comparison that follows is raised, and ends the guest.
                 session.harmless.add(cell.id)
             yield _proved(session, record, text)

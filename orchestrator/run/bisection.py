@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from orchestrator.artifacts.git_tree import GitTree, Revision
 from orchestrator.errors import LabError, UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.results.bisected import Commit, Found, Measured, Tried
 
 _FIRST_BAD = re.compile(r"^# first bad commit: \[([0-9a-f]{40,64})\]", re.MULTILINE)
@@ -46,7 +47,7 @@ class Bisection:
         if abs(most - least) <= sum(one.scatter for one in ends):
             raise UsageError(
                 f"good and bad cost the same, {least:.10g} and {most:.10g}: there is no change to look for",
-                hint="compare the two with: orchestrator compare, or choose another cell with --cell",
+                hint=f"compare the two with: {PROGRAM} compare, or choose another cell with --cell",
             )
         with self._begun(good, bad):
             while (candidates := self._candidates()) is None:

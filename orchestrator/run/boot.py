@@ -136,13 +136,14 @@ def run_boot(session: Session) -> None:
     cell. HostError and UsageError end the run and are raised; so does a full disk, whatever it made fail.
     """
     task = session.task
+    release = session.artifacts.kernel.release
     task.directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(task.directory)
     waiting: list[Cell[Any]] = []
     for cell in task.cells:
         prepared = session.artifacts.cells[cell.id]
         if isinstance(prepared, Refused):
-            session.emit(Outcome(without_number(cell, prepared.status, prepared.reason)))
+            session.emit(Outcome(without_number(cell, prepared.status, prepared.reason, release)))
         else:
             waiting.append(cell)
     while waiting:
@@ -151,7 +152,7 @@ def run_boot(session: Session) -> None:
             # A further guest would end the same.
             for cell in waiting:
                 reason = f"benchmark kind '{task.kind.name}' measured its cells and made no record"
-                session.emit(Outcome(without_number(cell, "failed", reason)))
+                session.emit(Outcome(without_number(cell, "failed", reason, release)))
             return
         waiting = [cell for cell in waiting if cell.id not in ended]
 
@@ -180,7 +181,7 @@ def _in_one_guest(session: Session, cells: Sequence[Cell[Any]]) -> set[str]:
                 concerned = concerned[:1]
         for cell in concerned:
             ended.add(cell.id)
-            session.end(Outcome(without_number(cell, status, str(error))))
+            session.end(Outcome(without_number(cell, status, str(error), session.artifacts.kernel.release)))
     return ended
 
 

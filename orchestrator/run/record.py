@@ -11,9 +11,10 @@ from orchestrator.results.contract import UNITS, CellRecord, Status
 from orchestrator.results.validity import valid_result
 
 
-def without_number(cell: Cell[Any], status: Status, reason: str) -> CellRecord:
-    """The outcome of a cell that has no number, with the reason."""
-    return CellRecord(**identity(cell), parameters=dict(cell.parameters), status=status, reason=reason)
+def without_number(cell: Cell[Any], status: Status, reason: str, release: str | None = None) -> CellRecord:
+    """The outcome of a cell that has no number, with the reason, and its kernel's release where that is known."""
+    known = {} if release is None else {"kernel_release": release}
+    return CellRecord(**identity(cell), parameters={**cell.parameters, **known}, status=status, reason=reason)
 
 
 def identity(cell: Cell[Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from orchestrator.errors import (
 )
 from orchestrator.guest.kernel_reports import Trouble
 from orchestrator.guest.life import State
-from orchestrator.probes.loading import RefusedError
+from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.symbols import ModuleMemory
 from orchestrator.pytest_plugin.guest_factory import GuestFactory
 from orchestrator.pytest_plugin.kernel_modules import KernelModules
@@ -96,9 +96,22 @@ def test_what_is_wrong_with_a_module_is_a_sentence(
 
 
 @pytest.mark.guest(kernel="debian-686", timing="tcg", fresh=True)
-def test_a_module_of_another_kernel_is_not_supported(guest: TestedGuest, kmod: KernelModules, late_oops: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"late_oops\.ko was built for kernel .*, and this one is 6\.1\.0-"):
+def test_a_module_of_another_kernel_is_not_supported(
+    guest: TestedGuest, kmod: KernelModules, late_oops: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"late_oops\.ko was built for kernel .*, and this one is 6\.1\.0-"
+    ) as other:
         kmod(late_oops)
+    assert other.value.hint.endswith("kmod build ./NAME.c --kernel debian-686 --out .")
+    # The kernel names neither the module nor the release where it is of another processor.
+    content = late_oops.read_bytes()
+    (tmp_path / "late_oops.ko").write_bytes(content[:18] + b"\x3e\0" + content[20:])
+    with pytest.raises(
+        RefusedError, match=r": it was built for \S+-lab .*686, and the guest runs 6\.1\.\S+ i686\n"
+    ) as refused:
+        load(guest, "late_oops", tmp_path / "late_oops.ko")
+    assert [line.partition("] ")[2] for line in refused.value.detail] == ["Invalid architecture in ELF header: 62"]
 
 
 # --- the kernel's reports -------------------------------------------------------------------------

@@ -220,5 +220,7 @@ def test_a_package_without_it_prints_its_records_in_the_plain_table() -> None:
 
 def test_a_table_without_any_number_is_printed() -> None:
     failed = run(*(without_number(cell, "failed", "the guest hangs") for cell in cells_of()))
-    assert printed(failed, registry=reports()).count("failed: the guest hangs") == len(failed.cells)
+    text = printed(failed, registry=reports())
+    assert text.count("failed [1]") == len(failed.cells)
+    assert " failed (4 cells): the guest hangs\n" in text
     assert charts(failed, reports()) == {}

@@ -65,6 +65,8 @@ ORCHESTRATOR = """\
     import os, sys, time
     def main():
         print(os.getpid(), os.getcwd(), *sys.argv[1:], sep="|", flush=True)
+        if sys.argv[1:] == ["called as"]:
+            print(os.environ["ORCHESTRATOR_CALLED_AS"])
         if sys.argv[1:] == ["sleep"]:
             time.sleep(60)
         return 7
@@ -206,6 +208,12 @@ def test_through_a_symlink(ready: Checkout, tmp_path: Path) -> None:
     link.symlink_to(ready.folder / "lab")
     done = ready.run([str(link)], {})
     assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_the_program_learns_what_it_was_called(ready: Checkout) -> None:
+    done = ready.run(["sh", "-c", 'cd "$1" && ./lab "called as"', "-", str(ready.folder)], {})
+    assert done.stdout.splitlines()[1:] == ["./lab"]
+    assert ready.lab("called as").stdout.splitlines()[1:] == [str(ready.folder / "lab")]
 
 
 def test_signals_reach_the_orchestrator_itself(ready: Checkout) -> None:
@@ -496,11 +504,24 @@ def test_apt_that_does_not_help(bare: Checkout) -> None:
     bare.tool("apt-get", "exit 0")
     done = bare.lab()
     assert done.returncode == 3
-    assert "still missing" in done.stderr
+    remark = f"dpkg -L gcc shows what was installed, and PATH is {bare.tools}"
+    assert done.stderr.splitlines()[-1] == f"lab: still missing after installing gcc: gcc; {remark}"
     bare.tool("apt-get", "exit 100")
     done = bare.lab()
     assert done.returncode == 3
     assert "could not install: gcc" in done.stderr
+
+
+def test_apt_that_brings_no_newer_python(bare: Checkout) -> None:
+    bare.tool("python3", "exit 1")
+    bare.tool("id", "echo 0")
+    bare.tool("apt-get", "exit 0")
+    done = bare.lab()
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "lab: still missing after installing python3-venv: python3.11+venv "
+        "(python3.11+venv means Python 3.11 or newer with its venv module)"
+    )
 
 
 def test_without_a_home(bare: Checkout) -> None:

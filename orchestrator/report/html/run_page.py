@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from orchestrator.errors import LabError
+from orchestrator.program import PROGRAM
 from orchestrator.report.claims import assess
 from orchestrator.report.flame_graph import flame_graph
 from orchestrator.report.html.attachments import Attachment, Attachments, Beside, Page
@@ -173,7 +174,7 @@ def _tables(run: Run, registry: ReportRegistry, remarks: list[str], surroundings
                 left_out += 1
         yield TablePart(sheet, f"table-{number}", pictures)
     if left_out and drawable:
-        remarks.append(f"{left_out} more charts: orchestrator report {run.record.run} --charts")
+        remarks.append(f"{left_out} more charts: {PROGRAM} report {run.record.run} --charts")
     elif left_out:
         remarks.append(NOT_DRAWN)
 

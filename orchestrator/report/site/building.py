@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.program import PROGRAM
 from orchestrator.report.history_sheets import ExplainedStep, Traced
 from orchestrator.report.html.attachments import Page
 from orchestrator.report.html.frame import Link, render
@@ -69,7 +70,7 @@ def build_site(
     and for a store without a run, HostError when the disk is full or not writable.
     """
     if not store.runs():
-        raise UsageError("there is no run yet", where=str(store.path), hint="Make one: orchestrator run CONFIG")
+        raise UsageError("there is no run yet", where=str(store.path), hint=f"Make one: {PROGRAM} run CONFIG")
     with opened_site(directory, store.directory) as folder:
         return _Build(store, folder, registry, most_runs).done(progress)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from orchestrator.counted import counted
+from orchestrator.program import PROGRAM
 from orchestrator.report.figures import NOTHING, figure, signed_figure
 from orchestrator.report.history_chart import history_chart
 from orchestrator.report.history_forms import histories_csv
@@ -131,7 +132,7 @@ def _step(number: int, one: ExplainedStep, unit: str, addresses: Addresses) -> _
         after=_RunLink(step.after.run, addresses.run(step.after.run)),
         missing=step.missing,
         causes=[*causes, *([f"and {rest} more"] if rest else [])],
-        command=f"orchestrator compare {step.before.run} {step.after.run}",
+        command=f"{PROGRAM} compare {step.before.run} {step.after.run}",
     )
 
 

@@ -12,8 +12,9 @@ from orchestrator.artifacts import user_modules as under_test
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
+from orchestrator.artifacts.prebuilt import modinfo
 from orchestrator.artifacts.user_modules import user_modules
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigError, UsageError
 
 NO_CONTEXT, NO_KERNEL = cast("BuildContext", None), cast("Kernel", None)
 
@@ -40,3 +41,17 @@ def test_a_c_file_takes_no_values(tmp_path: Path) -> None:
     (tmp_path / "own.c").touch()
     with pytest.raises(UsageError, match=r"own\.c takes no value count"):
         user_modules(NO_CONTEXT, NO_KERNEL, tmp_path / "own.c", values={"count": 1})
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"#include <linux/module.h>\n", "it is text: name C code NAME.c, and the lab builds it"),
+        (b"\0\1\2", ""),
+    ],
+)
+def test_a_built_module_that_is_none(content: bytes, hint: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.ko").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"mine\.ko: is no kernel module") as refused:
+        modinfo(tmp_path / "mine.ko")
+    assert refused.value.hint.partition(";")[0] == hint

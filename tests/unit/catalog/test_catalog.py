@@ -209,6 +209,27 @@ def test_spelling() -> None:
     assert unknown("CPU", "zzz", ["foa", "bar"]) == "unknown CPU 'zzz'; allowed: foa, bar"
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("xeon", "xeon-e5410"),  # the beginning of a name, less than half of it
+        ("Xeon-E", "xeon-e5410"),
+        ("athlon6", "athlon64"),
+        ("athl", "athlon"),  # of two names the shorter
+        ("5410", "xeon-e5410"),  # the end of one
+        ("tium-", "pentium-m"),
+        ("penitum4", "pentium4"),  # no part of any: a misspelling
+        ("4", None),  # too short to be an abbreviation
+    ],
+)
+def test_a_part_of_a_name_suggests_the_name(word: str, meant: str | None) -> None:
+    assert nearest(word, ["pentium4", "athlon", "athlon64", "pentium-m", "xeon-e5410"]) == meant
+
+
+def test_a_name_is_nearest_to_itself_whatever_else_begins_with_it() -> None:
+    assert nearest("KPROBE", ["kprobe-optimized", "kprobe"]) == "kprobe"
+
+
 @given(st.text(), st.lists(st.text(string.ascii_letters, min_size=1)))
 def test_nearest_is_always_a_choice(word: str, choices: list[str]) -> None:
     assert nearest(word, choices) in [None, *choices]

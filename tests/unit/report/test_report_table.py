@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_builders import COUNTS, cell, cells, failed, run
+from record_builders import COUNTS, cell, cells, evidence, failed, run
 from report_examples import RUNS
 from report_text import GOLDEN, printed
 from rich.console import Console
@@ -25,6 +26,30 @@ def test_a_note_of_every_cell_is_printed_once_and_without_marks() -> None:
     text = printed(run(*(cell(probe, notes=[note]) for probe in COUNTS)))
     assert text.count(note) == 1
     assert "[1]" not in text
+
+
+def test_a_reason_of_many_cells_is_one_note_with_the_first_words_of_the_kernel() -> None:
+    words = "the kernel refuses it:\n[    {time}.200000] kprobes: no"
+    refused = [failed("kprobe", words.format(time=index), id=f"{index}", probe=f"probe{index}") for index in range(40)]
+    text = printed(run(cell("none"), *refused), width=100)
+    assert "[1] probe0, probe1, probe2 and 37 more failed (40 cells): the kernel refuses it:\n" in text
+    assert text.count("kprobes: no") == 1
+    assert text.count("failed [1]") == 40
+
+
+def test_traps_that_are_others_as_well_are_unknown_and_not_nothing() -> None:
+    hit = evidence("kprobe", int3=None, others=3)
+    text = printed(run(cell("none"), cell("kprobe", evidence=hit), cell("jprobe")))
+    assert re.search(r"^int3 a hit +- +unknown +3$", text, re.MULTILINE), text
+    sentence = "int3 a hit is unknown for kprobes: 3 hits by others came while the hits were counted, and QEMU"
+    assert sentence in " ".join(text.split())
+    by_kvm = printed(run(cell("none"), cell("kprobe", evidence=hit, parameters={"accelerator": "kvm"})))
+    assert "unknown" not in by_kvm
+
+
+def test_the_release_stands_in_the_heading_though_all_cells_failed() -> None:
+    text = printed(run(failed("none", "no guest", parameters={"kernel_release": "6.1.0-50-686"})))
+    assert "linux-6.1.0-50-686" in text
 
 
 def test_a_narrow_ascii_output_gets_the_table_in_parts() -> None:

@@ -57,9 +57,34 @@ def test_a_failure_comes_before_all_else_with_the_first_line_of_its_reason() -> 
 
 def test_many_failures_are_one_sentence() -> None:
     (first, _) = sentences(failed("none", "no guest"), failed("kprobe", "no guest"), cell("djprobe"))
-    assert first == "Failed: 2 of 3 cells, the first pentium4/debian-686/none/noop: no guest"
+    assert first == "Failed: 2 of 3 cells, all for one reason, the first pentium4/debian-686/none/noop: no guest"
     (only,) = sentences(failed("kprobe", "no such probe", status="unsupported"))
-    assert only == "Without a number: 1 of 1 cell (1 unsupported): pentium4/debian-686/kprobe/noop."
+    assert only == "Without a number: 1 of 1 cell (1 unsupported). pentium4/debian-686/kprobe/noop: no such probe."
+
+
+def test_of_several_reasons_the_one_of_most_cells_is_told() -> None:
+    alike = [
+        failed(probe, f"the kernel says\n[    {time}.204733] BUG at c0{time}00000", id=probe)
+        for time, probe in enumerate(["kprobe", "jprobe", "djprobe"], start=1)
+    ]
+    (first, *_) = sentences(failed("none", "no guest"), *alike)
+    assert first == "Failed: 4 of 4 cells, 3 of them for one reason, the first kprobe: the kernel says"
+    different = [failed(probe, f"no {probe}", id=probe) for probe in ("kprobe", "jprobe")]
+    (first, *_) = sentences(*different)
+    assert first == "Failed: 2 of 2 cells, the first kprobe: no kprobe"
+
+
+def test_what_is_unsupported_is_told_by_reason_with_the_number_of_cells() -> None:
+    lacking = [
+        failed("kprobe", f"built without CONFIG_{option}", status="unsupported", id=f"{option}{index}")
+        for option, count in {"A": 1, "B": 40, "C": 2, "D": 1}.items()
+        for index in range(count)
+    ]
+    (only,) = sentences(*lacking)
+    assert only == (
+        "Without a number: 44 of 44 cells (44 unsupported). 40 cells: built without CONFIG_B; "
+        "2 cells: built without CONFIG_C; A0: built without CONFIG_A; 1 more reason."
+    )
 
 
 def test_one_cell_has_its_value() -> None:

@@ -8,7 +8,8 @@ import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from loaded_tables import calls_experiment
@@ -32,6 +33,7 @@ from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.kind import BenchmarkEntry
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.table import Table
+from orchestrator.guest.machine import Machine
 from orchestrator.results.contract import CellRecord, ProfileEvidence
 from orchestrator.results.profile import file_name
 from orchestrator.run.artifacts import BootArtifacts
@@ -41,6 +43,7 @@ from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.preparation import Prepared, Ready, failed, unsupported
 from orchestrator.run.record import changed
 
+RELEASE = "6.1.0-50-686"
 PROBES = ["none", "kprobe", "jprobe", "djprobe"]
 (BOOT,) = plan(calls_experiment(probes=PROBES)).boots
 NAMES = {cell.row: cell.id for cell in BOOT.cells}
@@ -81,6 +84,11 @@ class Scripted(BenchmarkKind):
         return record
 
 
+def without_machine(setups: Mapping[str, Prepared[Any]]) -> BootArtifacts:
+    """What a scripted kind needs, which boots no machine."""
+    return BootArtifacts(cast(Kernel, SimpleNamespace(release=RELEASE)), cast(Machine, None), setups)
+
+
 def events_of(
     folder: Path,
     how: Measure,
@@ -90,7 +98,7 @@ def events_of(
     """What a boot of four cells emits."""
     events: list[Event] = []
     setups = {cell.id: Ready(None) for cell in BOOT.cells} | dict(prepared or {})
-    artifacts = BootArtifacts(None, None, setups)  # type: ignore[arg-type]  # a scripted kind boots no machine
+    artifacts = without_machine(setups)
     task = BootTask(Scripted(how, proved_wrong), BOOT, BOOT.cells, {}, folder / "boot1")
     run_boot(Session(task, artifacts, BuildContext(Cache(folder / "cache")), events.append))
     return events
@@ -187,6 +195,9 @@ def test_without_a_guest_every_cell_has_failed(tmp_path: Path) -> None:
     events = events_of(tmp_path, measure)
     assert outcomes(events) == [(probe, "failed", "the guest does not boot") for probe in PROBES]
     assert not [event for event in events if isinstance(event, CellBegan)]
+    # The table's heading names the kernel that did not boot.
+    records = [event.record for event in events if isinstance(event, Outcome)]
+    assert [record.parameters.get("kernel_release") for record in records] == [RELEASE] * len(PROBES)
 
 
 def test_what_a_killed_process_left_of_a_guest_is_removed(tmp_path: Path) -> None:

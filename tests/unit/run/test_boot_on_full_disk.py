@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from full_disk import room
 from namespaces import OWN_MOUNTS, call_with_mount
-from test_boot import BOOT, Scripted, record_of
+from test_boot import BOOT, Scripted, record_of, without_machine
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import GuestHang, HostError
 from orchestrator.experiment.cell import Cell
 from orchestrator.results.contract import CellRecord
-from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import BootTask, Session, run_boot
 from orchestrator.run.events import Event, Outcome
 from orchestrator.run.preparation import Ready
@@ -42,7 +41,7 @@ def fill_up_within_a_boot(disk: str, error: str) -> None:
                 yield record_of(cell)
 
         setups = {cell.id: Ready(None) for cell in BOOT.cells}
-        artifacts = BootArtifacts(None, None, setups)  # type: ignore[arg-type]  # a scripted kind boots no machine
+        artifacts = without_machine(setups)
         task = BootTask(Scripted(measure), BOOT, BOOT.cells, {}, Path(disk) / "boot1")
         session = Session(task, artifacts, BuildContext(Cache(Path(disk) / "cache")), events.append)
         with pytest.raises(HostError, match=r"no room left to keep results: 0\.0 MB are free") as caught:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from orchestrator.benchmarks.calls.report.mail_layout import mail_label
-from orchestrator.benchmarks.calls.report.wording import probe_title
+from orchestrator.benchmarks.calls.report.wording import called, probe_title
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.catalog.reference import ReferenceTable
@@ -29,7 +29,9 @@ def list_chart(panel: Panel) -> BarChart:
         (f"published, {unit_name(published_unit(panel.cells, table))}", _published(table, cells))
         for table in panel.references
     ]
-    title = panel.reference.figure if panel.reference else f"Overheads of probes on {cpu(panel.first.cpu).title}"
+    first = panel.first
+    overheads = f"Overheads of probes on {called(first)}, {cpu(first.cpu).title}"
+    title = panel.reference.figure if panel.reference else overheads
     measured = Series("", [_measured(cell) for cell in cells])
     return BarChart(
         title=title,
@@ -95,4 +97,5 @@ def _subtitle(group: Group) -> str:
                 exceptions.setdefault(cell.probe, []).append(cell.kernel)
     kernels += "".join(f" ({probe}: {', '.join(others)})" for probe, others in exceptions.items())
     first = group[0].first
-    return f"overhead a call; measured on {first.cpu}, {processors(first)}, {kernels}, handler {first.handler}"
+    where = f"{first.cpu}, {processors(first)}, {kernels}, handler {first.handler}"
+    return f"overhead a call of {called(first)}; measured on {where}"

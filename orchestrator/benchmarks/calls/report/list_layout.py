@@ -20,7 +20,7 @@ from orchestrator.benchmarks.calls.report.wording import (
 )
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
-from orchestrator.report.evidence import proof_lists, traps_per_hit
+from orchestrator.report.evidence import UNKNOWN, hides_traps, proof_lists, traps_per_hit, untold_traps
 from orchestrator.report.figures import (
     NOTHING,
     UNDECIDED,
@@ -59,6 +59,7 @@ def list_sheet(panel: Panel) -> Sheet:
             *(source(table) for table in panel.references),
             comparison_meaning(panel) if panel.references else unit_meaning(panel),
             *purpose_meaning(panel.cells),
+            *untold_traps(panel.cells, probe_title),
             *returned.others,
         ],
         footnotes=footnotes.all(),
@@ -87,10 +88,17 @@ def _measured(cells: Sequence[CellRecord], footnotes: Footnotes) -> list[Row]:
     if any(cell.interval and cell.interval[0] != cell.interval[1] for cell in cells):
         rows += _bounds(cells, unit)
     rows += _measured_ratios(cells)
-    traps = [traps_per_hit(cell) for cell in cells]
-    if any(count is not None for count in traps):
-        rows.append(Row("int3 a hit", [NOTHING if count is None else number(count) for count in traps]))
+    traps = [_traps(cell) for cell in cells]
+    if any(text != NOTHING for text in traps):
+        rows.append(Row("int3 a hit", traps))
     return rows
+
+
+def _traps(cell: CellRecord) -> str:
+    count = traps_per_hit(cell)
+    if count is not None:
+        return number(count)
+    return UNKNOWN if hides_traps(cell) else NOTHING
 
 
 def _bounds(cells: Sequence[CellRecord], unit: str) -> Iterator[Row]:

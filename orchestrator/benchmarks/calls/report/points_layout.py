@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.benchmarks.calls.report.wording import benchmark_title, conditions, outcomes, probe_title
+from orchestrator.benchmarks.calls.report.wording import called, conditions, outcomes, probe_title
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
 from orchestrator.report.evidence import proof_lists
@@ -30,8 +30,9 @@ def points_sheet(panel: Panel) -> Sheet:
     refused = [cell for cell in panel.cells if _at(cell) not in probed]
     footnotes = Footnotes(cells, _name, lambda cell: other_kernel(panel, cell))
     returned = outcomes(cells, _name)
+    each_function = f"at each function that a call of {called(panel.first)} enters"
     return Sheet(
-        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, at each function that {_calls(panel)} enters",
+        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, {each_function}",
         facts=[conditions(panel), *_baseline(cells), *returned.failing],
         grid=_grid(cells, footnotes),
         sentences=[unit_meaning(panel), *_refused(refused), *returned.others],
@@ -81,11 +82,6 @@ def _refused(cells: Sequence[CellRecord]) -> Iterator[str]:
         by_reason.setdefault(cell.reason or cell.status, {})[_at(cell)] = None
     for reason, functions in by_reason.items():
         yield f"Not probed: {', '.join(functions)}: {reason}."
-
-
-def _calls(panel: Panel) -> str:
-    title = benchmark_title(panel.first)
-    return "a call of gettimeofday" if title == "gtodbench" else f"a call of {title}"
 
 
 def _at(cell: CellRecord) -> str:

@@ -22,6 +22,14 @@ def benchmark_title(cell: CellRecord) -> str:
     return str(cell.parameters.get("workload") or cell.parameters.get("call") or cell.benchmark)
 
 
+def called(cell: CellRecord) -> str:
+    """Return what each call of the cell runs, and the place that it is probed at where the experiment names it."""
+    title = benchmark_title(cell)
+    what = "gettimeofday" if title == "gtodbench" else title
+    at = None if cell.parameters.get("points") == "executed" else cell.parameters.get("at")
+    return f"{what} at {at}" if at else what
+
+
 def probe_title(cell: CellRecord) -> str:
     """Return the documents' name of the cell's probe."""
     if cell.probe in capability_names():

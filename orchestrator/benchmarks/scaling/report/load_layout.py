@@ -9,6 +9,7 @@ from orchestrator.benchmarks.scaling.report.scaling_cells import ScalingCells, r
 from orchestrator.benchmarks.scaling.rows import kprobe_cache
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.probes import BASELINE
+from orchestrator.program import PROGRAM
 from orchestrator.report.evidence import proof_lists
 from orchestrator.report.figures import NOTHING
 from orchestrator.report.footnotes import Footnotes
@@ -118,7 +119,7 @@ def _sentences(table: ScalingCells) -> Iterator[str]:
         "cache-misses, of which the mail names neither the cache, the CPU nor the load."
     )
     if any("l1d_misses" in cell.parameters for cell in table.cells):
-        yield "Misses are those of models with LRU and without prefetching (./lab profile RUN CELL has all of them)."
+        yield f"Misses are those of models with LRU and without prefetching; all of them: {PROGRAM} profile RUN CELL."
     yield from _claims(table)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.benchmarks.system.report.comparison import parameter, percent, row_title
+from orchestrator.program import PROGRAM
 from orchestrator.report.figures import NOTHING, number
 from orchestrator.report.panel import Panel
 from orchestrator.results.contract import CellRecord
@@ -46,4 +47,4 @@ def sentences(panel: Panel) -> Iterator[str]:
         share = 100 * own / cell.value if cell.value else 0
         yield f"Own of {row_title(panel, cell)}: {least} to {most} in the runs, {share:.4f} %{against}."
     if any(cell.work is not None and cell.work.mechanism in _TRAPS for cell in panel.cells):
-        yield "What the kernel itself executes for a breakpoint is not in it: ./lab profile has that by symbol."
+        yield f"What the kernel itself executes for a breakpoint is not in it: {PROGRAM} profile has that by symbol."

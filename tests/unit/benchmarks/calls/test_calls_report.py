@@ -93,6 +93,14 @@ def test_the_subtitle_names_the_kernel_of_a_probe_on_another_one() -> None:
     assert "1 CPU, lab-i386-smp (kretprobe: lab-i386-smp-preempt), handler noop" in panes.subtitle
 
 
+def test_the_title_names_the_system_call() -> None:
+    called = {"benchmark": "syscall", "parameters": {"call": "getppid"}}
+    (chart,) = bar_charts(run(cell("none", **called), cell("kprobe", **called))).values()
+    assert chart.title == "Overheads of probes on getppid, Intel Pentium 4 3.06 GHz (Northwood)"
+    (published,) = bar_charts(run(*noop_list("list5"))).values()
+    assert published.subtitle.startswith("overhead a call of gettimeofday; measured on pentium4, ")
+
+
 def test_a_cell_without_a_number_shows_its_status() -> None:
     (panes,) = bar_charts(
         run(*noop_list("list5")[:2], failed("jprobe", "no", table="list5", kernel="lab-i386-up"))

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What does the user call this program? Messages that name a command spell it so that it can be pasted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+NAME = "orchestrator"
+"""The program's name where it is installed."""
+
+PROGRAM = shlex.quote(os.environ.get("ORCHESTRATOR_CALLED_AS") or NAME)
+"""As it was called this time, such as ``./lab``: the script ``lab`` says it in the environment."""

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do usage lines, hints and help name the program as the user has called it?"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from orchestrator.cli.main import app
+
+PACKAGE = Path(__file__).resolve().parents[3] / "orchestrator"
+
+
+def called(as_what: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from orchestrator.cli.main import main; main()", *arguments]
+    called_as = {"ORCHESTRATOR_CALLED_AS": as_what} if as_what else {}
+    environment = {**os.environ, **called_as, **settings}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=600)
+
+
+@pytest.mark.parametrize(
+    ("as_what", "name"), [("", "orchestrator"), ("./lab", "./lab"), ("/a lab & more/lab", "'/a lab & more/lab'")]
+)
+def test_usage_and_hints(as_what: str, name: str, tmp_path: Path) -> None:
+    assert called(as_what, "run").stderr.splitlines()[:2] == [
+        f"Usage: {name} run [OPTIONS] {{CONFIG...}}...",
+        f"Try '{name} run -h' for help.",
+    ]
+    hint = called(as_what, "report", ORCHESTRATOR_LAB=str(tmp_path)).stderr.splitlines()[-1]
+    assert hint == f"hint: Make one: {name} run CONFIG"
+
+
+def test_completion_is_for_the_installed_name() -> None:
+    script = called("./lab", "--show-completion", "bash").stdout
+    assert script.splitlines()[-1] == "complete -o default -F _orchestrator_completion orchestrator"
+    words = {"COMP_WORDS": "orchestrator ru", "COMP_CWORD": "1", "_ORCHESTRATOR_COMPLETE": "complete_bash"}
+    assert called("./lab", **words).stdout.split() == ["run"]
+
+
+def test_no_message_spells_the_program() -> None:
+    commands = "|".join(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    spelled = re.compile(rf"(\./lab|(?<!``)\borchestrator) ({commands})\b")
+    found = [
+        f"{file.relative_to(PACKAGE)}: {text}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for text in texts(ast.parse(file.read_text()))
+        if spelled.search(text)
+    ]
+    assert found == [], "messages take PROGRAM of orchestrator/program.py"
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """The strings of a module that are no docstrings."""
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.value
