@@ -16,6 +16,7 @@ from orchestrator.cli import (
     cache,
     compare,
     difference,
+    disassembly,
     doctor,
     execute,
     history,
@@ -44,6 +45,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
+app.command("disasm")(disassembly.disasm)
 app.command("history")(history.history)
 app.command("site")(site.site)
 app.command("bisect")(bisect.bisect)
