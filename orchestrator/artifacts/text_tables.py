@@ -23,7 +23,7 @@ _BUGS, _BUG = "__bug_table", 12
 _RODATA, _INIT_DATA = ".rodata", ".init.data"
 _LISTED = ("__start_kprobe_blacklist", "__stop_kprobe_blacklist")
 _ALWAYS_LISTED = "kprobe_int3_handler"
-"""NOKPROBE_SYMBOL in all kernels since Linux 3.16 (commit 9326638cbee2)."""
+"""A NOKPROBE_SYMBOL of arch/x86/kernel/kprobes/core.c."""
 _MOST_LISTED = 4096
 _MOST_ERROR_TYPES = 16
 

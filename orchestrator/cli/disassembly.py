@@ -57,7 +57,7 @@ def disasm(
                 f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
                 hint=f"orchestrator disasm {spec.name} {symbol} lists all of them",
             )
-    print_profiles("Disassembly", form, lambda: [found.sheet()], found.json)
+    print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
 
 
 def _place(function: str) -> tuple[str, tuple[int, int] | None]:
@@ -107,4 +107,7 @@ def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
 
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:
-        raise UsageError(f"kernel {kernel.spec.name}: {reason}")
+        raise UsageError(
+            f"kernel {kernel.spec.name}: {reason}",
+            hint="name a function of the kernel's own whose name it has once; a module's is not in the image",
+        )

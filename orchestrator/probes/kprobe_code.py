@@ -26,6 +26,8 @@ _GROUP_5 = 0xFF
 _INDIRECT_CALL, _FAR_CALL, _INDIRECT_JUMP, _FAR_JUMP = 2, 3, 4, 5
 _IN_REGISTER = 3
 _RETURNS = frozenset({0xC2, 0xC3, 0xCA, 0xCB, 0xCF})
+_REPEATS = frozenset({0xF2, 0xF3})
+_STRING = frozenset({*range(0x6C, 0x70), *range(0xA4, 0xA8), *range(0xAA, 0xB0)})
 _UNDEFINED = frozenset({0x0B, 0xB9, 0xFF})
 
 
@@ -146,6 +148,11 @@ def ends_flow(one: Instruction) -> bool:
     if one.opcode[0] == _ESCAPE:
         return one.opcode[1] in _UNDEFINED
     return one.opcode[0] in (0xCC, 0xE9, 0xEB) or is_return(one) or is_indirect_jump(one)
+
+
+def is_repeated(one: Instruction) -> bool:
+    """Whether it is a string instruction that repeats itself."""
+    return bool(_REPEATS & set(one.prefixes)) and len(one.opcode) == 1 and one.opcode[0] in _STRING
 
 
 def is_int3(one: Instruction) -> bool:

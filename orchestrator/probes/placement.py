@@ -23,6 +23,7 @@ from orchestrator.probes.kprobe_code import (
     can_move,
     has_room_for_a_jump,
     is_emulated,
+    is_repeated,
     kprobe_refusal,
 )
 from orchestrator.probes.refused_places import RefusedPlaces
@@ -39,13 +40,15 @@ MEANS: tuple[Means, ...] = get_args(Means)
 class ProbePlace:
     """An instruction, and the verdict on each means; ``step`` is that of a kprobe without a post-handler.
 
-    ``step`` is None where no kprobe can be there, or the boot decides.
+    ``step`` is None where no kprobe can be there, or the boot decides. One that ``is_repeated`` counts as several
+    instructions; one that ``is_entry`` is not behind the function's first own one.
     """
 
     offset: int
     code: bytes
     step: Step | None
     is_emulated: bool
+    is_repeated: bool
     is_entry: bool
     verdicts: Mapping[Means, Verdict]
 
@@ -97,6 +100,7 @@ class _Prediction:
             code=self._text.bytes_of(one),
             step=self._step(one) if kprobe.is_possible else None,
             is_emulated=is_emulated(one),
+            is_repeated=is_repeated(one),
             is_entry=one.address <= self._text.entry,
             verdicts={
                 "kprobe": kprobe,

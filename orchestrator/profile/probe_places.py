@@ -175,7 +175,11 @@ class _Names:
         text, numbers = operands(place.code.hex(), self._word)
         shown, done = "", 0
         for number in numbers:
-            shown += text[done : number.start] + (self._name(place, number) or text[number.start : number.end])
+            own = text[number.start : number.end]
+            name = self._name(place, number)
+            # An address behind a register is negative to the decoder.
+            sign = "+ " if name is not None and own[0] in "+-" else ""
+            shown += text[done : number.start] + (own if name is None else sign + name)
             done = number.end
         return shown + text[done:]
 
