@@ -49,7 +49,7 @@ class ProbeSetup:
 def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel's release or configuration does not support the cell; None where they do."""
     kind = call_probe(cell.task.probe)
-    why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
+    why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(kernel, cell, kind)
     why_not = why_not or kind.lacking_in(kernel.release)
     if why_not is not None:
         return why_not
@@ -128,7 +128,7 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     return None
 
 
-def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
+def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
     place = in_program(cell.task.point)
     if kind.site == "program" and place is None:
@@ -144,6 +144,9 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
     if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
     if cell.task.point is not None and "+" in cell.task.point and kind.at == "entry":
+        symbol, offset = split_place(cell.task.point)
+        if offset == kernel.tracer_offset(symbol):
+            return None
         return "the function tracer is at a function's first bytes only: name the function without an offset"
     return None
 

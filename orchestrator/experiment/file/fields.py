@@ -46,6 +46,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _POINT = re.compile(
     r"((?:program:)?[A-Za-z_][A-Za-z0-9_.]{0,127})(?:\+(0x[0-9a-fA-F]{1,6}|[0-9]{1,7}))?"
     r"|program:[A-Za-z_][A-Za-z0-9_]{0,63}:[A-Za-z_][A-Za-z0-9_]{0,127}"
+    r"|[A-Za-z_][A-Za-z0-9_.]{0,127}\+\*"
 )
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -218,8 +219,8 @@ def point(value: object) -> object:
     if found is None:
         raise mismatch(
             value,
-            "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, "
-            "or program:FUNCTION, or program:PROVIDER:NAME",
+            "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, do_nanosleep+* for each "
+            "of its instructions, or program:FUNCTION, or program:PROVIDER:NAME",
         )
     if found[2] is None:
         return value

@@ -19,8 +19,8 @@ from orchestrator.results.contract import CellRecord
 
 
 def shows_points(panel: Panel) -> bool:
-    """Whether the panel's points were found by what the calls execute."""
-    return panel.first.parameters.get("points") == "executed"
+    """Whether the panel's points were found: the functions that calls enter, or the instructions of one."""
+    return "points" in panel.first.parameters
 
 
 def points_sheet(panel: Panel) -> Sheet:
@@ -31,7 +31,7 @@ def points_sheet(panel: Panel) -> Sheet:
     footnotes = Footnotes(cells, _name, lambda cell: other_kernel(panel, cell))
     returned = outcomes(cells, _name)
     return Sheet(
-        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, at each function that {_calls(panel)} enters",
+        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {_points(panel)}",
         facts=[conditions(panel), *_baseline(cells), *returned.failing],
         grid=_grid(cells, footnotes),
         sentences=[unit_meaning(panel), *_refused(refused), *returned.others],
@@ -83,6 +83,13 @@ def _refused(cells: Sequence[CellRecord]) -> Iterator[str]:
         yield f"Not probed: {', '.join(functions)}: {reason}."
 
 
+def _points(panel: Panel) -> str:
+    function = _function(panel.first)
+    return (
+        f"function that {_calls(panel)} enters" if function is None else f"instruction of {function} in {_calls(panel)}"
+    )
+
+
 def _calls(panel: Panel) -> str:
     title = benchmark_title(panel.first)
     return "a call of gettimeofday" if title == "gtodbench" else f"a call of {title}"
@@ -93,4 +100,12 @@ def _at(cell: CellRecord) -> str:
 
 
 def _name(cell: CellRecord) -> str:
-    return probe_title(cell) if cell.status == "ok" else f"{probe_title(cell)} at {_at(cell)}"
+    # Most reasons are those of many instructions.
+    is_one_of_many = cell.status == "unsupported" and _function(cell) is not None
+    return probe_title(cell) if cell.status == "ok" or is_one_of_many else f"{probe_title(cell)} at {_at(cell)}"
+
+
+def _function(cell: CellRecord) -> str | None:
+    """The function whose instructions are probed; None where functions are."""
+    function, each, _ = str(cell.parameters["points"]).partition("+*")
+    return function if each else None

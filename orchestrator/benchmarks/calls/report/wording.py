@@ -42,7 +42,7 @@ def conditions(panel: Panel) -> str:
     """Return the line with the conditions that the panel's cells share."""
     first = panel.first
     table = f"{first.table}: " if first.table else ""
-    at = None if first.parameters.get("points") == "executed" else first.parameters.get("at")
+    at = None if "points" in first.parameters else first.parameters.get("at")
     what = f"{benchmark_title(first)} at {at}, " if at else ""
     indication = f"; {INDICATION}" if panel.emulated else ""
     image, channel = first.parameters.get("image"), first.parameters.get("channel")
