@@ -44,9 +44,10 @@ def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> Cal
     for machine, name in product(table.machines, table.all_kernels):
         cell = profiled_cell(table, machine, name)
         kernel = ready_kernel(context, kernel_spec(name))
-        # What is too large is refused before a guest is started.
+        # What is too large, or not there, needs no guest.
         places = {point: _places(kernel, point) for point in table.whole_functions}
-        executed = _executed(context, kernel, cell, obtain)
+        is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
+        executed = _executed(context, kernel, cell, obtain) if is_needed else None
         if table.points != EXECUTED:
             found[machine_id(machine), name] = tuple(_named_points(table.points or (), places, executed))
         elif executed is not None:
