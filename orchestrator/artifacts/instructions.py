@@ -19,18 +19,28 @@ class Memory:
     displacement: int
 
 
+_ESCAPE = 0x0F
+"""Begins an opcode of two bytes."""
+
 Operand = str | int | Memory
 """A register's name, a number (not negative), or memory."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: ``name`` as Intel writes it, without prefixes."""
+    """An instruction: ``name`` as Intel writes it, without prefixes.
+
+    ``opcode`` is its byte, or two where the first is 0f, behind the ``prefixes`` (those that are no REX); ``modrm`` is
+    0 where it has none.
+    """
 
     address: int
     size: int
     name: str
     operands: tuple[Operand, ...]
+    opcode: bytes = b""
+    modrm: int = 0
+    prefixes: bytes = b""
 
     @property
     def end(self) -> int:
@@ -42,7 +52,9 @@ def decoded(code: bytes, address: int, word: int) -> Iterator[Instruction]:
     """The instructions of code one after the other, up to bytes that are none. ``word`` is 4 or 8 bytes."""
     for one in _decoder(word).disasm(code, address):
         operands = tuple(_operand(operand, word) for operand in one.operands)
-        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands)
+        opcode = bytes(one.opcode[: 2 if one.opcode[0] == _ESCAPE else 1])
+        prefixes = bytes(filter(None, one.prefix))
+        yield Instruction(one.address, one.size, one.mnemonic.split()[-1], operands, opcode, one.modrm, prefixes)
 
 
 def disassembled(code: bytes, address: int, word: int) -> str:

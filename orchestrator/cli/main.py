@@ -17,6 +17,7 @@ from orchestrator.cli import (
     cache,
     compare,
     difference,
+    disassembly,
     doctor,
     execute,
     history,
@@ -50,6 +51,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("profile")(profile.profile)
 app.command("diff")(difference.diff)
+app.command("disasm")(disassembly.disasm)
 app.command("history")(history.history)
 app.command("site")(site.site)
 app.command("bisect")(bisect.bisect)

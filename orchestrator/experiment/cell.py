@@ -14,6 +14,8 @@ from orchestrator.experiment.program_point import in_program
 from orchestrator.guest.machine import ChannelKind
 from orchestrator.results.contract import Clock, ReferenceValue
 
+_EACH = "+*"
+
 TaskT = TypeVar("TaskT", covariant=True)
 
 
@@ -63,9 +65,14 @@ def kernel_point(cell: Cell[Any]) -> str | None:
     return None if in_program(point) is not None else point
 
 
+def whole_function(point: str) -> str | None:
+    """The function of a point ``SYMBOL+*``, which stands for each of its instructions; None for any other point."""
+    return point.removesuffix(_EACH) if point.endswith(_EACH) else None
+
+
 def is_found(cell: Cell[Any]) -> bool:
-    """Whether the cell's point was found in a guest, and not named in the experiment."""
-    return cell.parameters.get("points") == "executed"
+    """Whether the cell's point was found in a guest or in the kernel's image, and not named in the experiment."""
+    return "points" in cell.parameters
 
 
 def cell_id(table: str | None, *parts: str) -> str:

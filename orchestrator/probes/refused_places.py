@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which places of a guest's kernel kprobes refuse, and why: the kernel's own list of them, and where they are."""
+"""Which places of a kernel kprobes refuse, and why: by the list of one that runs, or by that of its image."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.text_tables import unprobed_functions
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 
@@ -32,21 +34,36 @@ class _Range:
 
 @dataclass(frozen=True)
 class RefusedPlaces:
-    """Places that no kprobe may be at."""
+    """Places that no kprobe may be at. ``is_complete``: none is left out that is marked in the source."""
 
     _ranges: Sequence[_Range]
+    is_complete: bool = True
 
     @classmethod
     def of(cls, guest: Guest, symbols: Symbols) -> RefusedPlaces:
         """Read a guest's."""
         listed = guest.get(BLACKLIST, largest=BLACKLIST_MAX).decode("ascii", errors="replace")
-        sections = []
-        for name, reason in _SECTIONS.items():
-            start, end = (symbols.anywhere(f"__{name}_text_{edge}") for edge in ("start", "end"))
-            if start is not None and end is not None:
-                sections.append(_Range(start, end, reason))
-        return cls([*sections, *(_Range(int(one[1], 16), int(one[2], 16), _MARKED) for one in _LINE.finditer(listed))])
+        marked = [_Range(int(one[1], 16), int(one[2], 16), _MARKED) for one in _LINE.finditer(listed)]
+        return cls([*_sections(symbols.anywhere), *marked])
+
+    @classmethod
+    def of_image(cls, code: KernelCode) -> RefusedPlaces:
+        """Those that a kernel's image lists (populate_kprobe_blacklist() of kernel/kprobes.c)."""
+        unprobed = unprobed_functions(code)
+        marked = [_Range(one, code.following(one) or one, _MARKED) for one in sorted(unprobed or ())]
+        first, behind = (code.address(f"__kprobes_text_{edge}") for edge in ("start", "end"))
+        if first is not None and behind is not None:
+            marked.append(_Range(first, behind, _MARKED))
+        return cls([*_sections(code.address), *marked], unprobed is not None)
 
     def reason(self, address: int) -> str | None:
         """Why no kprobe may be at an address; None where the kernel names no reason."""
         return next((one.reason for one in self._ranges if one.start <= address < one.end), None)
+
+
+def _sections(find: Callable[[str], int | None]) -> Iterator[_Range]:
+    """The sections that are refused as a whole, by the addresses that ``find`` has of names."""
+    for name, reason in _SECTIONS.items():
+        start, end = (find(f"__{name}_text_{edge}") for edge in ("start", "end"))
+        if start is not None and end is not None:
+            yield _Range(start, end, reason)

@@ -71,7 +71,7 @@ def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int)
                 f"{symbol}+{offset:#x} is inside the instruction at +{one.address - start:#x} ({one.size} bytes): "
                 f"instructions begin at {', '.join(near)}"
             )
-    last = next((one for one in reversed(instructions) if not _is_padding(one)), None)
+    last = next((one for one in reversed(instructions) if not is_padding(one)), None)
     if instructions and instructions[-1].end == end and last is not None and place > last.address:
         return (
             f"{symbol}+{offset:#x} is beyond the end of {symbol}: behind its last instruction, at "
@@ -80,7 +80,7 @@ def _wrong_offset_reason(code: KernelCode, symbol: str, start: int, offset: int)
     return None
 
 
-def _is_padding(one: Instruction) -> bool:
+def is_padding(one: Instruction) -> bool:
     """Whether it is a nop or an int3; i386 pads with a lea of a register to itself as well."""
     if one.name == "lea" and isinstance(one.operands[1], Memory):
         return one.operands[1].base == one.operands[0] and one.operands[1].displacement == 0

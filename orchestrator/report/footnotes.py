@@ -65,7 +65,10 @@ class Footnotes:
         return "".join(f" [{mark}]" for mark in self._marks[cell.id])
 
     def _add(self, cells: Sequence[CellRecord], text: str, *, failure: bool) -> None:
-        mark = sum(note.mark is not None for note in self._notes) + 1
+        known = {(note.text, note.failure): note.mark for note in self._notes if note.mark is not None}
+        mark = known.get((text, failure))
+        if mark is None:
+            mark = len(known) + 1
+            self._notes.append(Footnote(mark, text, failure))
         for cell in cells:
             self._marks[cell.id].append(mark)
-        self._notes.append(Footnote(mark, text, failure))

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.kernels import kernel as kernel_spec
-from orchestrator.experiment.cell import Cell, is_found, kernel_point
+from orchestrator.experiment.cell import Cell, is_found, kernel_point, whole_function
 from orchestrator.experiment.experiment import Experiment, NamedTable
 from orchestrator.experiment.file.origin import error_of_tables
 from orchestrator.experiment.file.problems import Problem
@@ -31,7 +31,7 @@ def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str
     reasons: dict[str, str | None] = {}
     for cell_id, point in named:
         if point not in reasons:
-            symbol, plus, offset = point.partition("+")
+            symbol, plus, offset = (whole_function(point) or point).partition("+")
             reasons[point] = wrong_point_reason(code, symbol, int(offset, 0) if plus else None)
         reason = reasons[point]
         if reason is not None:
@@ -56,6 +56,9 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
         reasons = {} if kernel is None else wrong_points(kernel, cells)
         for cell in cells:
             found.setdefault((cell.table, kernel_point(cell) or ""), {})[name] = reasons.get(cell.id)
+        # Where a kernel has the function, its cells are at the instructions, and no longer at SYMBOL+*.
+        for cell in filter(is_found, boot.cells):
+            found.setdefault((cell.table, str(cell.parameters["points"])), {})[name] = None
     problems = []
     for (table, point), reasons_by_kernel in found.items():
         sentence = _sentence(point, reasons_by_kernel)

@@ -87,8 +87,8 @@ def _cell(place: _Place, probe: str) -> CallCell:
             file=benchmark.file,
             hits=benchmark.hits if place.point is None or place.point.hits is None else place.point.hits,
             expected=benchmark.expect,
-            is_found=table.points == EXECUTED,
-            refusal=None if place.point is None else place.point.refusal,
+            is_found=table.points == EXECUTED or (place.point is not None and place.point.among is not None),
+            refusal=None if place.point is None else place.point.refusal_of(kind),
             libraries=benchmark.libraries,
         ),
         parameters=_parameters(table, call, place.point),
@@ -124,8 +124,9 @@ def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -
         parameters["libraries"] = phrase(", ".join(find_library(one).name for one in table.benchmark.libraries))
     if point is not None:
         parameters["at"] = point.name
-        if table.points == EXECUTED:
-            parameters["points"] = EXECUTED
+        found_by = EXECUTED if table.points == EXECUTED else point.among
+        if found_by is not None:
+            parameters["points"] = found_by
     if table.image is not None:
         parameters["image"] = shown_name(Path(table.image))
     if table.channel != "framed":

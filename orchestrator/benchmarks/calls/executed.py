@@ -36,7 +36,8 @@ class ExecutedFunction(BaseModel):
     """A function of the kernel, or of one of its modules, and what calls execute of it.
 
     ``entered`` is how often all calls together come to the place where a probe at its entry is, ``instructions`` how
-    many they execute in it, ``offsets`` which. ``refusal`` is why it cannot be probed, None where it may be.
+    many they execute in it, ``counts`` how often each, by its offset. ``refusal`` is why it cannot be probed, None
+    where it may be.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,8 +46,13 @@ class ExecutedFunction(BaseModel):
     address: Annotated[int, Field(ge=0, lt=2**64)]
     entered: Annotated[int, Field(ge=0, lt=2**63)]
     instructions: int
-    offsets: frozenset[int]
+    counts: dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
     refusal: Phrase | None
+
+    @property
+    def offsets(self) -> frozenset[int]:
+        """Which instructions are executed."""
+        return frozenset(self.counts)
 
 
 class Executed(BaseModel):
@@ -90,7 +96,7 @@ def executed_by(
     """
     machine = artifacts.machine
     hardware = {"cpu": repr(machine.cpu), "memory": machine.memory_mib}
-    inputs = {**artifacts.keys, **hardware, "calls": repr(workload)}
+    inputs = {**artifacts.keys, **hardware, "calls": repr(workload), "contents": "counts"}
 
     def count(folder: Path) -> None:
         context.say(f"counting what the calls execute on {artifacts.kernel.spec.name}")
@@ -129,7 +135,7 @@ def _functions(profile: CellProfile, symbols: Symbols, refused: RefusedPlaces) -
                 address=one.address,
                 entered=entered,
                 instructions=one.executed,
-                offsets=frozenset(executed),
+                counts=dict(executed),
                 refusal=_refusal(one, entered, profile.calls, symbols, refused),
             )
 

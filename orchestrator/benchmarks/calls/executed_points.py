@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The points of a table with ``points: executed``: found before its cells are known."""
+"""The points of a table with ``points: executed`` or ``[SYMBOL+*]``: found before its cells are known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -17,34 +17,100 @@ from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import ExactWorkload
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import UsageError
-from orchestrator.experiment.cell import machine_id
+from orchestrator.experiment.cell import machine_id, whole_function
 from orchestrator.experiment.file.fields import EXECUTED
 from orchestrator.experiment.plan import Boot
+from orchestrator.probes.placement import FunctionPlaces, ProbePlace, function_places
+from orchestrator.probes.static_point import wrong_point_reason
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.kind import Obtain
 from orchestrator.run.machines import machine_of
 
 MOST_POINTS = 200
 """Functions that are probed, on one kernel and machine; a system call enters some twenty."""
+MOST_INSTRUCTIONS = 500
+"""Instructions of a function that a point stands for; vfs_read has some two hundred."""
 
 
 def with_points(context: BuildContext, table: CallsTable, obtain: Obtain) -> CallsTable:
-    """The table with the functions that its calls enter, on each kernel and machine.
+    """The table with the functions that its calls enter, or each instruction of a function, by kernel and machine.
 
     What ``obtain`` has not, and what a kernel cannot run, is left out. Raises HostError, GuestError, EvidenceError, and
-    UsageError where calls enter no function.
+    UsageError where calls enter no function, and for a function of more than MOST_INSTRUCTIONS.
     """
-    if table.points != EXECUTED:
+    if not table.are_counted:
         return table
     found = {}
-    for machine, kernel in product(table.machines, table.all_kernels):
-        cell = profiled_cell(table, machine, kernel)
-        executed = _executed(context, ready_kernel(context, kernel_spec(kernel)), cell, obtain)
-        if executed is not None:
-            found[machine_id(machine), kernel] = tuple(found_points(executed))
-            if not found[machine_id(machine), kernel]:
-                raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel_spec(kernel).name}")
-    return table.with_executed(found)
+    for machine, name in product(table.machines, table.all_kernels):
+        cell = profiled_cell(table, machine, name)
+        kernel = ready_kernel(context, kernel_spec(name))
+        # What is too large, or not there, needs no guest.
+        places = {point: _places(kernel, point) for point in table.whole_functions}
+        is_needed = table.points == EXECUTED or any(place is not None for place in places.values())
+        executed = _executed(context, kernel, cell, obtain) if is_needed else None
+        if table.points != EXECUTED:
+            found[machine_id(machine), name] = tuple(_named_points(table.points or (), places, executed))
+        elif executed is not None:
+            found[machine_id(machine), name] = tuple(found_points(executed))
+            if not found[machine_id(machine), name]:
+                raise UsageError(f"calls of {cell.benchmark} enter no function of {kernel.spec.name}")
+    return table.with_found(found)
+
+
+def _named_points(
+    points: Sequence[str], places: Mapping[str, FunctionPlaces | None], executed: Executed | None
+) -> Iterator[FoundPoint]:
+    """The points of a list, each function with ``+*`` as its instructions where the kernel has it."""
+    for point in points:
+        function = places.get(point)
+        if function is None:
+            yield FoundPoint(point)
+        else:
+            yield from instruction_points(point, function, executed)
+
+
+def instruction_points(among: str, function: FunctionPlaces, executed: Executed | None) -> Iterator[FoundPoint]:
+    """Each instruction of a function as a point; without a count of what calls execute, their hits are not known."""
+    entered = None if executed is None else executed.at(function.address)
+    for place in function.places:
+        name = f"{function.symbol}+{place.offset:#x}"
+        if executed is None:
+            yield FoundPoint(name, among=among, place=place)
+            continue
+        count = 0 if entered is None else entered.counts.get(place.offset, 0)
+        refusal = _count_refusal(place, count, executed.calls)
+        hits = 1 if refusal is not None else count // executed.calls
+        yield FoundPoint(name, hits, refusal, among=among, place=place)
+
+
+def _count_refusal(place: ProbePlace, count: int, calls: int) -> str | None:
+    if count == 0:
+        return "these calls do not execute it"
+    if place.is_repeated:
+        return "it repeats itself, and a probe is hit once: how often calls come to it was not counted"
+    if count % calls:
+        return f"{calls} calls execute it {count} times: not each as often"
+    return None
+
+
+def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
+    """The instructions that a point stands for; None where the kernel has no such function, which is an error later."""
+    symbol, code = whole_function(point) or "", kernel.code
+    if code is None:
+        raise UsageError(
+            f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
+            hint="a build tree of your own needs its vmlinux and System.map",
+        )
+    if wrong_point_reason(code, symbol, None) is not None:
+        return None
+    found = function_places(code, kernel.config, symbol)
+    if len(found.places) > MOST_INSTRUCTIONS:
+        raise UsageError(
+            f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
+            "the most",
+            hint=f"name places: orchestrator disasm {kernel.spec.name} {symbol} lists them",
+        )
+    return found
 
 
 def found_points(executed: Executed) -> Iterator[FoundPoint]:

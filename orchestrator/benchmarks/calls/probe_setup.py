@@ -50,7 +50,7 @@ class ProbeSetup:
 def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     """Why this kernel's release or configuration does not support the cell; None where they do."""
     kind = call_probe(cell.task.probe)
-    why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(cell, kind)
+    why_not = calls_unsupported_reason(kernel, cell) or _place_unsupported_reason(kernel, cell, kind)
     if kind.has_own_programs and cell.handler == "record":
         why_not = why_not or "BPF programs of your own have no handlers, so they cannot record"
     why_not = why_not or kind.lacking_in(kernel.release)
@@ -133,7 +133,7 @@ def calls_unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     return None
 
 
-def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
+def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> str | None:
     """Why a probe of this kind cannot be at the cell's point."""
     place = in_program(cell.task.point)
     if kind.site == "program" and place is None:
@@ -150,7 +150,8 @@ def _place_unsupported_reason(cell: CallCell, kind: ProbeKind) -> str | None:
             return "it is at every system call, and which ones the workload makes is not known"
     if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
-    if cell.task.point is not None and "+" in cell.task.point and kind.at == "entry":
+    symbol, plus, offset = (cell.task.point or "").partition("+")
+    if plus and kind.at == "entry" and int(offset, 0) != kernel.tracer_offset(symbol):
         return "the function tracer is at a function's first bytes only: name the function without an offset"
     return None
 

@@ -16,16 +16,18 @@ from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.outcome import Expected
 from orchestrator.catalog.cpu_caches import cpu_caches
 from orchestrator.catalog.one_liner import IMAGE, is_one_liner
+from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
-from orchestrator.experiment.cell import machine_id
+from orchestrator.experiment.cell import machine_id, whole_function
 from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict, shown
 from orchestrator.experiment.machine import Machine
 from orchestrator.experiment.program_point import in_program
 from orchestrator.experiment.table import DEFAULT_REPEATS, FEWEST_WALL_REPEATS, BenchmarkChoice, ProbedTable
+from orchestrator.probes.placement import ProbePlace, refusal_of
 
 _LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 
@@ -109,11 +111,22 @@ def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBench
 
 @dataclass(frozen=True)
 class FoundPoint:
-    """A probe point by its name, and why it cannot be probed; ``hits``: how often a call enters it, where found out."""
+    """A probe point by its name, and why it cannot be probed; ``hits``: how often a call enters it, where found out.
+
+    One that ``points: [SYMBOL+*]`` stands for is ``among`` that entry's, at ``place``.
+    """
 
     name: str
     hits: int | None = None
     refusal: str | None = None
+    among: str | None = None
+    place: ProbePlace | None = None
+
+    def refusal_of(self, kind: ProbeKind) -> str | None:
+        """Why no probe of a kind can be at it; None where nothing is known against it."""
+        if self.refusal is not None or self.place is None:
+            return self.refusal
+        return refusal_of(kind, self.place)
 
 
 class CallsTable(ProbedTable):
@@ -123,7 +136,7 @@ class CallsTable(ProbedTable):
     """
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = get_args(ProfilePart)
-    _executed: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
+    _found: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
     profile: Entries[Annotated[ProfilePart, one_of(lambda: CallsTable.PROFILE_PARTS)]] | None = None
@@ -141,23 +154,39 @@ class CallsTable(ProbedTable):
     @property
     def unknown(self) -> str | None:
         """What of its cells is not known yet."""
-        if self.points == EXECUTED and not self._executed:
+        if self.points == EXECUTED and not self._found:
             return f"points: {EXECUTED}: a guest has to make the calls first"
+        points = [point for found in self._found.values() for point in found]
+        if self.whole_functions and (not points or any(one.place and one.hits is None for one in points)):
+            named = ", ".join(self.whole_functions)
+            return f"points: {named}: how often a call comes to each instruction, a guest has to count first"
         return None
+
+    @property
+    def whole_functions(self) -> Sequence[str]:
+        """The points ``SYMBOL+*``, each of which stands for every instruction of a function."""
+        points = () if self.points is None or self.points == EXECUTED else self.points
+        return [point for point in points if whole_function(point) is not None]
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether it has points that depend on what the calls execute."""
+        return self.points == EXECUTED or bool(self.whole_functions)
 
     def points_on(self, machine: Machine, kernel: str) -> Sequence[FoundPoint | None]:
         """The probe points of a machine and a kernel; None stands for the benchmark's own.
 
-        Of ``points: executed`` there is only that one until they were found.
+        Of ``points: executed`` there is only that one until they were found, of ``SYMBOL+*`` that name.
         """
-        if self.points == EXECUTED:
-            return self._executed.get((machine_id(machine), kernel)) or (None,)
+        found = self._found.get((machine_id(machine), kernel))
+        if found or self.points == EXECUTED:
+            return found or (None,)
         return [FoundPoint(name) for name in self.points] if self.points else (None,)
 
-    def with_executed(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
-        """The same table with the points that calls enter, by machine and kernel."""
+    def with_found(self, found: Mapping[tuple[str, str], Sequence[FoundPoint]]) -> CallsTable:
+        """The same table with all its points, by machine and kernel."""
         table = self.model_copy()
-        table._executed = found
+        table._found = found
         return table
 
     def conflicts(self) -> Iterator[Problem]:
@@ -176,8 +205,8 @@ class CallsTable(ProbedTable):
             yield Problem(
                 ("profile",), f"found caches; the caches of '{unknown[0]}' are not known, only those of {known}"
             )
-        if self.points == EXECUTED:
-            yield from self._executed_conflicts()
+        if self.are_counted:
+            yield from self._counted_conflicts()
         if self.benchmark.own is not None and self.points is None:
             yield Problem(("points",), "missing; with a workload of your own, name the functions to probe")
         yield from self._program_conflicts()
@@ -217,16 +246,21 @@ class CallsTable(ProbedTable):
                 why = f"the workload is linked with {', '.join(names) or 'no library'}: add it to benchmark.libraries"
                 yield Problem(("points", index), f"found '{point}'; {why}", other=where)
 
-    def _executed_conflicts(self) -> Iterator[Problem]:
+    def _counted_conflicts(self) -> Iterator[Problem]:
         """What does not go together with points that a profile finds."""
+        points = ", ".join(self.whole_functions) or EXECUTED
+        for index, point in enumerate(() if self.points == EXECUTED else self.points or ()):
+            symbol, plus, offset = point.partition("+")
+            if plus and offset != "*" and f"{symbol}+*" in self.whole_functions:
+                yield Problem(("points", index), f"found '{point}'; {symbol}+* has it already")
         if self.benchmark.is_program or self.clock == "wall":
-            yield Problem(("points",), f"found {EXECUTED}; {self._scattering}, so it is not known what they execute")
+            yield Problem(("points",), f"found {points}; {self._scattering}, so it is not known what they execute")
         if self.benchmark.hits != 1:
             yield Problem(
-                ("benchmark", "hits"), f"points: {EXECUTED} finds out how often a call enters each; leave it out"
+                ("benchmark", "hits"), f"points: {points} finds out how often a call enters each; leave it out"
             )
         if self.reference is not None:
-            yield Problem(("reference",), f"nothing is published of points: {EXECUTED}; leave it out")
+            yield Problem(("reference",), f"nothing is published of points: {points}; leave it out")
 
     def foreign_rows(self, rows: Mapping[str, str]) -> Iterator[Problem]:
         """What is wrong with rows of other kinds of benchmark among the probes."""

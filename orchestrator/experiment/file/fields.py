@@ -49,6 +49,7 @@ _FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}):"
 _POINT = re.compile(
     rf"((?:{_FILE})?[A-Za-z_][A-Za-z0-9_.]{{0,127}})(?:\+(0x[0-9a-fA-F]{{1,6}}|0|[1-9][0-9]{{0,6}}))?"
     rf"|{_FILE}[A-Za-z_][A-Za-z0-9_]{{0,63}}:[A-Za-z_][A-Za-z0-9_]{{0,127}}"
+    r"|[A-Za-z_][A-Za-z0-9_.]{0,127}\+\*"
 )
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -221,8 +222,9 @@ def point(value: object) -> object:
     if found is None:
         raise mismatch(
             value,
-            "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, "
-            "or program:FUNCTION, or program:PROVIDER:NAME, or the same in a library, such as libc.so.6:malloc",
+            "expected a kernel function, with or without an offset, such as do_nanosleep+0x5, do_nanosleep+* for each "
+            "of its instructions, or program:FUNCTION, or program:PROVIDER:NAME, or the same in a library, such as "
+            "libc.so.6:malloc",
         )
     if found[2] is None:
         return value

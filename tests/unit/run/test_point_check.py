@@ -6,13 +6,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from built_code import build_tree
 from host_toolchain import HOST_TOOLCHAIN
+from loaded_tables import as_kind
 
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import ConfigError
@@ -116,3 +119,18 @@ def test_a_run_that_decodes_nothing_loads_no_disassembler() -> None:
     program = f"import sys, {modules}; list(registry.kinds()); print('capstone' in sys.modules)"
     argv = [sys.executable, "-c", program]
     assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "False\n"
+
+
+def test_each_instruction_of_a_function_that_one_kernel_lacks(tree: Path, tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(TABLES[: TABLES.index("points")].replace(", {cpu: athlon}", "") + "points: ['vfs_raed+*']\n")
+    experiment = load_experiment(file, kinds(), [])
+    (named,) = experiment.tables
+    table = as_kind(named.table, CallsTable)
+    instruction = FoundPoint("vfs_raed+0x0", 1, among="vfs_raed+*")
+    points = {("pentium4", "debian-686"): [instruction], ("pentium4", "lab-i386-up"): [FoundPoint("vfs_raed+*")]}
+    found = replace(experiment, tables=[replace(named, table=table.with_found(points))])
+    both = {name: a_kernel(name, tree) for name in ("lab-i386-up", "debian-686")}
+    assert check_points(found, plan(found), both.get) == []
+    with pytest.raises(ConfigError, match=r"points\.0: found 'vfs_raed\+\*'; lab-i386-up, debian-686: it has no"):
+        check_points(experiment, plan(experiment), both.get)

@@ -41,8 +41,8 @@ class CallsReport:
 
     def apart(self, cell: CellRecord) -> tuple[object, ...]:
         """Return the handler, the call and its point, and how the guest was reached."""
-        if cell.parameters.get("points") == "executed":
-            return cell.handler, *parameters(cell, [name for name in _APART if name != "at"])
+        if "points" in cell.parameters:
+            return cell.handler, *parameters(cell, ["points", *(name for name in _APART if name != "at")])
         return cell.handler, *parameters(cell, _APART)
 
     def panels(self, cells: Sequence[CellRecord]) -> Iterable[Panel]:

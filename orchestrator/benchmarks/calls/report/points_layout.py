@@ -19,8 +19,8 @@ from orchestrator.results.contract import CellRecord
 
 
 def shows_points(panel: Panel) -> bool:
-    """Whether the panel's points were found by what the calls execute."""
-    return panel.first.parameters.get("points") == "executed"
+    """Whether the panel's points were found: the functions that calls enter, or the instructions of one."""
+    return "points" in panel.first.parameters
 
 
 def points_sheet(panel: Panel) -> Sheet:
@@ -30,9 +30,8 @@ def points_sheet(panel: Panel) -> Sheet:
     refused = [cell for cell in panel.cells if _at(cell) not in probed]
     footnotes = Footnotes(cells, _name, lambda cell: other_kernel(panel, cell))
     returned = outcomes(cells, _name)
-    each_function = f"at each function that a call of {called(panel.first)} enters"
     return Sheet(
-        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, {each_function}",
+        title=f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {_points(panel)}",
         facts=[conditions(panel), *_baseline(cells), *returned.failing],
         grid=_grid(cells, footnotes),
         sentences=[unit_meaning(panel), *_refused(refused), *returned.others],
@@ -84,9 +83,22 @@ def _refused(cells: Sequence[CellRecord]) -> Iterator[str]:
         yield f"Not probed: {', '.join(functions)}: {reason}."
 
 
+def _points(panel: Panel) -> str:
+    function, calls = _function(panel.first), f"a call of {called(panel.first)}"
+    return f"function that {calls} enters" if function is None else f"instruction of {function} in {calls}"
+
+
 def _at(cell: CellRecord) -> str:
     return str(cell.parameters.get("at"))
 
 
 def _name(cell: CellRecord) -> str:
-    return probe_title(cell) if cell.status == "ok" else f"{probe_title(cell)} at {_at(cell)}"
+    # Most reasons are those of many instructions.
+    is_one_of_many = cell.status == "unsupported" and _function(cell) is not None
+    return probe_title(cell) if cell.status == "ok" or is_one_of_many else f"{probe_title(cell)} at {_at(cell)}"
+
+
+def _function(cell: CellRecord) -> str | None:
+    """The function whose instructions are probed; None where functions are."""
+    function, each, _ = str(cell.parameters["points"]).partition("+*")
+    return function if each else None

@@ -26,7 +26,7 @@ def called(cell: CellRecord) -> str:
     """Return what each call of the cell runs, and the place that it is probed at where the experiment names it."""
     title = benchmark_title(cell)
     what = "gettimeofday" if title == "gtodbench" else title
-    at = None if cell.parameters.get("points") == "executed" else cell.parameters.get("at")
+    at = None if "points" in cell.parameters else cell.parameters.get("at")
     return f"{what} at {at}" if at else what
 
 
@@ -50,7 +50,7 @@ def conditions(panel: Panel) -> str:
     """Return the line with the conditions that the panel's cells share."""
     first = panel.first
     table = f"{first.table}: " if first.table else ""
-    at = None if first.parameters.get("points") == "executed" else first.parameters.get("at")
+    at = None if "points" in first.parameters else first.parameters.get("at")
     what = f"{benchmark_title(first)} at {at}, " if at else ""
     indication = f"; {INDICATION}" if panel.emulated else ""
     image, channel = first.parameters.get("image"), first.parameters.get("channel")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +18,9 @@ from record_builders import cell, failed, run
 
 from orchestrator.artifacts.direct_calls import direct_calls
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.benchmarks.calls.cells import call_cells
 from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction, executed_by
-from orchestrator.benchmarks.calls.executed_points import MOST_POINTS, found_points
+from orchestrator.benchmarks.calls.executed_points import MOST_POINTS, found_points, instruction_points
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
 from orchestrator.benchmarks.calls.report.kind_report import REPORT
@@ -29,7 +31,9 @@ from orchestrator.errors import NotEntered
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.problems import problems_of
 from orchestrator.experiment.plan import plan
+from orchestrator.probes.placement import MEANS, FunctionPlaces, ProbePlace
 from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.verdict import YES, no
 from orchestrator.run.artifacts import BootArtifacts
 
 PLACE = ("pentium4", "debian-686")
@@ -40,7 +44,12 @@ def function(
     name: str, address: int = 0, entered: int = 10, refusal: str | None = None, *offsets: int
 ) -> ExecutedFunction:
     return ExecutedFunction(
-        name=name, address=address, entered=entered, instructions=100, offsets=frozenset(offsets), refusal=refusal
+        name=name,
+        address=address,
+        entered=entered,
+        instructions=100,
+        counts=dict.fromkeys(offsets, entered),
+        refusal=refusal,
     )
 
 
@@ -52,7 +61,7 @@ def found(*points: FoundPoint) -> Experiment:
     """An experiment of the quickstart's kind whose points were found."""
     experiment = calls_experiment(points="executed", probes=["none", "kprobe", "djprobe"])
     (named,) = experiment.tables
-    table = as_kind(named.table, CallsTable).with_executed({PLACE: points})
+    table = as_kind(named.table, CallsTable).with_found({PLACE: points})
     return Experiment(experiment.heading, [type(named)(named.name, named.kind, table)])
 
 
@@ -67,6 +76,77 @@ def test_functions_beyond_the_bound_say_that_they_were_left_out() -> None:
     assert [point.name for point in points] == names
     assert [point.refusal is None for point in points] == [True] * MOST_POINTS + [False] * 2
     assert points[-1].refusal == f"left out: {MOST_POINTS} functions with more instructions are probed"
+
+
+def place(offset: int, code: str = "90", *, refused: str | None = None) -> ProbePlace:
+    verdict = YES if refused is None else no(refused)
+    return ProbePlace(
+        offset=offset,
+        code=bytes.fromhex(code),
+        step="single-stepped",
+        is_emulated=False,
+        is_repeated=code == "f3a4",
+        is_entry=offset == 0,
+        verdicts=dict.fromkeys(MEANS, verdict),
+    )
+
+
+READ = FunctionPlaces("read", 0x100, 0x110, [place(0), place(1), place(2, "f3a4"), place(4), place(5)], ())
+
+
+def test_a_point_for_each_instruction_and_how_often_a_call_executes_it() -> None:
+    counts = {0: 10, 1: 20, 2: 160, 4: 15}
+    function = ExecutedFunction(name="read", address=0x100, entered=10, instructions=1, counts=counts, refusal=None)
+    points = list(instruction_points("read+*", READ, executed(function)))
+    assert [(one.name, one.hits) for one in points if one.refusal is None] == [("read+0x0", 1), ("read+0x1", 2)]
+    refusals = [one.refusal or "" for one in points[2:]]
+    assert [word in one for word, one in zip(("repeats", "not each", "do not execute"), refusals, strict=True)] == [
+        True
+    ] * 3
+    # Of a function that no call enters nothing is probed.
+    assert {one.refusal for one in instruction_points("read+*", READ, executed())} == {"these calls do not execute it"}
+    # Before anything was counted all is possible.
+    assert {(one.hits, one.refusal) for one in instruction_points("read+*", READ, None)} == {(None, None)}
+
+
+def each_instruction(*points: FoundPoint) -> CallsTable:
+    """A table with read+* among its points, found on the quickstart's kernel and machine."""
+    experiment = calls_experiment(points=["read+*"], probes=["none", "kprobe", "djprobe"])
+    return only_table(experiment, CallsTable).with_found({PLACE: points})
+
+
+def test_an_instruction_that_a_kind_cannot_have_is_unsupported_for_that_kind_alone() -> None:
+    where = replace(place(1), verdicts={**dict.fromkeys(MEANS, YES), "djprobe": no("not at the entry")})
+    table = each_instruction(FoundPoint("read+0x1", 3, among="read+*", place=where))
+    cells: list[CallCell] = list(call_cells(None, table))
+    assert [(one.row, one.task.point, one.task.hits, one.task.refusal, one.task.is_found) for one in cells] == [
+        ("none", "read+0x1", 3, None, True),
+        ("kprobe", "read+0x1", 3, None, True),
+        ("djprobe", "read+0x1", 3, "not at the entry", True),
+    ]
+    assert {one.parameters["points"] for one in cells} == {"read+*"}
+    assert table.unknown is None
+
+
+def test_what_is_not_counted_yet_is_said() -> None:
+    said = "points: read+*: how often a call comes to each instruction, a guest has to count first"
+    assert each_instruction().unknown == said
+    assert each_instruction(FoundPoint("read+0x1", among="read+*", place=place(1))).unknown == said
+
+
+def test_each_instruction_is_for_the_exact_clock() -> None:
+    with pytest.raises(ValidationError) as raised:
+        calls_experiment(points=["read+*"], clock="wall", benchmark={"name": "gtodbench", "repeats": 12, "hits": 2})
+    problems = {problem.path: problem.sentence for problem in problems_of(raised.value, lambda path: "")}
+    assert "found read+*; clock 'wall' counts no instructions" in problems["points",]
+    assert problems["benchmark", "hits"].startswith("points: read+* finds out how often")
+
+
+def test_an_instruction_is_not_named_twice() -> None:
+    with pytest.raises(ValidationError) as raised:
+        calls_experiment(points=["read+0x1", "other+0x1", "read+*"])
+    problems = {problem.path: problem.sentence for problem in problems_of(raised.value, lambda path: "")}
+    assert problems == {("points", 0): "found 'read+0x1'; read+* has it already"}
 
 
 def test_functions_of_one_name_are_one_point() -> None:

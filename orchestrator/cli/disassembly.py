@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator disasm``: a function's instructions, and which probes can be at each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli import completion, options
+from orchestrator.cli.failures import expected_failures
+from orchestrator.cli.profile_forms import Form, FormOption, print_profiles
+
+if TYPE_CHECKING:
+    from orchestrator.artifacts.kernel_code import KernelCode
+    from orchestrator.artifacts.kernels import Kernel
+
+_RANGE = r"(?P<symbol>[^+]*)(?:\+(?P<first>[^.]*)(?:\.\.(?P<last>.*))?)?"
+_OFFSET = r"0x[0-9a-fA-F]{1,6}|[0-9]{1,7}"
+
+
+@expected_failures
+def disasm(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL",
+            help="A kernel's name, or the path of a build tree of your own.",
+            autocompletion=completion.kernels,
+        ),
+    ],
+    function: Annotated[
+        str, typer.Argument(metavar="FUNCTION", help="A function of it, or a part: vfs_read+0x10..0x40.")
+    ],
+    form: FormOption = Form.TABLE,
+    offline: options.Offline = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Print a function's instructions, and which probes can be at each, by the kernel's image. Starts no guest."""
+    from orchestrator.artifacts.kernels import ready_kernel
+    from orchestrator.catalog.kernels import kernel as kernel_spec
+    from orchestrator.errors import UsageError
+    from orchestrator.probes.placement import function_places
+    from orchestrator.profile.probe_places import Disassembly
+
+    symbol, bounds = _place(function)
+    spec = kernel_spec(name)
+    with options.printed_steps(verbose=verbose):
+        kernel = ready_kernel(options.open_context(offline=offline), spec)
+    code = _code(kernel)
+    _check(kernel, code, symbol)
+    found = Disassembly.of(spec.name, kernel.release, code, function_places(code, kernel.config, symbol))
+    if bounds is not None:
+        found = found.part(*bounds)
+        if not found.text:
+            raise UsageError(
+                f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
+                hint=f"orchestrator disasm {spec.name} {symbol} lists all of them",
+            )
+    print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
+
+
+def _place(function: str) -> tuple[str, tuple[int, int] | None]:
+    """The function, and the offsets of the part that is asked for. Raises UsageError."""
+    import re
+
+    from orchestrator.errors import UsageError
+
+    found = re.fullmatch(_RANGE, function)
+    if found is None or not found["symbol"]:
+        raise UsageError(f"found '{function}'; expected a kernel function, such as vfs_read")
+    symbol, first, last = found.group("symbol", "first", "last")
+    if first is None:
+        return symbol, None
+    if last is None and re.fullmatch(_OFFSET, first):
+        place = int(first, 0)
+        raise UsageError(
+            f"found '{function}', a place in a function; expected the function",
+            hint=f"name {symbol}, or a part of it: {symbol}+{place:#x}..{place + 0x10:#x}",
+        )
+    if last is None or not (re.fullmatch(_OFFSET, first) and re.fullmatch(_OFFSET, last)):
+        raise UsageError(f"found '{function}'; expected a function, or a part of one, such as vfs_read+0x10..0x40")
+    bounds = int(first, 0), int(last, 0)
+    if bounds[0] > bounds[1]:
+        raise UsageError(f"found '{function}', whose part ends before it begins")
+    return symbol, bounds
+
+
+def _code(kernel: Kernel) -> KernelCode:
+    """The kernel's image. Raises HostError where it is not at hand."""
+    from orchestrator.errors import HostError
+
+    code = kernel.code
+    if code is None:
+        raise HostError(
+            f"the code of kernel {kernel.spec.name} is not at hand",
+            where=str(kernel.spec.tree or kernel.image),
+            hint="a build tree of your own needs its vmlinux and System.map",
+        )
+    return code
+
+
+def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
+    """Raise UsageError for what is no function of the kernel's, or several."""
+    from orchestrator.errors import UsageError
+    from orchestrator.probes.static_point import wrong_point_reason
+
+    reason = wrong_point_reason(code, symbol, None)
+    if reason is not None:
+        raise UsageError(
+            f"kernel {kernel.spec.name}: {reason}",
+            hint="name a function of the kernel's own whose name it has once; a module's is not in the image",
+        )

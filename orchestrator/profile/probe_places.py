@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A function's instructions by symbol, each with the probes that can be there: as a table, and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.catalog.probes import probes
+from orchestrator.probes.placement import MEANS, FunctionPlaces, Means, ProbePlace, means_of
+from orchestrator.probes.symbols import Symbols
+from orchestrator.probes.verdict import Verdict
+from orchestrator.profile.operands import Operand, operands
+from orchestrator.report.footnotes import Footnote
+from orchestrator.report.grid import Grid, Row
+from orchestrator.report.sheet import Sheet
+
+_PREDICTED = (
+    "Predicted from the kernel's image by the rules of Linux 6.1; ? is decided as the kernel boots, for its CPU. "
+    "The running kernel has the last word."
+)
+_STEPS = {"single-stepped": "stepped", "boosted": "boosted", "emulated": "emulated"}
+
+
+class VerdictJson(BaseModel):
+    """``possible`` is null where the boot decides."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    possible: bool | None
+    reason: str | None
+
+
+class PlaceJson(BaseModel):
+    """An instruction; ``step`` is how the kernel goes on behind a kprobe there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offset: int
+    bytes: str
+    text: str
+    step: str | None
+    probes: dict[str, VerdictJson]
+
+
+class FunctionJson(BaseModel):
+    """A function with its instructions; ``kinds`` are the kinds of probe that each of ``probes`` stands for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kernel: str
+    release: str
+    function: str
+    address: str
+    kinds: dict[str, list[str]]
+    notes: list[str]
+    instructions: list[PlaceJson]
+
+
+@dataclass(frozen=True)
+class Disassembly:
+    """A function of a kernel. ``text`` has each instruction of ``function`` by symbol."""
+
+    kernel: str
+    release: str
+    function: FunctionPlaces
+    text: Sequence[str]
+
+    @classmethod
+    def of(cls, kernel: str, release: str, code: KernelCode, function: FunctionPlaces) -> Disassembly:
+        """Name what the instructions of a function lead to."""
+        names = _Names(code, function)
+        return cls(kernel, release, function, [names.text(one) for one in function.places])
+
+    def part(self, first: int, last: int) -> Disassembly:
+        """The instructions that begin between two offsets, both included."""
+        chosen = [number for number, one in enumerate(self.function.places) if first <= one.offset <= last]
+        places = [self.function.places[number] for number in chosen]
+        return replace(
+            self,
+            function=replace(self.function, places=places),
+            text=[self.text[number] for number in chosen],
+        )
+
+    def sheet(self) -> Sheet:
+        """As a table, with a note for each reason."""
+        reasons: dict[str, int] = {}
+        places = self.function.places
+        for place in places:
+            for means in MEANS:
+                reason = place.verdicts[means].reason
+                if reason is not None:
+                    reasons.setdefault(reason, len(reasons) + 1)
+        offsets = max((len(_offset(one)) for one in places), default=0)
+        codes = max((len(one.code) for one in places), default=0) * 2
+        rows = [
+            Row(
+                f"{_offset(one):<{offsets}}  {one.code.hex():<{codes}}  {text}",
+                [_shown(one, means, reasons) for means in MEANS],
+            )
+            for one, text in zip(places, self.text, strict=True)
+        ]
+        return Sheet(
+            title=f"{self.function.symbol} of {self.kernel}",
+            facts=[f"Linux {self.release}, at {self.function.address:#x}; which probes each instruction can have"],
+            grid=Grid(list(MEANS), [rows], together=len(MEANS)),
+            sentences=[_PREDICTED, *(f"Note: {note}." for note in self.function.notes), *_kind_sentences()],
+            footnotes=[Footnote(mark, reason) for reason, mark in reasons.items()],
+            proofs=[],
+        )
+
+    def json(self) -> FunctionJson:
+        """For programs."""
+        return FunctionJson(
+            kernel=self.kernel,
+            release=self.release,
+            function=self.function.symbol,
+            address=f"{self.function.address:#x}",
+            kinds={means: list(kinds) for means, kinds in _kinds().items()},
+            notes=[_PREDICTED, *self.function.notes],
+            instructions=[
+                PlaceJson(
+                    offset=one.offset,
+                    bytes=one.code.hex(),
+                    text=text,
+                    step=one.step,
+                    probes={means: _verdict(one.verdicts[means]) for means in MEANS},
+                )
+                for one, text in zip(self.function.places, self.text, strict=True)
+            ],
+        )
+
+
+def _offset(place: ProbePlace) -> str:
+    return f"+{place.offset:#x}"
+
+
+def _shown(place: ProbePlace, means: Means, reasons: Mapping[str, int]) -> str:
+    verdict = place.verdicts[means]
+    if verdict.is_possible:
+        return _STEPS.get(place.step or "", "yes") if means == "kprobe" else "yes"
+    mark = f"[{reasons[verdict.reason or '']}]"
+    return f"no {mark}" if verdict.is_possible is False else f"? {mark}"
+
+
+def _verdict(verdict: Verdict) -> VerdictJson:
+    return VerdictJson(possible=verdict.is_possible, reason=verdict.reason)
+
+
+def _kinds() -> Mapping[Means, Sequence[str]]:
+    """The catalogue's kinds of probe by what they are made of."""
+    return {means: [kind.name for kind in probes().values() if means_of(kind) == means] for means in MEANS}
+
+
+def _kind_sentences() -> Iterator[str]:
+    for means, kinds in _kinds().items():
+        yield f"{means}: {', '.join(kinds)}."
+
+
+class _Names:
+    """The names of a kernel's functions and, where it lists them, of its data."""
+
+    def __init__(self, code: KernelCode, function: FunctionPlaces) -> None:
+        self._symbols = Symbols.of_image(code)
+        self._function = function
+        self._word = code.word
+        self._image = range(function.address & -(16 << 20), max((one.address for one in code.symbols), default=0))
+        self._lists_data = code.named("__start___jump_table") != ()
+
+    def text(self, place: ProbePlace) -> str:
+        """An instruction with names in the place of addresses; a target in the function as ``+0x45``."""
+        text, numbers = operands(place.code.hex(), self._word)
+        shown, done = "", 0
+        for number in numbers:
+            own = text[number.start : number.end]
+            name = self._name(place, number)
+            # An address behind a register is negative to the decoder.
+            sign = "+ " if name is not None and own[0] in "+-" else ""
+            shown += text[done : number.start] + (own if name is None else sign + name)
+            done = number.end
+        return shown + text[done:]
+
+    def _name(self, place: ProbePlace, number: Operand) -> str | None:
+        behind = 1 << 8 * self._word
+        if number.kind == "relative":
+            target = (self._function.address + place.offset + number.value) % behind
+        elif self._lists_data and (number.kind == "per-cpu" or number.value % behind in self._image):
+            target = number.value % behind
+        else:
+            return None
+        if self._function.address <= target < self._function.end:
+            return f"+{target - self._function.address:#x}"
+        return self._symbols.at(target)
