@@ -99,7 +99,7 @@ def library_of_image(context: BuildContext, arch: Arch, image: Image, name: str)
         (target / "tree" / path).rename(target / name)
 
     found = context.cache.obtain(
-        "libraries", {"image": image.key, "path": path}, f"{name} of {image.recipe.name}", build
+        "workloads", {"image": image.key, "path": path}, f"{name} of {image.recipe.name}", build
     )
     return SharedLibrary(name, found.path / name, f"/{path}", is_brought=False)
 
