@@ -13,16 +13,23 @@
 
 /* A handler at the entry, and one at the return, that does "body(regs)": inline, so that nothing else is measured. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
-#define FPROBE_HANDLER(type, name) \
-static type name(struct fprobe *fp, unsigned long ip, unsigned long caller, struct pt_regs *regs, void *data)
+#define FPROBE_ENTRY(name, body)								\
+static int name(struct fprobe *fp, unsigned long ip, unsigned long caller, struct pt_regs *regs, void *data) \
+{												\
+	body(regs);										\
+	return 0;										\
+}												\
+NOKPROBE_SYMBOL(name)
+#define FPROBE_EXIT(name, body)									\
+static void name(struct fprobe *fp, unsigned long ip, unsigned long caller, struct pt_regs *regs, void *data) \
+{												\
+	body(regs);										\
+}												\
+NOKPROBE_SYMBOL(name)
 #else
-#define FPROBE_HANDLER(type, name) \
-static type name(struct fprobe *fp, unsigned long ip, struct pt_regs *regs, void *data)
-#endif
-
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
 #define FPROBE_ENTRY(name, body)								\
-FPROBE_HANDLER(int, name)									\
+static int name(struct fprobe *fp, unsigned long ip, struct pt_regs *regs, void *data)		\
 {												\
 	body(regs);										\
 	return 0;										\
@@ -31,12 +38,12 @@ NOKPROBE_SYMBOL(name)
 #else
 #define FPROBE_ENTRY(name, body)	FPROBE_EXIT(name, body)
 #endif
-
 #define FPROBE_EXIT(name, body)									\
-FPROBE_HANDLER(void, name)									\
+static void name(struct fprobe *fp, unsigned long ip, struct pt_regs *regs, void *data)	\
 {												\
 	body(regs);										\
 }												\
 NOKPROBE_SYMBOL(name)
+#endif
 
 #endif

@@ -89,7 +89,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
             expected=benchmark.expect,
             is_found=table.points == EXECUTED or (place.point is not None and place.point.among is not None),
             refusal=None if place.point is None else place.point.refusal_of(kind),
-            libraries=benchmark.libraries,
+            libraries=benchmark.libraries or (),
         ),
         parameters=_parameters(table, call, place.point),
         published=_published(table.reference, kind.column),

@@ -50,7 +50,7 @@ class CallsBenchmark(BenchmarkChoice):
     ] = ()
     expect: Annotated[Expected, BeforeValidator(fields.expected)] | None = None
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
-    libraries: Entries[Annotated[str, BeforeValidator(fields.library)]] = ()
+    libraries: Entries[Annotated[str, BeforeValidator(fields.library)]] | None = None
     hits: Annotated[int, whole(1, 1_000_000)] = 1
 
     @property
@@ -228,7 +228,7 @@ class CallsTable(ProbedTable):
 
     def _library_conflicts(self) -> Iterator[Problem]:
         """Libraries that a guest cannot have, and points in others."""
-        libraries = [find_library(one) for one in self.benchmark.libraries]
+        libraries = [find_library(one) for one in self.benchmark.libraries or ()]
         names = [library.name for library in libraries]
         where = ("benchmark", "libraries")
         for index, library in enumerate(libraries):

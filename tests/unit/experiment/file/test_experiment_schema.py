@@ -83,6 +83,7 @@ def test_defaults_are_written_out(load: Loader) -> None:
             "arguments": [],
             "expect": None,
             "file": None,
+            "libraries": None,
             "hits": 1,
         },
         "time_limit": 120,
@@ -147,8 +148,8 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("probes=[marker.varargs]", "probes.0: found 'marker.varargs'; with benchmark 'gtodbench': it is a row of"),
         (
             "benchmark.cals=1",
-            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, expect, file, hits; "
-            "did you mean 'calls'?",
+            "benchmark.cals: unknown key; allowed: name, calls, repeats, entry, call, arguments, expect, file, "
+            "libraries, hits; did you mean 'calls'?",
         ),
         ("benchmark.calls=1.5", "benchmark.calls: found '1.5'; expected a whole number from 1 to 1000000"),
         ("benchmark.calls=", "benchmark.calls: found nothing; expected a whole number"),
