@@ -10,6 +10,7 @@ import typer
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
 from orchestrator.cli.profile_forms import Form, FormOption, print_profiles
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.kernel_code import KernelCode
@@ -55,7 +56,7 @@ def disasm(
         if not found.text:
             raise UsageError(
                 f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
-                hint=f"orchestrator disasm {spec.name} {symbol} lists all of them",
+                hint=f"{PROGRAM} disasm {spec.name} {symbol} lists all of them",
             )
     print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
 

@@ -22,6 +22,7 @@ from orchestrator.experiment.file.fields import EXECUTED
 from orchestrator.experiment.plan import Boot
 from orchestrator.probes.placement import FunctionPlaces, ProbePlace, function_places
 from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.program import PROGRAM
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.kind import Obtain
 from orchestrator.run.machines import machine_of
@@ -108,7 +109,7 @@ def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
         raise UsageError(
             f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
             "the most",
-            hint=f"name places: orchestrator disasm {kernel.spec.name} {symbol} lists them",
+            hint=f"name places: {PROGRAM} disasm {kernel.spec.name} {symbol} lists them",
         )
     return found
 
