@@ -46,6 +46,8 @@ def execute(
 ) -> None:
     """Start a guest, run a command in it, print its output as it comes, and exit with its status.
 
+    /scratch is an empty folder in the guest that the command may write to.
+
     A kernel that reports trouble is a failure as well, and a file that --get does not find: with status 1 where the
     command ended with 0.
     """
@@ -78,6 +80,7 @@ def execute(
             status = 0
             try:
                 choice.prepare(guest)
+                guest.make_folder(fetched_files.SCRATCH)
                 status = guest.run(command, time_limit=timeout, listener=_print).status
                 files.fetch(guest, timeout)
             except GuestError as error:
