@@ -22,6 +22,7 @@ def execute(
     kernel: one_guest.Kernel = None,
     image: one_guest.Image = None,
     data: one_guest.Data = None,
+    kernel_modules: one_guest.KernelModules = False,
     channel: Annotated[
         one_guest.Channel,
         typer.Option(help="framed: the lab's own agent; ssh, serial: the image's sshd, a login on its console."),
@@ -67,6 +68,7 @@ def execute(
         user=user,
         password_file=password_file,
         expected=one_guest.expected_reports(allow_oops or []),
+        kernel_modules=kernel_modules,
     )
     files = fetched_files.FetchedFiles(get or [], out)
     files.check()
