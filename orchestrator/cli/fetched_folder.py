@@ -55,10 +55,10 @@ def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> No
             raise
     except OSError as error:  # one that has come meanwhile, too
         raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
-    print(f"{path} of the guest is in {target} ({len(names)} files, {size} bytes)", file=sys.stderr, flush=True)
+    print(f"{path} of the guest is in {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
     if others:
-        what = f"{others} links, other special files and unprintable names in {path} were left out"
-        print(what, file=sys.stderr, flush=True)
+        what = "links, special files and names that cannot be printed"
+        print(f"{others} of {path} were left out: {what}", file=sys.stderr, flush=True)
 
 
 def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Deadline) -> int:
