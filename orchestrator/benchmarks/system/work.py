@@ -96,8 +96,6 @@ def system_work(
     inputs = {"image": image.key}
     if beside is not None:
         files["module.ko"] = beside.module
-        if beside.parameters:
-            files |= _with_parameters()
     if task.name == "kernel-build":
         source = build_source(context)
         tree = prepared_build(context, kernel, PreparationInputs(image, source, drivers), watch)
@@ -111,7 +109,10 @@ def system_work(
         settings["packets"] = task.packets
     else:
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
+    # Of the scripts that all cells of a run have: a run goes on with the same ones only.
     inputs["scripts"] = _digest(workload.script, files)
+    if beside is not None and beside.parameters:
+        files |= _with_parameters()
     return SystemWork(
         script=workload.script,
         settings=settings,
