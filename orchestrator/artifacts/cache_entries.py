@@ -40,6 +40,7 @@ class Kind(StrEnum):
     ARCHIVES = "archives"
     IMAGES = "images"
     DATA_DISKS = "data-disks"
+    KERNEL_MODULES = "kernel-modules"
     KERNEL_FUNCTIONS = "kernel-functions"
     EXECUTED_FUNCTIONS = "executed-functions"
     BUILD_SOURCES = "build-sources"

@@ -13,12 +13,13 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.data_disk import data_disk
 from orchestrator.artifacts.images import ready_image
 from orchestrator.artifacts.initramfs import disk_drivers
+from orchestrator.artifacts.kernel_modules import kernel_modules
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.kernels import Arch, KernelSpec
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.errors import UsageError
-from orchestrator.guest.machine import ChannelKind, DataDisk, Login, RootImage, Start
+from orchestrator.guest.machine import MODULES, ChannelKind, DataDisk, Login, RootImage, Start
 
 _ROOT = ("CONFIG_VIRTIO_BLK", "CONFIG_EXT4_FS")
 _DATA = ("CONFIG_VIRTIO_BLK", "CONFIG_SQUASHFS", "CONFIG_SQUASHFS_LZ4")
@@ -32,11 +33,15 @@ _MOST_DATA_DISKS = 16
 
 @dataclass(frozen=True)
 class GuestDisks:
-    """The disks and the channel asked for: an image by name or path (see ``unsupported_reason``), folders of data."""
+    """The disks and the channel asked for: an image by name or path (see ``unsupported_reason``), folders of data.
+
+    With ``kernel_modules`` the guest has all modules of its kernel, for modprobe.
+    """
 
     image: str | None = None
     channel: ChannelKind = "framed"
     data: tuple[Path, ...] = ()
+    kernel_modules: bool = False
     login: Login = field(default_factory=Login)
 
 
@@ -91,6 +96,10 @@ def ready_disks(context: BuildContext, kernel: Kernel, wanted: GuestDisks) -> Di
     if wanted.data:
         _check_kernel(kernel, _DATA, "data disks")
     data = tuple(DataDisk(name, data_disk(context, folder)) for name, folder in _named(wanted.data).items())
+    if wanted.kernel_modules:
+        _check_kernel(kernel, _DATA, "its modules on a disk")
+        name = f"modules of {kernel.release}"  # no folder of data is called so
+        data += (DataDisk(name, kernel_modules(context, kernel), f"{MODULES}/{kernel.release}"),)
     drivers = disk_drivers(context, kernel) if root is not None or data else None
     return Disks(root, data, drivers)
 

@@ -9,7 +9,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from orchestrator.catalog.data import Fact, named, read
+from orchestrator.catalog.given_parameters import (
+    NO_PARAMETERS,
+    in_name,
+    parse_parameters,
+    split_path,
+    with_path,
+    written,
+)
 from orchestrator.catalog.kernel_feature import Change, KernelFeature
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.one_liner import is_one_liner, one_liner
@@ -68,8 +78,9 @@ class ProbeKind(KernelFeature):
     default kprobes' or the module's own. ``tracepoint`` is the one that it is at, as SYSTEM.NAME where it is an event
     there. ``optimisation`` is the value of ``debug.kprobes-optimization`` while it is
     armed. ``extras`` is what becomes of the aggregator and the post-handler that its hits would pass: kept and
-    measured, or removed; none where there are none to speak of. A user's module has a ``file``, a user's BPF programs
-    have a ``bpf_file``, those that bpftrace makes of a text a ``one_liner``; their traps are not known in advance.
+    measured, or removed; none where there are none to speak of. A user's module has a ``file`` and is loaded with
+    ``parameters``, a user's BPF programs have a ``bpf_file``, those that bpftrace makes of a text a ``one_liner``;
+    their traps are not known in advance.
     ``since`` and ``until`` are about what it is made of. A kind that only verifies one
     capability (List 15 of the djprobe document) has a ``capability``.
     """
@@ -91,6 +102,7 @@ class ProbeKind(KernelFeature):
     optimisation: bool
     extras: Literal["kept", "removed", "none"] = "none"
     file: Path | None = None
+    parameters: dict[str, str] = Field(default_factory=dict)
     bpf_file: Path | None = None
     one_liner: str | None = None
     capability: str | None = None
@@ -138,7 +150,8 @@ def published_column(probe: str) -> str | None:
 def probe_kind(name: str) -> ProbeKind:
     """Return the kind of probe, or the user's own where the name is a path (with a slash in it) or a one-liner.
 
-    Raises ConfigError for an unknown name, a missing file or a wrong one-liner.
+    Behind the path of a module its parameters may stand. Raises ConfigError for an unknown name, a missing file, wrong
+    parameters or a wrong one-liner.
     """
     if is_one_liner(name):
         text = one_liner(name)
@@ -150,13 +163,25 @@ def probe_kind(name: str) -> ProbeKind:
                 unknown("probe", name, probes()), hint="a module of your own is named by a path, with a slash in it"
             )
         return kind
-    file = find_probe(name)
+    path, text = split_path(name)
+    file, parameters = find_probe(path), parse_parameters(text)
     shown = shown_name(file)
-    return _own(shown, shown, bpf_file=file) if has_programs(file) else _own(shown, shown, file=file)
+    if has_programs(file):
+        if parameters:
+            raise ConfigError(f"found {text!r} behind {file.name}; BPF programs of your own take no parameters")
+        return _own(shown, shown, bpf_file=file)
+    title = with_path(shown, written(parameters))
+    return _own(shown + in_name(parameters), title, file=file, parameters=parameters)
 
 
 def _own(
-    name: str, title: str, *, file: Path | None = None, bpf_file: Path | None = None, one_liner: str | None = None
+    name: str,
+    title: str,
+    *,
+    file: Path | None = None,
+    parameters: Mapping[str, str] = NO_PARAMETERS,
+    bpf_file: Path | None = None,
+    one_liner: str | None = None,
 ) -> ProbeKind:
     is_module = file is not None
     return ProbeKind(
@@ -170,6 +195,7 @@ def _own(
         at="after-ftrace-nop" if is_module else "entry",
         optimisation=is_module,
         file=file,
+        parameters=dict(parameters),
         bpf_file=bpf_file,
         one_liner=one_liner,
     )

@@ -22,6 +22,7 @@ def execute(
     kernel: one_guest.Kernel = None,
     image: one_guest.Image = None,
     data: one_guest.Data = None,
+    kernel_modules: one_guest.KernelModules = False,
     channel: Annotated[
         one_guest.Channel,
         typer.Option(help="framed: the lab's own agent; ssh, serial: the image's sshd, a login on its console."),
@@ -46,6 +47,8 @@ def execute(
 ) -> None:
     """Start a guest, run a command in it, print its output as it comes, and exit with its status.
 
+    /scratch is an empty folder in the guest that the command may write to.
+
     A kernel that reports trouble is a failure as well, and a file that --get does not find: with status 1 where the
     command ended with 0.
     """
@@ -65,6 +68,7 @@ def execute(
         user=user,
         password_file=password_file,
         expected=one_guest.expected_reports(allow_oops or []),
+        kernel_modules=kernel_modules,
     )
     files = fetched_files.FetchedFiles(get or [], out)
     files.check()
@@ -78,6 +82,7 @@ def execute(
             status = 0
             try:
                 choice.prepare(guest)
+                guest.make_folder(fetched_files.SCRATCH)
                 status = guest.run(command, time_limit=timeout, listener=_print).status
                 files.fetch(guest, timeout)
             except GuestError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files that ``exec`` copies from its guest to the host when the command has ended."""
+"""The files and folders that ``exec`` copies from its guest to the host when the command has ended."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ import typer
 if TYPE_CHECKING:
     from orchestrator.guest.guest import Guest
 
+SCRATCH = "/scratch"
+"""The guest's folder for what a command writes."""
+
 Paths = Annotated[
     list[str] | None,
     typer.Option(
         "--get",
         metavar="PATH",
-        help="A file of the guest to copy to the current folder, or to that of --out, when the command has ended; may "
-        "be repeated. Nothing is overwritten.",
+        help="A file or a folder of the guest, such as /scratch, to copy to the current folder, or to that of --out, "
+        "when the command has ended; may be repeated. Nothing is overwritten.",
     ),
 ]
 
@@ -43,14 +46,15 @@ class FetchedFiles:
         from orchestrator.errors import UsageError
 
         if self.out is not None and not self.paths:
-            raise UsageError(f"--out {self.out}: there is no --get whose file could go there")
+            hint = f"what the command leaves in {SCRATCH}: --get {SCRATCH} --out {self.out}"
+            raise UsageError(f"--out {self.out}: there is no --get whose file could go there", hint=hint)
         if self.paths:
             self._check_folder()
         names: dict[str, str] = {}
         for path in self.paths:
             name = PurePosixPath(path).name
             if not path.startswith("/") or path.endswith("/") or name in {"", ".."} or "\0" in path:
-                raise UsageError(f"--get {path}: expected the absolute path of a file in the guest")
+                raise UsageError(f"--get {path}: expected the absolute path of a file or folder in the guest")
             if name in names:
                 raise UsageError(f"--get {path}: it has the same name as {names[name]}")
             names[name] = path
@@ -59,27 +63,30 @@ class FetchedFiles:
     def fetch(self, guest: Guest, time_limit: float) -> None:
         """Copy them, each within ``time_limit`` host seconds. Raises GuestError for one that is not there, HostError.
 
-        In a guest that lives the others are copied before. A channel gives no file of more than 256 MiB.
+        In a guest that lives the others are copied before. A channel gives no file of more than 256 MiB; a folder's
+        bounds are in ``fetched_folder``.
         """
+        from orchestrator.cli.fetched_folder import fetch_folder, is_folder
         from orchestrator.errors import GuestError
 
         missing: GuestError | None = None
         for path in self.paths:
             try:
-                content = guest.get(path, time_limit=time_limit)
+                if is_folder(guest, path, time_limit):
+                    fetch_folder(guest, path, self._target(path), time_limit)
+                else:
+                    self._write(path, guest.get(path, time_limit=time_limit))
             except GuestError as error:
                 if guest.has_failed:
                     raise
                 missing = missing or error
-            else:
-                self._write(path, content)
         if missing is not None:
             raise missing
 
     def _write(self, path: str, content: bytes) -> None:
         from orchestrator.errors import HostError
 
-        target = self.folder / PurePosixPath(path).name
+        target = self._target(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:
@@ -87,6 +94,9 @@ class FetchedFiles:
         except OSError as error:  # one that has come meanwhile, too
             raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
         print(f"{path} of the guest is in {target} ({len(content)} bytes)", file=sys.stderr, flush=True)
+
+    def _target(self, path: str) -> Path:
+        return self.folder / PurePosixPath(path).name
 
     def _check_folder(self) -> None:
         from orchestrator.errors import UsageError

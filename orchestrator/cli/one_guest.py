@@ -74,6 +74,9 @@ Data = Annotated[
     list[Path] | None,
     typer.Option(help="A folder of the host, read-only at /data/NAME in the guest; may be repeated."),
 ]
+KernelModules = Annotated[
+    bool, typer.Option("--kernel-modules", help="Have the kernel's own modules in the guest, for modprobe.")
+]
 AllowOops = Annotated[
     list[str] | None,
     typer.Option(
@@ -94,7 +97,7 @@ ConsoleLog = Annotated[
 class Choice:
     """A guest chosen on the command line; ``user`` and ``password_file`` are for the console of an image.
 
-    ``expected`` is what its kernel may report.
+    ``expected`` is what its kernel may report. With ``kernel_modules`` the kernel's own modules are in the guest.
     """
 
     kernel: str | None
@@ -109,6 +112,7 @@ class Choice:
     user: str = "root"
     password_file: Path | None = None
     expected: Sequence[re.Pattern[str]] = ()
+    kernel_modules: bool = False
 
     def machine(self, context: BuildContext) -> Machine:
         """The machine, its parts and modules fetched and built.
@@ -161,7 +165,7 @@ class Choice:
                 hint="--channel serial",
             )
         login = Login(self.user, self._password())
-        return GuestDisks(self.image, self.channel.value, tuple(self.data), login)
+        return GuestDisks(self.image, self.channel.value, tuple(self.data), self.kernel_modules, login)
 
     def _password(self) -> str | None:
         from orchestrator.errors import UsageError

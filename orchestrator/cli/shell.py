@@ -32,6 +32,7 @@ def shell(
     kernel: one_guest.Kernel = None,
     image: one_guest.Image = None,
     data: one_guest.Data = None,
+    kernel_modules: one_guest.KernelModules = False,
     cpu: one_guest.Cpu = None,
     smp: one_guest.Smp = 1,
     memory: one_guest.Memory = 256,
@@ -58,13 +59,20 @@ def shell(
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     expected = one_guest.expected_reports(allow_oops or [])
     if saved is not None:
-        if kernel or image or data or cpu or module or param or set_values or fresh or (smp, memory) != (1, 256):
+        others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh)
+        if any(others) or (smp, memory) != (1, 256):
             raise UsageError("the guest of --saved is the machine that it was", hint="leave out the other options")
         with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
             _reopen(saved, directory, expected)
         raise typer.Exit(0)
     wanted = guest_modules.GuestModules(module or [], param or [], set_values or [])
-    choice = one_guest.Choice(kernel, cpu, smp, memory, accel, wanted, image=image, data=data or [], expected=expected)
+    choice = one_guest.Choice(
+        *(kernel, cpu, smp, memory, accel, wanted),
+        image=image,
+        data=data or [],
+        expected=expected,
+        kernel_modules=kernel_modules,
+    )
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from orchestrator.catalog.probes import BASELINE, Handler
+from orchestrator.catalog.given_parameters import written
+from orchestrator.catalog.probes import BASELINE, Handler, ProbeKind
 from orchestrator.catalog.profile_parts import ProfilePart
 from orchestrator.experiment.machine import DEFAULT_MEMORY, Machine
 from orchestrator.experiment.program_point import in_program
@@ -86,6 +87,11 @@ def machine_id(machine: Machine) -> str:
     count = f"+x{machine.smp}" if machine.smp > 1 else ""
     memory = f"+{machine.memory}" if machine.memory != DEFAULT_MEMORY else ""
     return f"{machine.cpu}{count}{memory}"
+
+
+def module_parameters(kind: ProbeKind) -> dict[str, str]:
+    """What is recorded of a user's module with parameters, among the cell's own; nothing of any other probe."""
+    return {"module_parameters": written(kind.parameters)} if kind.parameters else {}
 
 
 def rows_on(kernels: Iterable[str], rows: Iterable[str], kernel_for: Mapping[str, str]) -> dict[str, list[str]]:

@@ -109,6 +109,16 @@ class Guest(SavableGuest):
         with step("get", source), self._explained(f"reading {source}"):
             return self._commands.get(source, time_limit=time_limit, largest=largest)
 
+    def make_folder(self, path: str) -> None:
+        """Have the lab's agent make a folder that every user may write to; one that is there stays as it is.
+
+        None is made where the guest's file system takes none.
+        """
+        if self._qemu.agent is None:
+            raise GuestError(f"a guest that is {self.state} takes no folder")
+        with step("make folder", path), self._explained(f"making {path}"):
+            self._qemu.agent.run(["mkdir", "-p", "-m", "1777", path], time_limit=COMMAND_LIMIT)
+
     def ktap(self, *suites: str) -> TestRun:
         """The results of KUnit's suites, of all that have run by default. Raises UnsupportedError, UsageError."""
         return kunit_results(self, suites)

@@ -30,6 +30,9 @@ _MEMORY = "pc.ram"
 ROOT_DISK = "root"
 """The serial number by which the guest finds the disk of its image."""
 
+MODULES = "/lib/modules"
+"""Where modprobe looks for a kernel's modules, by its release."""
+
 Start = Literal["small", "own"]
 """What is process 1 in an image: the lab's agent, or the image's own /sbin/init."""
 
@@ -53,10 +56,16 @@ class RootImage:
 
 @dataclass(frozen=True)
 class DataDisk:
-    """A squashfs that the guest has at ``/data/NAME``, read-only."""
+    """A squashfs that the guest has read-only, at ``/data/NAME`` or at a ``place`` of its own."""
 
     name: str
     file: Path
+    place: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where it is in the guest."""
+        return self.place or f"/data/{self.name}"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from orchestrator.guest.channel import Channel
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.framed import FramedChannel
 from orchestrator.guest.guest_files import SshKeys
-from orchestrator.guest.machine import Machine, data_disk_serial
+from orchestrator.guest.machine import MODULES, Machine, data_disk_serial
 from orchestrator.guest.running_qemu import RunningQemu
+from orchestrator.paths import data_dir
 
 _LIMIT = 60.0
 """Host seconds for one command to the agent."""
@@ -19,12 +20,18 @@ _QUOTED_LINES = 10
 
 
 def mount_data(agent: FramedChannel, machine: Machine) -> None:
-    """Mount a guest's disks of data. Raises GuestError."""
+    """Mount a guest's disks of data, and have modprobe where its kernel's modules are among them. Raises GuestError."""
     for number, disk in enumerate(machine.data):
-        result = agent.run(["mount-data", data_disk_serial(number), f"/data/{disk.name}"], time_limit=_LIMIT)
+        result = agent.run(["mount-data", data_disk_serial(number), disk.folder], time_limit=_LIMIT)
+        if result.status == 0 and disk.folder.startswith(MODULES):
+            result = agent.run(["sh", "-c", _offer_modprobe()], time_limit=_LIMIT)
         if result.status != 0:
             detail = plain_lines(result.stderr)[-_QUOTED_LINES:]
             raise GuestError(f"the data disk {disk.name} cannot be mounted in the guest", detail=detail)
+
+
+def _offer_modprobe() -> str:
+    return (data_dir("images") / "guest" / "offer-modprobe.sh").read_text()
 
 
 def open_channel(qemu: RunningQemu, machine: Machine, keys: SshKeys | None, deadline: Deadline) -> Channel:

@@ -9,18 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from orchestrator.artifacts.prebuilt import modinfo
+from orchestrator.catalog.given_parameters import parameter_problem
 from orchestrator.errors import EvidenceError, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 
-_PARAMETER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _WRONG_FORMAT = "invalid module format"
 """What insmod says for ENOEXEC: the module is of another kernel, or of another configuration of this one."""
 
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
-_VALUE_MAX = 1024
-"""Characters of a module parameter (STRING_MAX of param_set_charp(), kernel/params.c)."""
-
 _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
 
 
@@ -44,7 +41,7 @@ def load(
 
     ``time_limit`` is in host seconds, for the module's own beginning. Raises UsageError for parameters that cannot be.
     """
-    arguments = [_parameter(key, value) for key, value in parameters.items()]
+    arguments = [insmod_word(key, value) for key, value in parameters.items()]
     target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
     guest.put(file, target)
     mark = guest.console.length()
@@ -83,16 +80,14 @@ def unload(guest: Guest, name: str, *, time_limit: float = COMMAND_LIMIT) -> Non
         guest.check_console(mark)
 
 
-def _parameter(key: str, value: str | int) -> str:
+def insmod_word(key: str, value: str | int) -> str:
     """A module parameter as insmod takes it, in double quotes where the kernel could see spaces in it.
 
-    Its isspace() takes the byte 0xa0 for one (lib/ctype.c), which is a part of many letters: of an à in UTF-8.
+    Its isspace() takes the byte 0xa0 for one (lib/ctype.c), which is a part of many letters: of an à in UTF-8. Raises
+    UsageError for a parameter that cannot be.
     """
     text = str(int(value) if isinstance(value, bool) else value)
-    if not _PARAMETER.fullmatch(key):
-        raise UsageError(f"found {key!r}; a module parameter's name has letters, digits and '_'")
-    if not text.isprintable() or '"' in text or len(text) > _VALUE_MAX:
-        raise UsageError(
-            f"{key}: found {text[:40]!r}; a value is one line of at most {_VALUE_MAX} characters without '\"'"
-        )
+    wrong = parameter_problem(key, text)
+    if wrong is not None:
+        raise UsageError(wrong)
     return f'{key}="{text}"' if " " in text or not text.isascii() else f"{key}={text}"

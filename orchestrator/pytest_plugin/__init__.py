@@ -38,9 +38,10 @@ pytest_plugins = ["orchestrator.pytest_plugin.result_reports"]
 
 _MARK = (
     "guest(kernel='debian-686', cpu=None, smp=1, memory='256M', timing='auto', image=None, channel='framed', data=(), "
-    "fresh=False, allow_oops=()): the machine of the test's guest; a nearer mark's arguments override a farther one's, "
-    "and a list of values makes a test for each (not of data, allow_oops). timing: auto, tcg, kvm, or instructions "
-    "for the exact clock. fresh: booted, not restored. allow_oops: regular expressions, see allow_oops."
+    "kernel_modules=False, fresh=False, allow_oops=()): the machine of the test's guest; a nearer mark's arguments "
+    "override a farther one's, and a list of values makes a test for each (not of data, allow_oops). timing: auto, "
+    "tcg, kvm, or instructions for the exact clock. kernel_modules: the kernel's own, for modprobe. fresh: booted, not "
+    "restored. allow_oops: regular expressions, see allow_oops."
 )
 
 

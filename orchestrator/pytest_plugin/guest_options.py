@@ -43,7 +43,8 @@ _TIMINGS = ("auto", *get_args(Timing))
 class GuestOptions:
     """The guest that a test needs. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB.
 
-    ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host. ``allow_oops`` are the mark's
+    ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host. With
+    ``kernel_modules`` the kernel's own modules are in the guest. ``allow_oops`` are the mark's
     own; further ones may be in a mark of that name.
     """
 
@@ -56,13 +57,15 @@ class GuestOptions:
     image: str | None
     channel: ChannelKind
     data: tuple[Path, ...]
+    kernel_modules: bool
     allow_oops: Expected
 
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
         timing: Timing = "instructions" if self.timing == "instructions" else choose_accelerator(self.timing).name
         hardware = Hardware(self.cpu, self.smp, self.memory, timing)
-        return machine_for(context, kernel, hardware, guest_disks.GuestDisks(self.image, self.channel, self.data))
+        disks = guest_disks.GuestDisks(self.image, self.channel, self.data, self.kernel_modules)
+        return machine_for(context, kernel, hardware, disks)
 
 
 def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen: Mapping[str, Any]) -> GuestOptions:
@@ -94,12 +97,10 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
         raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
     kernel, timing = str(arguments.get("kernel") or _kernel_of(image)), str(arguments.get("timing", "auto"))
     channel = arguments.get("channel", "framed")
-    fresh = arguments.get("fresh", False)
+    fresh, kernel_modules = _switch(arguments, "fresh"), _switch(arguments, "kernel_modules")
     spec = kernel_spec(kernel)
     if timing not in _TIMINGS:
         raise UsageError(unknown("timing", timing, _TIMINGS))
-    if not isinstance(fresh, bool):
-        raise UsageError(f"fresh: found {fresh!r}; expected True or False")
     machine = _machine(arguments, spec)
     if timing == "instructions" and machine.smp != 1:
         raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
@@ -123,8 +124,17 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
         image,
         channel,
         tuple(Path(folder) for folder in data),
+        kernel_modules,
         _allowed(arguments.get("allow_oops", ())),
     )
+
+
+def _switch(arguments: Mapping[str, Any], name: str) -> bool:
+    """An argument that is on or off."""
+    value = arguments.get(name, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{name}: found {value!r}; expected True or False")
+    return value
 
 
 def _kernel_of(image: str | None) -> str:

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.diagnostics import warning_note
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.module_source import ModuleSource
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.prebuilt import prebuilt
-from orchestrator.errors import BuildError, UnsupportedError
+from orchestrator.catalog.given_parameters import written
+from orchestrator.errors import BuildError, UnsupportedError, UsageError
 from orchestrator.results.contract import Status
 
 SetupT = TypeVar("SetupT", covariant=True)
@@ -74,6 +76,15 @@ def module_outcomes(
     return outcomes
 
 
+def with_parameters(module: Module, given: Mapping[str, str]) -> Module | Refused:
+    """A user's module, to be loaded with these parameters; refused where it has not got one of them."""
+    try:
+        check_parameter_names(module, given)
+    except UsageError as error:
+        return Refused("failed", str(error), (module,))
+    return replace(module, parameters=given)
+
+
 def smp_note(kernel: Kernel, cpus: int) -> tuple[str, ...]:
     """The note of an SMP kernel on one virtual CPU; none of any other."""
     if not kernel.smp or cpus != 1:
@@ -87,3 +98,8 @@ def compiler_note(kernel: Kernel, module: Module | None) -> tuple[str, ...]:
         return ()
     other = () if kernel.compiler_note is None else (kernel.compiler_note,)
     return (*other, warning_note(module.name, module.warnings)) if module.warnings else other
+
+
+def parameters_note(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The note of a user's module that is loaded with parameters."""
+    return (f"loaded with {written(given)}",) if given else ()

@@ -77,12 +77,14 @@ class Provenance:
         ``folder`` is the boot's. Raises UsageError when earlier cells of the run were measured with another kernel of
         that name, initramfs or image of that name: their baseline is not this guest's.
         """
-        modules = {}
+        modules: dict[str, dict[str, object]] = {}
         sources: dict[str, dict[str, str]] = {}  # by the module's key, since cells share modules
         for cell, prepared in artifacts.cells.items():
             for module in prepared.modules:
                 name = cell if len(prepared.modules) == 1 else f"{cell}: {module.name}"
                 modules[name] = {"name": module.name, "file_sha256": _sha256(module.file), "key": module.key}
+                if module.parameters:
+                    modules[name]["parameters"] = dict(module.parameters)
                 if module.key not in sources:
                     sources[module.key] = _source_hashes(module)
                     self._keep_sources(artifacts.kernel.spec.name, module)

@@ -104,8 +104,22 @@ def test_a_file_that_is_not_there_is_a_failure(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_folder_is_no_file(command: CommandLine, tmp_path: Path) -> None:
-    done = command.run(*GUEST, "--get", "/tmp", "--out", tmp_path / "results", "--", "true")
-    assert done.returncode == 1, done.stderr
-    assert "/tmp: " in done.stderr
-    assert not list(tmp_path.rglob("tmp"))
+def test_a_folder_comes_out_with_what_is_in_it(command: CommandLine, tmp_path: Path) -> None:
+    script = (
+        "cd /scratch && mkdir -p a/b && printf one >a/b/x && : >'an empty one' && ln -s /etc/passwd link && mkfifo p"
+    )
+    done = command.run(*GUEST, "--get", "/scratch", "--out", tmp_path / "results", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results" / "scratch"
+    there = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if not file.is_dir()}
+    assert there == {"a/b/x": b"one", "an empty one": b""}
+    assert f"/scratch of the guest is in {folder} (files: 2, bytes: 3)" in done.stderr
+    assert "2 of /scratch were left out: links, special files" in done.stderr
+
+
+def test_a_folder_of_too_many_files_is_not_copied(command: CommandLine, tmp_path: Path) -> None:
+    script = "cd /scratch && seq 1001 | xargs touch"
+    done = command.run(*GUEST, "--get", "/scratch", "--out", tmp_path / "results", "--", "sh", "-c", script)
+    assert done.returncode == 1
+    assert "/scratch of the guest has 1001 files, and at most 1000 are copied" in done.stderr
+    assert not (tmp_path / "results").exists()

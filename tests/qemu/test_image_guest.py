@@ -117,6 +117,23 @@ def test_an_image_and_data_together(workshop: BuildContext, tmp_path: Path) -> N
         assert "quickstart.yaml" in guest.succeed(["ls", "/data/configs"]).text
 
 
+@pytest.mark.skipif(not Path("/usr/sbin/depmod").exists(), reason="needs what images/module-packages.txt lists")
+@pytest.mark.parametrize("image", [None, IMAGE])
+def test_modprobe_finds_the_kernel_s_own_modules(workshop: BuildContext, tmp_path: Path, image: str | None) -> None:
+    """Busybox's modprobe in the initramfs, Debian's in an image."""
+    with Guest(machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686"), tmp_path) as guest:
+        guest.succeed(["modprobe", "vfat"])
+        loaded = {line.split()[0] for line in guest.get("/proc/modules").decode().splitlines()}
+        assert {"vfat", "fat"} <= loaded
+        assert guest.run(["modprobe", "no_such_module"]).status != 0
+        # The kernel asks modprobe for a file system that it does not know.
+        assert "minix" not in guest.get("/proc/filesystems").decode()
+        guest.run(["mount", "-t", "minix", "none", "/tmp"])
+        assert "minix" in guest.get("/proc/filesystems").decode()
+        release = guest.succeed(["uname", "-r"]).text.strip()
+        assert guest.run(["touch", f"/lib/modules/{release}/x"]).status != 0
+
+
 def test_debian_s_own_kernel_finds_the_disk_too(workshop: BuildContext, tmp_path: Path) -> None:
     with Guest(machine(workshop, GuestDisks(IMAGE), "debian-686"), tmp_path) as guest:
         assert "-686 " in guest.succeed(["uname", "-a"]).text
@@ -171,6 +188,11 @@ def test_what_cannot_be_is_refused_before_anything_is_built(workshop: BuildConte
             "image 'debian-amd64' is for x86_64, and kernel 'lab-i386-up' is for",
         ),
         (GuestDisks("debian-i386-systemd"), "lab-i386-up", "cannot have systemd: it lacks CONFIG_CGROUPS"),
+        (
+            GuestDisks(kernel_modules=True),
+            "lab-i386-up",
+            "'lab-i386-up' has no modules of its own: what it has is built",
+        ),
         (GuestDisks(None, "ssh"), "lab-i386-up", "channel 'ssh' needs an image"),
         (GuestDisks(str(user_disk), "ssh"), "lab-i386-up", "a disk of your own has keys of its own"),
         (GuestDisks(data=(Path("/etc"), Path("/usr/etc"))), "lab-i386-up", "two data folders are called etc"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -224,6 +225,23 @@ def test_a_users_modules_are_listed_with_the_labs(
     assert evidence is not None
     assert evidence.recorded == 1000
     assert "has no parameter handler, so it cannot record" in str(recording["plain.c/record"])
+
+
+def test_a_user_s_module_is_loaded_with_its_parameters(measured: Callable[[str], Outcomes], folder: Path) -> None:
+    """The handler's loop takes instructions for each turn; quotes and spaces reach the kernel."""
+    probes = ["./looping.c", "./looping.c turns=7", "./looping.c turns=9 'label=two words'", "./looping.c label=other"]
+    outcomes = measured(f"probes: {json.dumps([*probes, './looping.c turn=7'])}\n{GETPPID}")
+    plain, seven, nine, refused, wrong = (outcomes[name] for name in outcomes if name.startswith("looping.c"))
+    costs = [ok(one).value or 0 for one in (plain, seven, nine)]
+    assert 0 < costs[0] < costs[1] < costs[2]
+    assert list(outcomes)[1:3] == ["looping.c/noop", "looping.c.turns-7/noop"]
+    assert ok(nine).parameters["module_parameters"] == "turns=9 'label=two words'"
+    assert "loaded with turns=7" in ok(seven).notes
+    assert "module own_looping was not accepted by the guest's kernel" in str(refused)
+    assert isinstance(wrong, CellRecord)
+    assert wrong.reason is not None
+    assert "unknown parameter 'turn'; allowed: " in wrong.reason
+    assert "did you mean 'turns'?" in wrong.reason
 
 
 def test_a_module_without_evidence_has_no_number(measured: Callable[[str], Outcomes]) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.qemu
 CONFIGS = data_dir("configs")
 MODULES = Path(__file__).with_name("modules")
 PACKETS = 400
+TICKING = "symbol=icmp_rcv"
 FLOOD = f"""\
 name: flood
 kernels: [lab-i386-up]
@@ -54,7 +55,8 @@ def flooded(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     folder = tmp_path_factory.mktemp("flood")
     for name in ("idle.c", "ticking.c", "broken.c"):
         shutil.copy(MODULES / name, folder)
-    config = write(folder, FLOOD + "probes: [none, ./idle.c, ./ticking.c, ./broken.c, hook, djprobe, kprobe]\n")
+    probes = f"[none, ./idle.c, ./ticking.c {TICKING}, ./broken.c, hook, djprobe, kprobe]"
+    config = write(folder, f"{FLOOD}probes: {probes}\n")
     command = CommandLine(folder / "lab")
     return FinishedRun(command, folder, command.run("run", config, "--jobs", "2"))
 
@@ -66,7 +68,8 @@ def by_row(run: FinishedRun) -> dict[str, CellRecord]:
 def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun) -> None:
     assert flooded.process.returncode == 1, flooded.process.stderr
     first = by_row(flooded)
-    assert list(first) == ["none", "none/again1", "idle.c", "ticking.c", "broken.c", "hook", "djprobe", "kprobe"]
+    rows = ["none", "none/again1", "idle.c", "ticking.c.symbol-icmp_rcv", "broken.c", "hook", "djprobe", "kprobe"]
+    assert list(first) == rows
     base, again = first["none"], first["none/again1"]
     assert (proof(base).mechanism, proof(base).done, proof(base).runs) == ("none", PACKETS, 4)
     assert (base.overhead, len(base.samples), base.unit) == (0.0, 3, "instructions")
@@ -75,7 +78,9 @@ def test_the_same_boot_again_is_the_same_and_a_module_shows(flooded: FinishedRun
     assert abs(again.overhead) < 0.005 * base.value  # the same work, in other circumstances
     assert base.parameters["packets"] == PACKETS
     # A kprobe at every packet shows; a module that does nothing may or may not be resolved.
-    ticking = first["ticking.c"]
+    ticking = first["ticking.c.symbol-icmp_rcv"]
+    assert ticking.parameters["module_parameters"] == TICKING
+    assert f"loaded with {TICKING}" in ticking.notes
     assert ticking.overhead is not None
     assert ticking.overhead > PACKETS * 2 * 50
     assert ticking.verdict is None

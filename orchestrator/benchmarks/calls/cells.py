@@ -19,7 +19,7 @@ from orchestrator.catalog.probes import BASELINE, Handler
 from orchestrator.catalog.reference import reference_table
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_probe import shown_name
-from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
+from orchestrator.experiment.cell import Cell, cell_id, machine_id, module_parameters, rows_on
 from orchestrator.experiment.file.fields import EXECUTED
 from orchestrator.experiment.machine import Machine
 from orchestrator.results.contract import PER_CALL, PER_RUN, ReferenceValue
@@ -91,7 +91,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
             refusal=None if place.point is None else place.point.refusal_of(kind),
             libraries=benchmark.libraries or (),
         ),
-        parameters=_parameters(table, call, place.point),
+        parameters={**_parameters(table, call, place.point), **module_parameters(kind)},
         published=_published(table.reference, kind.column),
         profile=table.profile or (),
         compared_with=() if probe == BASELINE or _is_refused(place) else (place.id(BASELINE),),

@@ -32,7 +32,16 @@ from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import BuildError, UnsupportedError
 from orchestrator.experiment.program_point import in_program
 from orchestrator.probes.user_point import UserPoint
-from orchestrator.run.preparation import Prepared, Ready, Refused, compiler_note, failed, module_outcomes, unsupported
+from orchestrator.run.preparation import (
+    Prepared,
+    Ready,
+    Refused,
+    compiler_note,
+    failed,
+    module_outcomes,
+    unsupported,
+    with_parameters,
+)
 
 _Made = TypeVar("_Made")
 
@@ -133,6 +142,10 @@ def _prepared(
         return tool
     if module is not None:
         module = replace(module, parameters=check_parameters(setup.parameters))
+    if module is not None and setup.own is not None:
+        module = with_parameters(module, call_probe(cell.task.probe).parameters)
+        if isinstance(module, Refused):
+            return module
     try:
         point = _program_point(cell, program)
     except BuildError as error:

@@ -19,7 +19,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.experiment.program_point import ProgramPoint, in_program
-from orchestrator.run.preparation import smp_note
+from orchestrator.run.preparation import parameters_note, smp_note
 
 _NEEDED_BY_OWN_PROGRAMS = (
     *("CONFIG_BPF_EVENTS", "CONFIG_BPF_JIT", "CONFIG_KPROBE_EVENTS"),
@@ -104,6 +104,7 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
     parameters = point if template is not None and kind.site not in SITES_WITHOUT_POINT else {}
     if template is not None and kind.tracepoint is not None:
         parameters = {"tracepoint": kind.tracepoint}
+    notes += parameters_note(kind.parameters)
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 

@@ -15,7 +15,7 @@ from orchestrator.benchmarks.system.workloads import WorkloadName, system_worklo
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE, probe_kind
 from orchestrator.catalog.user_probe import is_path, shown_name
-from orchestrator.experiment.cell import Cell, cell_id, machine_id, rows_on
+from orchestrator.experiment.cell import Cell, cell_id, machine_id, module_parameters, rows_on
 from orchestrator.experiment.machine import Machine
 from orchestrator.results.contract import PER_RUN, ReferenceValue
 
@@ -81,7 +81,7 @@ class _Cells:
         )
 
     def _cell(self, id_: str, kernel: str, task: SystemTask, compared_with: tuple[str, ...]) -> SystemCell:
-        table, machine = self.table, self.machine
+        table, machine, kind = self.table, self.machine, probe_kind(task.probe)
         return Cell(
             id=id_,
             table=self.name,
@@ -89,7 +89,7 @@ class _Cells:
             smp=machine.smp,
             memory_mib=machine.memory_mib,
             kernel=kernel,
-            row=probe_kind(task.probe).name,
+            row=kind.name,
             handler="noop" if task.probe == BASELINE or is_path(task.probe) else "record",
             benchmark=task.name,
             metric=PER_RUN,
@@ -99,7 +99,7 @@ class _Cells:
             channel="framed",
             time_limit=table.time_limit or _time_limit(table.benchmark),
             task=task,
-            parameters={"memory_mib": machine.memory_mib, **_parameters(task)},
+            parameters={"memory_mib": machine.memory_mib, **_parameters(task), **module_parameters(kind)},
             published=_published(table.reference, kernel, task),
             compared_with=compared_with,
             profile=table.profile or (),

@@ -5,11 +5,23 @@ from __future__ import annotations
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system import recording
 from orchestrator.benchmarks.system.task import SystemCell
 from orchestrator.benchmarks.system.work import Beside, fetch_work
+from orchestrator.catalog.probes import probe_kind
 from orchestrator.errors import UnsupportedError
-from orchestrator.run.preparation import Prepared, Ready, Refused, compiler_note, module_outcomes, smp_note, unsupported
+from orchestrator.run.preparation import (
+    Prepared,
+    Ready,
+    Refused,
+    compiler_note,
+    module_outcomes,
+    parameters_note,
+    smp_note,
+    unsupported,
+    with_parameters,
+)
 
 
 def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[Beside | None]:
@@ -24,7 +36,15 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
     source = recording.module_source(kernel, cell)
     wanted = {} if source is None else {cell.id: source}
     module = module_outcomes(context, kernel, wanted).get(cell.id)
+    given = probe_kind(cell.task.probe).parameters
+    if isinstance(module, Module) and given:
+        module = with_parameters(module, given)
     if isinstance(module, Refused):
         return module
-    notes = (*smp_note(kernel, cell.smp), *compiler_note(kernel, module), *recording.passed_notes(kernel, cell))
+    notes = (
+        *smp_note(kernel, cell.smp),
+        *compiler_note(kernel, module),
+        *parameters_note(given),
+        *recording.passed_notes(kernel, cell),
+    )
     return Ready(recording.beside(cell, module), () if module is None else (module,), notes, keys)

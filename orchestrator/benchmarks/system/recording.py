@@ -18,6 +18,7 @@ from orchestrator.catalog.recorders import RecorderKind, recorder_kinds
 from orchestrator.errors import EvidenceError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import recorder
+from orchestrator.probes.loading import insmod_word
 from orchestrator.probes.recorder_report import RecorderReport, parse_report
 from orchestrator.results.statistics import median
 
@@ -93,7 +94,8 @@ def beside(cell: SystemCell, module: Module | None) -> Beside | None:
         return None
     kind = recorder_of(cell)
     if kind is None:
-        return Beside(module.file, module.name)
+        words = tuple(insmod_word(name, value) for name, value in module.parameters.items())
+        return Beside(module.file, module.name, parameters=words)
     return Beside(module.file, module.name, recorder.REPORT, recorder.STOP, kind.optimisation)
 
 

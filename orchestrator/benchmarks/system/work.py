@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class Beside:
 
     ``report`` is a guest file that is read before and after each warm run, after all runs, and again after a 1 was
     written to the file ``stop``. ``optimisation`` is the value of debug.kprobes-optimization, set before the module is
-    loaded.
+    loaded, with ``parameters`` as insmod takes them.
     """
 
     module: Path
@@ -55,6 +56,7 @@ class Beside:
     report: str | None = None
     stop: str | None = None
     optimisation: bool | None = None
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,10 @@ def system_work(
         settings["packets"] = task.packets
     else:
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
+    # Of the scripts that all cells of a run have: a run goes on with the same ones only.
     inputs["scripts"] = _digest(workload.script, files)
+    if beside is not None and beside.parameters:
+        files |= _with_parameters()
     return SystemWork(
         script=workload.script,
         settings=settings,
@@ -132,12 +137,20 @@ def fetch_work(context: BuildContext, kernel: Kernel, task: SystemTask) -> dict[
 
 def _settings(beside: Beside | None) -> dict[str, int | str]:
     optimisation = None if beside is None else beside.optimisation
+    parameters = {"parameters": shlex.join(beside.parameters)} if beside is not None and beside.parameters else {}
     return {
         "module": "" if beside is None else beside.name,
         "report": (beside.report if beside else None) or "",
         "stop": (beside.stop if beside else None) or "",
         "optimisation": "" if optimisation is None else int(optimisation),
+        **parameters,
     }
+
+
+def _with_parameters() -> dict[str, Path]:
+    """The runs of a module that is loaded with parameters."""
+    scripts = unattended_scripts()
+    return {"runs.sh": scripts / "runs_with_parameters.sh", "plain_runs.sh": scripts / "runs.sh"}
 
 
 def _digest(script: str, files: Mapping[str, bytes | Path]) -> str:

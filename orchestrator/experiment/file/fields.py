@@ -20,12 +20,13 @@ from pydantic import (
 
 from orchestrator.catalog import user_probe
 from orchestrator.catalog.cpus import cpus
+from orchestrator.catalog.given_parameters import with_path, written
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.one_liner import PREFIX, is_one_liner, one_liner
-from orchestrator.catalog.probes import probe_in_catalogue, probes
+from orchestrator.catalog.probes import probe_in_catalogue, probe_kind, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
@@ -195,7 +196,10 @@ def benchmark(value: object, info: ValidationInfo) -> object:
 
 
 def probe(value: object, info: ValidationInfo) -> object:
-    """A probe, a benchmark's own row, a bpftrace one-liner, or the path of a user's own, which becomes absolute."""
+    """A probe, a benchmark's own row, a bpftrace one-liner, or the path of a user's own, which becomes absolute.
+
+    Behind a module's path its parameters may stand.
+    """
     rows = surroundings(info).rows
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
@@ -211,9 +215,10 @@ def probe(value: object, info: ValidationInfo) -> object:
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
         return value
     try:
-        return str(user_probe.find_probe(value))
+        own = probe_kind(value)
     except ConfigError as error:
         raise wrong(error.what) from None
+    return with_path(str(own.file or own.bpf_file), written(own.parameters))
 
 
 def point(value: object) -> object:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.catalog.given_parameters import split_path, with_path
 from orchestrator.catalog.user_probe import is_path
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import Data, KeyPath
@@ -66,8 +67,11 @@ class _Paths:
         return self.moved(str((Path.cwd() if self.origins.overridden(path) else self.folder) / name))
 
     def of_name(self, name: Data, path: KeyPath) -> Data:
-        """A catalogue's name unchanged, or a path made absolute."""
-        return self.of_file(name, path) if isinstance(name, str) and is_path(name) else name
+        """A catalogue's name unchanged, or a path made absolute, with the parameters that may stand behind it."""
+        if not isinstance(name, str) or not is_path(name):
+            return name
+        file, parameters = split_path(name)
+        return with_path(str(self.of_file(file, path)), parameters)
 
     def of_mapping(self, names: dict[str, Data], path: KeyPath) -> dict[str, Data]:
         """Keys and values that are names or paths."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from orchestrator.cli.fetched_files import FetchedFiles
 from orchestrator.errors import GuestConnectionLost, GuestError
+from orchestrator.guest.channel import CommandResult
 from orchestrator.guest.guest import Guest
 
 
@@ -17,6 +19,10 @@ class GuestWithFile:
     """A guest that has /there, and is gone once /gone was asked for."""
 
     has_failed = False
+
+    def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
+        assert list(argv[:2]) == ["test", "-d"]
+        return CommandResult(tuple(argv), 1, b"", b"")
 
     def get(self, source: str, *, time_limit: float) -> bytes:
         assert time_limit == 5.0

@@ -30,7 +30,7 @@ from orchestrator.guest.machine import (
 )
 from orchestrator.guest.marked import MarkedCommand
 from orchestrator.paths import data_dir
-from orchestrator.probes.loading import _parameter
+from orchestrator.probes.loading import insmod_word
 
 PLAIN = "plain"
 KERNEL_SPACES = bytes([9, 10, 11, 12, 13, 32, 160])
@@ -117,7 +117,7 @@ def next_arg(line: bytes) -> tuple[bytes, bytes, bytes]:
 @example("\u00a0init=/bin/sh")
 def test_a_module_s_parameter_is_one_or_refused(value: str) -> None:
     try:
-        word = _parameter("name", value)
+        word = insmod_word("name", value)
     except UsageError:
         return
     assert next_arg(word.encode() + b" last=1") == (b"name", value.encode(), b"last=1")
@@ -126,7 +126,7 @@ def test_a_module_s_parameter_is_one_or_refused(value: str) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a=b", "a.b", "a\nb", "ä", '"', "-"])
 def test_a_module_s_parameter_has_a_plain_name(name: str) -> None:
     with pytest.raises(UsageError, match="a module parameter's name"):
-        _parameter(name, "1")
+        insmod_word(name, "1")
 
 
 @given(st.lists(hostile_texts, min_size=1, max_size=4))

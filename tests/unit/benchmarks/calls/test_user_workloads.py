@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -178,6 +180,46 @@ def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) 
 def test_other_files_than_modules_are_refused(load: Loader, probe: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load("benchmark: {name: gtodbench}\n", f"probes=[{probe}]")
+    assert complaint in str(refused.value)
+
+
+def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(load: Loader, tmp_path: Path) -> None:
+    named = "./own.c.j2 size=64  mode='as is'"
+    experiment = load("benchmark: {name: gtodbench}\n", f"probes=['none', './own.c.j2', {json.dumps(named)}]")
+    plain, own = (cell for cell in plan(experiment).cells if cell.row != "none")
+    assert (plain.row, "module_parameters" in plain.parameters) == ("own.c.j2", False)
+    assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", own.row)
+    assert own.row in own.id
+    assert own.parameters["module_parameters"] == "size=64 'mode=as is'"
+    assert own.task.probe == f"{Path.cwd()}/own.c.j2 size=64 'mode=as is'"
+    (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
+    assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
+
+
+def test_a_path_with_parameters_is_relative_to_the_file(load: Loader, tmp_path: Path) -> None:
+    text = "kernel_for: {./own.c.j2 url=a//b: lab-i386-up}\nbenchmark: {name: gtodbench}\n"
+    (tmp_path / "x.yaml").write_text(HEAD.replace("djprobe", "./own.c.j2 url=a//b") + text)
+    experiment = load_experiment(tmp_path / "x.yaml", kinds())
+    assert plan(experiment).cells[-1].task.probe == f"{tmp_path}/own.c.j2 url=a//b"
+    assert plan(experiment).cells[-1].kernel == "lab-i386-up"
+
+
+@pytest.mark.parametrize(
+    ("probe", "complaint"),
+    [
+        ("./own.c.j2 size", "found 'size' behind a module's path; a parameter is NAME=VALUE"),
+        ("./own.c.j2 size=1 size=1", "found parameter 'size' twice; give it once"),
+        ("./own.bpf.c size=1", "BPF programs of your own take no parameters"),
+        ("kprobe size=1", "found 'kprobe size=1'; allowed: "),
+    ],
+)
+def test_wrong_parameters_are_refused_with_their_place(
+    load: Loader, tmp_path: Path, probe: str, complaint: str
+) -> None:
+    (tmp_path / "own.bpf.c").touch()
+    (tmp_path / "x.yaml").write_text(HEAD.replace("djprobe", probe) + "benchmark: {name: gtodbench}\n")
+    with pytest.raises(ConfigError, match=r"x\.yaml:4: probes\.0: ") as refused:
+        load_experiment(tmp_path / "x.yaml", kinds())
     assert complaint in str(refused.value)
 
 

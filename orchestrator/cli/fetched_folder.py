@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A folder of a guest that ``exec`` copies to the host: its files and folders, within bounds, and nothing else.
+
+The guest is not trusted: what it calls its files stays below the copy, links are not followed, and nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.deadline import Deadline
+from orchestrator.errors import GuestError, HostError
+from orchestrator.guest.channel import complaint
+
+if TYPE_CHECKING:
+    from orchestrator.guest.guest import Guest
+
+MOST_FILES = 1000
+MOST_BYTES = 256 << 20
+
+_LONGEST = 255
+"""Bytes of a name on the host's file systems."""
+
+_LEAST = 0.1
+"""Host seconds that the last request gets at least."""
+
+
+def is_folder(guest: Guest, path: str, time_limit: float) -> bool:
+    """Whether a path of the guest is that of a folder, or of a link to one."""
+    return guest.run(["test", "-d", path], time_limit=time_limit).status == 0
+
+
+def fetch_folder(guest: Guest, path: str, target: Path, time_limit: float) -> None:
+    """Copy a folder of the guest to ``target``, which is not there, within ``time_limit`` host seconds.
+
+    Raises GuestError for one of more than MOST_FILES files or MOST_BYTES bytes, of which nothing is copied; HostError.
+    """
+    deadline = Deadline(time_limit)
+    found = _find(guest, path, ["-type", "f"], deadline)
+    names = [name for name in found if _is_plain(name)]
+    others = len(found) - len(names) + len(_find(guest, path, ["!", "-type", "f", "!", "-type", "d"], deadline))
+    if len(names) > MOST_FILES:
+        raise _too_much(path, f"{len(names)} files, and at most {MOST_FILES}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.mkdir()
+        try:
+            size = _copy(guest, path, names, target, deadline)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+    except OSError as error:  # one that has come meanwhile, too
+        raise HostError(f"cannot write what {path} of the guest has: {error.strerror}", where=str(target)) from None
+    print(f"{path} of the guest is in {target} (files: {len(names)}, bytes: {size})", file=sys.stderr, flush=True)
+    if others:
+        what = "links, special files and names that cannot be printed"
+        print(f"{others} of {path} were left out: {what}", file=sys.stderr, flush=True)
+
+
+def _copy(guest: Guest, path: str, names: list[str], target: Path, deadline: Deadline) -> int:
+    size = 0
+    for name in names:
+        content = guest.get(f"{path}/{name}", time_limit=max(deadline.left(), _LEAST))
+        size += len(content)
+        if size > MOST_BYTES:
+            raise _too_much(path, f"more than {MOST_BYTES >> 20} MiB, and no more")
+        file = target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as stream:
+            stream.write(content)
+    return size
+
+
+def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list[str]:
+    """What find prints of the folder, as paths relative to it."""
+    # The dot has find follow a link that the folder itself is, and no other one.
+    start = f"{path}/."
+    argv = ["find", start, "-xdev", *tests, "-print0"]
+    result = guest.run(argv, time_limit=max(deadline.left(), _LEAST))
+    if result.status != 0:
+        raise GuestError(f"{path} of the guest cannot be listed: {complaint(result.stderr)}")
+    return [os.fsdecode(entry).removeprefix(f"{start}/") for entry in result.stdout.split(b"\0") if entry]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a relative path of the guest's stays below the copy, and shows nothing odd on a terminal."""
+    parts = name.split("/")
+    return name.isprintable() and all(
+        part not in ("", ".", "..") and len(os.fsencode(part)) <= _LONGEST for part in parts
+    )
+
+
+def _too_much(path: str, what: str) -> GuestError:
+    hint = f"choose a folder in it, or have the command pack it: tar -czf /tmp/packed.tar.gz -C {path} ."
+    return GuestError(f"{path} of the guest has {what} are copied", hint=hint)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Can a guest that lies about its files write beside the copy of its folder, or make it grow without bounds?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from orchestrator.cli import fetched_folder
+from orchestrator.cli.fetched_folder import fetch_folder
+from orchestrator.errors import GuestError, HostError
+from orchestrator.guest.channel import CommandResult
+from orchestrator.guest.guest import Guest
+
+
+class ListedGuest:
+    """A guest whose find prints these names, whatever they are, and which has a content for each of them."""
+
+    def __init__(self, printed: Sequence[bytes], contents: Mapping[str, bytes]) -> None:
+        self._printed, self._contents = printed, contents
+
+    def run(self, argv: Sequence[str], *, time_limit: float) -> CommandResult:
+        printed = b"" if "!" in argv else b"".join(name + b"\0" for name in self._printed)
+        return CommandResult(tuple(argv), 0, printed, b"")
+
+    def get(self, source: str, *, time_limit: float) -> bytes:
+        return self._contents.get(source, b"content")
+
+
+def fetch(target: Path, *printed: bytes, **contents: bytes) -> None:
+    given = {f"/scratch/{name}": content for name, content in contents.items()}
+    fetch_folder(cast("Guest", ListedGuest(printed, given)), "/scratch", target, 5.0)
+
+
+def test_names_that_leave_the_copy_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = [
+        b"/scratch/./../up",
+        b"/etc/passwd",
+        b"../up",
+        b"/scratch/./a/../../up",
+        b"/scratch/./a//b",
+        b"/scratch/./.",
+    ]
+    hostile += [b"/scratch/./\x1b[2J", b"/scratch/./a\nb", b"/scratch/./\xff", b"/scratch/./" + b"x" * 256]
+    fetch(tmp_path / "out" / "copy", *hostile, b"/scratch/./a/good")
+    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()] == [Path("out/copy/a/good")]
+    assert f"{len(hostile)} of /scratch were left out: links, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("names", [(b"a", b"a"), (b"a", b"a/b")], ids=["twice", "file and folder"])
+def test_a_listing_that_cannot_be_true_leaves_nothing(tmp_path: Path, names: Sequence[bytes]) -> None:
+    with pytest.raises(HostError, match="cannot write what /scratch of the guest has"):
+        fetch(tmp_path / "copy", *(b"/scratch/./" + name for name in names))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_copy_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [b"/scratch/./%d" % number for number in range(fetched_folder.MOST_FILES + 1)]
+    with pytest.raises(GuestError, match="has 1001 files, and at most 1000 are copied") as refused:
+        fetch(tmp_path / "copy", *many)
+    assert "tar -czf /tmp/packed.tar.gz -C /scratch ." in refused.value.hint
+    monkeypatch.setattr(fetched_folder, "MOST_BYTES", 1 << 20)
+    with pytest.raises(GuestError, match="has more than 1 MiB, and no more are copied"):
+        fetch(tmp_path / "copy", b"/scratch/./a", b"/scratch/./b", a=bytes(1 << 20), b=b"x")
+    assert not list(tmp_path.iterdir())
+    fetch(tmp_path / "copy", *many[:-1])
+    assert len(list((tmp_path / "copy").iterdir())) == fetched_folder.MOST_FILES
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "mine").touch()
+    with pytest.raises(HostError, match="cannot write"):
+        fetch(tmp_path / "copy", b"/scratch/./a")
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
