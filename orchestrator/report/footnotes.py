@@ -44,9 +44,10 @@ class Footnotes:
         for sentence, group in concerned.items():
             if len(group) >= len(valid) > 1:
                 self._notes.append(Footnote(None, f"All: {sentence}"))
-        without_number = by_reason(cells)
+        without_number = {alike[0].id: alike for alike in by_reason(cells)}
         for cell in cells:
-            for alike in (alike for alike in without_number if alike[0] is cell):
+            alike = without_number.get(cell.id)
+            if alike is not None:
                 count = f" ({counted(len(alike), 'cell')})" if len(alike) > 1 else ""
                 names = listed([name(one) for one in alike])
                 self._add(alike, f"{names} {cell.status}{count}: {cell.reason}", failure=True)

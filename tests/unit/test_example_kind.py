@@ -222,5 +222,5 @@ def test_a_table_without_any_number_is_printed() -> None:
     failed = run(*(without_number(cell, "failed", "the guest hangs") for cell in cells_of()))
     text = printed(failed, registry=reports())
     assert text.count("failed [1]") == len(failed.cells)
-    assert " and 1 more failed (4 cells): the\n    guest hangs\n" in text
+    assert " failed (4 cells): the guest hangs " in " ".join(text.split())
     assert charts(failed, reports()) == {}
