@@ -133,7 +133,7 @@ def make_checkout(base: Path) -> Checkout:
         path.mkdir(parents=True)
     shutil.copy(ROOT / "lab", folder)
     (folder / "images/host-packages.txt").write_text(NEEDS)
-    for name in ("kernel", "type", "bpf", "bpf-compiler", "image", "test"):
+    for name in ("kernel", "type", "bpf", "bpf-compiler", "image", "module", "test"):
         (folder / f"images/{name}-packages.txt").write_text("# none\n")
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "constraints.txt").write_text(CONSTRAINTS)
@@ -251,7 +251,10 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("test", "type"),
         ("test", "bpf"),
         ("test", "bpf-compiler"),
+        ("test", "module"),
         ("test", "test"),
+        ("exec --kernel-modules -- true", "module"),
+        ("exec --kernel-modules -- true", "image"),
         ("exec --image debian-i386 -- true", "image"),
         ("exec --data=folder -- true", "image"),
         ("run x.yaml --set image=debian-i386", "image"),
@@ -269,7 +272,7 @@ def test_what_only_some_commands_need_is_asked_of_them_alone(bare: Checkout, com
     assert "missing on this host: no-such-tool" in done.stderr
     assert "Debian's packages are called: its-package" in done.stderr
     (bare.folder / "images/host-packages.txt").write_text("no-such-base  its-base  runs\n")
-    for other in ("run", "run none.yaml missing.yaml", "exec -- echo --image"):
+    for other in ("run", "run none.yaml missing.yaml", "exec -- echo --image", "exec -- echo --kernel-modules"):
         assert "missing on this host: no-such-base\n" in bare.lab(*other.split()).stderr
 
 

@@ -166,7 +166,8 @@ def test_a_shell_completes_names_of_the_catalogue() -> None:
     assert completed("kmod", "render", "djp") == ["djprobe"]
     assert completed("report", "--format", "j") == ["json", "junit"]
     assert completed("list", "be") == ["benchmarks"]
-    assert completed("cache", "prune", "kern") == ["kernel-source", "kernels", "kernel-functions"]
+    kinds = ["kernel-source", "kernels", "kernel-modules", "kernel-functions"]
+    assert completed("cache", "prune", "kern") == kinds
 
 
 def test_a_damaged_store_offers_no_runs_silently(tmp_path: Path) -> None:

@@ -183,7 +183,10 @@ def test_other_files_than_modules_are_refused(load: Loader, probe: str, complain
     assert complaint in str(refused.value)
 
 
-def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(load: Loader, tmp_path: Path) -> None:
+def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(
+    load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # an override's path is relative to the current folder
     named = "./own.c.j2 size=64  mode='as is'"
     experiment = load("benchmark: {name: gtodbench}\n", f"probes=['none', './own.c.j2', {json.dumps(named)}]")
     plain, own = (cell for cell in plan(experiment).cells if cell.row != "none")
@@ -191,7 +194,7 @@ def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(load: Loader
     assert re.fullmatch(r"own\.c\.j2\.size-64\.mode-as_is\.[0-9a-f]{6}", own.row)
     assert own.row in own.id
     assert own.parameters["module_parameters"] == "size=64 'mode=as is'"
-    assert own.task.probe == f"{Path.cwd()}/own.c.j2 size=64 'mode=as is'"
+    assert own.task.probe == f"{tmp_path}/own.c.j2 size=64 'mode=as is'"
     (tmp_path / "again.yaml").write_text(experiment.resolved_yaml())
     assert load_experiment(tmp_path / "again.yaml", kinds()) == experiment
 
