@@ -36,6 +36,7 @@ COMMANDS = [
     "report",
     "profile",
     "diff",
+    "disasm",
     "doctor",
     "list",
     "exec",
