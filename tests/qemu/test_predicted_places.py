@@ -118,13 +118,9 @@ def test_what_djprobes_do_at_functions(
 @pytest.mark.parametrize(
     ("function", "sentence"),
     [
-        ("", "found ''; expected a kernel function, such as vfs_read"),
         ("vfs_raed", "it has no function vfs_raed of its own; did you mean vfs_read or"),
         ("start_kernel", "start_kernel is __init"),
         ("name_show", "functions name_show ("),
-        ("vfs_read+0x5", "found 'vfs_read+0x5', a place in a function"),
-        ("vfs_read+*", "expected a function, or a part of one"),
-        ("vfs_read+9..5", "whose part ends before it begins"),
         ("vfs_read+0x6000..0x7000", "no instruction of vfs_read begins between +0x6000 and +0x7000"),
     ],
 )

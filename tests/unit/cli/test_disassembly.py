@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is what is no function refused before a kernel is looked for, with what to name instead?"""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli.main import app
+
+
+@pytest.mark.parametrize(
+    ("function", "sentences"),
+    [
+        ("", ["found ''; expected a kernel function, such as vfs_read"]),
+        ("+0x5", ["found '+0x5'; expected a kernel function"]),
+        ("vfs_read+0x5", ["a place in a function; expected the function", "a part of it: vfs_read+0x5..0x15"]),
+        ("vfs_read+*", ["expected a function, or a part of one, such as vfs_read+0x10..0x40"]),
+        ("vfs_read+0x5..", ["expected a function, or a part of one"]),
+        ("vfs_read+0x5..9..12", ["expected a function, or a part of one"]),
+        ("vfs_read+0x9..0x5", ["whose part ends before it begins"]),
+    ],
+)
+def test_what_is_no_function(function: str, sentences: list[str]) -> None:
+    result = CliRunner().invoke(app, ["disasm", "debian-686", function])
+    assert (result.exit_code, result.stdout) == (2, "")
+    for sentence in sentences:
+        assert sentence in result.stderr
+
+
+def test_an_unknown_kernel() -> None:
+    result = CliRunner().invoke(app, ["disasm", "debian-687", "vfs_read"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "did you mean 'debian-686'?" in result.stderr
