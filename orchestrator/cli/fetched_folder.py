@@ -25,6 +25,9 @@ MOST_BYTES = 256 << 20
 _LONGEST = 255
 """Bytes of a name on the host's file systems."""
 
+_LONGEST_LIST = MOST_FILES * 4096
+"""Bytes of all paths: Linux takes none of more than 4096 (PATH_MAX)."""
+
 _LEAST = 0.1
 """Host seconds that the last request gets at least."""
 
@@ -83,6 +86,8 @@ def _find(guest: Guest, path: str, tests: list[str], deadline: Deadline) -> list
     result = guest.run(argv, time_limit=max(deadline.left(), _LEAST))
     if result.status != 0:
         raise GuestError(f"{path} of the guest cannot be listed: {complaint(result.stderr)}")
+    if len(result.stdout) > _LONGEST_LIST:
+        raise _too_much(path, f"more names than {MOST_FILES} files can have, and at most {MOST_FILES} files")
     return [os.fsdecode(entry).removeprefix(f"{start}/") for entry in result.stdout.split(b"\0") if entry]
 
 

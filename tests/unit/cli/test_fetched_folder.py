@@ -61,6 +61,8 @@ def test_a_copy_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     many = [b"/scratch/./%d" % number for number in range(fetched_folder.MOST_FILES + 1)]
     with pytest.raises(GuestError, match="has 1001 files, and at most 1000 are copied") as refused:
         fetch(tmp_path / "copy", *many)
+    with pytest.raises(GuestError, match="has more names than 1000 files can have, and at most 1000 files are copied"):
+        fetch(tmp_path / "copy", b"/scratch/./" + b"\0a" * (2048 * fetched_folder.MOST_FILES))
     assert "tar -czf /tmp/packed.tar.gz -C /scratch ." in refused.value.hint
     monkeypatch.setattr(fetched_folder, "MOST_BYTES", 1 << 20)
     with pytest.raises(GuestError, match="has more than 1 MiB, and no more are copied"):
