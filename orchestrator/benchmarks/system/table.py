@@ -12,6 +12,7 @@ from orchestrator.benchmarks.system.published import published_systems
 from orchestrator.benchmarks.system.workloads import SystemWorkload, system_workload, system_workloads
 from orchestrator.catalog import user_probe
 from orchestrator.catalog.events import standard_events
+from orchestrator.catalog.given_parameters import split_path
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.probes import BASELINE
@@ -95,10 +96,12 @@ def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBe
 def _probe(value: object, info: ValidationInfo) -> object:
     name = fields.probe(value, info)
     if isinstance(name, str) and user_probe.is_path(name):
+        path, _ = split_path(name)
         try:
-            return str(user_probe.find_module(name))
+            user_probe.find_module(path)
         except ConfigError as error:
             raise wrong(error.what) from None
+        return name
     if isinstance(name, str) and name not in (BASELINE, *recorder_kinds()):
         allowed = choices_sentence(name, [BASELINE, *recorder_kinds()])
         raise mismatch(value, f"{allowed}; or a path: ./mine.c, a module of your own")

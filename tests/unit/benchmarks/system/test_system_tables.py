@@ -167,6 +167,8 @@ def test_a_module_of_one_s_own_is_found_beside_the_file(load: Loader, tmp_path: 
     (tmp_path / "mine.c").write_text("")
     matrix = only(load(BUILD + "probes: [none, ./mine.c]\n"))
     assert matrix.probes == ("none", str(tmp_path / "mine.c"))
+    given = only(load(BUILD + "probes: [none, './mine.c size=64']\n"))
+    assert given.probes == ("none", f"{tmp_path / 'mine.c'} size=64")
     cells = plan(load(BUILD + "probes: [none, ./mine.c]\n")).cells
     assert [cell.handler for cell in cells] == ["noop"] * 3
 
