@@ -36,8 +36,10 @@ benchmark: {name: syscall, call: read, arguments: [0, {buffer: 16}, 16], calls: 
 pytestmark = pytest.mark.qemu
 
 MACHINES = {"lab-i386-up": "pentium4", "debian-686": "pentium4", "debian-amd64": "xeon-e5410"}
+NIGHTLY = {"debian-amd64": [pytest.mark.nightly("a thousand places in each of three kernels: half a minute a kernel")]}
 KERNELS = [
-    pytest.param(name, marks=pytest.mark.guest(kernel=name, cpu=cpu, timing="tcg")) for name, cpu in MACHINES.items()
+    pytest.param(name, marks=[pytest.mark.guest(kernel=name, cpu=cpu, timing="tcg"), *NIGHTLY.get(name, ())])
+    for name, cpu in MACHINES.items()
 ]
 FUNCTIONS = (
     *("ksys_read", "schedule", "__get_user_4", "get_kprobe", "do_syscall_64", "do_int80_syscall_32"),
