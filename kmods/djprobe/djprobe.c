@@ -90,7 +90,7 @@ static struct refusal attach(struct djprobe *djp)
 
 /**
  * register_djprobe() - put a jump to a handler in place, or join those that share it
- * @djp: the probe, whose handler is set, and symbol and offset, or address
+ * @djp: the probe, with its @handler set, and its @symbol and @offset, or @address
  *
  * A symbol without an offset means the function's entry, the first instruction
  * after endbr and the ftrace nop. Handlers at one place are called in the order of
@@ -101,7 +101,7 @@ static struct refusal attach(struct djprobe *djp)
  *
  * * -ENOENT: no such symbol, or its module is being unloaded
  * * -EINVAL: no place for a jump, or no handler
- * * -EBUSY: another probe is there or has come meanwhile, or djp is registered
+ * * -EBUSY: another probe is there or has come meanwhile, or @djp is registered
  * * -EAGAIN: kprobes are switched off
  * * -ENOSPC: no detour buffer is free
  * * -ENOMEM: no memory for the kprobe that leads into the detour
@@ -131,11 +131,11 @@ int register_djprobe(struct djprobe *djp)
  * unregister_djprobe() - remove a probe, and the jump with the last one that shares it
  * @djp: the probe
  *
- * On return nobody is in djp's handler; where the jump is gone, no task and no
+ * On return nobody is in the handler of @djp; where the jump is gone, no task and no
  * CPU is in the detour, and the original bytes are back.
  *
  * Context: May sleep for some tenths of a second.
- * Return: 0, or -ENOENT where djp is not registered.
+ * Return: 0, or -ENOENT where @djp is not registered.
  */
 int unregister_djprobe(struct djprobe *djp)
 {

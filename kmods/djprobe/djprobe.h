@@ -4,9 +4,9 @@
  * of a breakpoint, to a detour that calls the handler, runs a copy of the
  * replaced instructions and jumps back.
  *
- * One module can probe up to DETOUR_COUNT places at once. Djprobes of one module
- * at the same place share its jump; those of another module are refused there,
- * as each module carries its own implementation. A kprobe that another user
+ * One module can probe up to 64 places at once (DETOUR_COUNT). Djprobes of one
+ * module at the same place share its jump; those of another module are refused
+ * there, as each module carries its own implementation. A kprobe that another user
  * registers at the place of a jump succeeds, but is not hit until the jump is
  * gone: CPUs take the jump, not its breakpoint. Behind the first of the bytes that
  * the jump covers, kprobes are refused.
@@ -20,19 +20,27 @@
 struct djprobe;
 struct djprobe_jump;
 
+/**
+ * typedef djprobe_handler - what a hit calls, before the probed function goes on
+ * @djp: the djprobe that was hit
+ * @regs: the registers at the function's entry. The segments and @ss are
+ *	  undefined; @ip and @orig_ax are as in an optimised kprobe's.
+ *
+ * What the handler writes into general registers and flags the function sees; the
+ * rest, the stack pointer and @ss too, it must leave alone. It must not call the
+ * function that it probes.
+ *
+ * Context: preemption is off; the handler must not sleep.
+ */
 typedef void djprobe_handler(struct djprobe *djp, struct pt_regs *regs);
 
 /**
  * struct djprobe - a handler at a function's entry
- * @symbol: the function; "module:function" names a module's. NULL where address
+ * @symbol: the function; "module:function" names a module's. NULL where @address
  *	    names the place. The module cannot be unloaded while it is probed.
  * @offset: bytes behind the symbol; 0 for the function's entry
- * @address: the place; filled in by register_djprobe() where there is a symbol
- * @handler: called before the function, with preemption off. Of regs the segments
- *	     and ss are undefined; ip and orig_ax are as in an optimised kprobe's.
- *	     What the handler writes into general registers and flags the function
- *	     sees; the rest, the stack pointer and ss too, it must leave alone. It
- *	     must not call the function that it probes.
+ * @address: the place; filled in by register_djprobe() where there is a @symbol
+ * @handler: what a hit calls; required
  * @jump: for register_djprobe() only; NULL while the probe is not registered
  * @list: for register_djprobe() only
  */
