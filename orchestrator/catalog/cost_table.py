@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from orchestrator.catalog.data import Fact
 
 Input = Literal["instruction", "trap", "popf", "pushf", "rdtsc", "locked", "recorded line"]
-"""What has a cost. ``trap`` is an int3 with what leads back from it, its iret and loads of segment registers;
+"""What may have a cost. ``trap`` is an int3 with what leads back from it, its iret and loads of segment registers;
 ``recorded line`` 64 bytes of a recorded event; ``instruction`` each one that has no cost of its own."""
 
 INPUTS: tuple[Input, ...] = get_args(Input)
@@ -44,10 +44,15 @@ class Constant(Fact):
     """A figure that was not fitted: its value, the range that it is in, and ``where`` it is from."""
 
     value: Figure
+    """The figure: of ``mhz`` in MHz, else in cycles."""
     low: Figure
+    """The least that it may be, above 0."""
     high: Figure
+    """The most that it may be."""
     source: Literal["published", "unverified"]
+    """``unverified`` where the document was not at hand, or the figure is assumed."""
     where: Sentence
+    """The document and the place in it, or how the figure was found."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -60,24 +65,33 @@ class Exclusion(Fact):
     """Published cells that are neither calibrated on nor counted among the predicted ones, and why."""
 
     table: TableId
+    """The published table, such as ``djprobe-2005/list4``."""
     columns: Annotated[list[Column], Field(min_length=1)]
+    """Its columns, by their probes."""
     reason: Sentence
+    """Why the cells count for nothing."""
 
 
 class Declaration(Fact):
-    """What was decided before fitting: costs to ``fit``, and published cells by table and column.
+    """What was decided before fitting: costs to fit, and published cells by table and column.
 
-    ``kernels`` has the kernel, by published table, whose counts are fitted to: each kernel executes another number of
-    instructions for the same probe.
+    Each kernel executes another number of instructions for the same probe, so the kernels are declared as well.
     """
 
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    """The day of the decision, ``YYYY-MM-DD``."""
     fit: Annotated[list[Input], Field(min_length=1)]
+    """The costs that are fitted to the calibration cells."""
     calibration: Annotated[Columns, Field(min_length=1)]
+    """The cells that are fitted to: columns by published table."""
     kernels: dict[TableId, KernelName]
+    """The kernel, by published table, whose counts are fitted to."""
     validation: Columns
+    """The cells that show how good the fit is: columns by published table. None is fitted to."""
     exclusions: list[Exclusion]
+    """Cells that are left out of both."""
     remarks: list[Sentence]
+    """What a reader has to know of the decision."""
 
     def role(self, table: str, column: str, kernel: str) -> Role:
         """What a published cell is for, where ``kernel`` is the one that was counted on."""
@@ -120,10 +134,15 @@ class CalibrationCell(Fact):
     """A cell that was fitted to: what its calls execute more than those without a probe, and nanoseconds."""
 
     table: TableId
+    """The published table."""
     column: Column
+    """Its column."""
     counts: dict[Input, Figure]
+    """What a call with the probe executes more than one without, by what has a cost."""
     published: Annotated[Figure, Field(gt=0)]
+    """The published overhead in nanoseconds."""
     modelled: Figure
+    """What the fitted costs make of the counts, in nanoseconds."""
 
     @property
     def residual(self) -> float:
@@ -138,15 +157,20 @@ class FittedCost(Fact):
     """
 
     cycles: Annotated[Figure, Field(gt=0)]
+    """The cost of one."""
     weights: list[Figure]
+    """One for each calibration cell, in their order."""
 
 
 class Fitted(Fact):
-    """What a fit has found. ``declaration`` is the SHA-256 of the declaration that it followed."""
+    """What a fit has found. ``./lab model fit`` writes it."""
 
     declaration: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """The SHA-256 of all above ``fitted`` when it was fitted: an edited table gives no times."""
     cells: Annotated[list[CalibrationCell], Field(min_length=1)]
+    """The calibration cells, in the order of the declaration."""
     costs: dict[Input, FittedCost]
+    """The costs that were found, by what has them."""
 
     @model_validator(mode="after")
     def _a_weight_for_each_cell(self) -> Self:
@@ -158,18 +182,22 @@ class Fitted(Fact):
 
 
 class CostTable(Fact):
-    """The costs of one CPU, or in ``uncalibrated`` the sentence why it has none.
-
-    ``caches`` names the catalogue's entry with its caches and TLBs. No miss has a cost: they are for the reader.
-    """
+    """The costs of one CPU, or in ``uncalibrated`` the sentence why it has none."""
 
     cpu: CpuName
+    """The CPU model, of ``./lab list cpus``."""
     mhz: Constant
+    """Its frequency, for nanoseconds."""
     caches: CpuName | None = None
+    """The catalogue's entry with its caches and TLBs, for the reader: no miss has a cost."""
     uncalibrated: Sentence | None = None
+    """Why the CPU has no costs; then there is nothing ``declared``."""
     constants: dict[Input, Constant] = Field(default={})
+    """Costs that are not fitted, in cycles."""
     declared: Declaration | None = None
+    """What was decided before fitting."""
     fitted: Fitted | None = None
+    """What the fit has found."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -32,15 +32,21 @@ _LARGEST_FILE = 64 << 10
 PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{1,100}$")]
 
 
-class _Written(Fact):
+class WrittenRecipe(Fact):
     """A recipe as written: missing keys are its base's, and its packages are added to the base's."""
 
     title: str = Field(min_length=1, max_length=200)
+    """What ``./lab image list`` shows, up to 200 characters."""
     base: str | None = None
+    """One of the lab's own recipes, to which this one adds."""
     arch: Arch | None = None
+    """The architecture; required without a base, and the base's with one."""
     packages: list[PackageName] = Field(default_factory=list, max_length=1000)
+    """Debian packages, up to 1000; the base's, the essential and the required ones are always in."""
     init: Init | None = None
+    """The first program: ``small``, the lab's own, or ``systemd``. By default the base's, else ``small``."""
     size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}[MG]$")] | None = None
+    """Of the file system, ``512M`` to ``64G``; only what is used takes room. Required without a base."""
 
 
 class ImageRecipe(Fact):
@@ -120,7 +126,7 @@ def _bytes(size: str, path: Path) -> int:
     return number
 
 
-def _parse(path: Path) -> _Written:
+def _parse(path: Path) -> WrittenRecipe:
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -137,7 +143,7 @@ def _parse(path: Path) -> _Written:
     if not isinstance(fields, dict):
         raise ConfigError("a recipe is a mapping: title, arch, packages, init, size", where=str(path))
     try:
-        return _Written.model_validate(fields)
+        return WrittenRecipe.model_validate(fields)
     except ValidationError as error:
         raise ConfigError(_sentence(error), where=str(path)) from None
 
@@ -154,4 +160,4 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _allowed() -> Iterable[str]:
-    return _Written.model_fields
+    return WrittenRecipe.model_fields

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Names for runs that others are compared with.")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=completion.baselines)]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.", autocompletion=completion.baselines)]
 
 
 @app.command("set")

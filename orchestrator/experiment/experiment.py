@@ -23,7 +23,7 @@ from orchestrator.results.budgets import BudgetError, Budgets
 
 
 def _budgets(value: object) -> object:
-    """Budgets by filters, each in one spelling."""
+    """A mapping of filters of cells to ``+N``, ``+N%``, or ``{value: +N, overhead: +N}``."""
     try:
         return Budgets.of(value).plain()
     except BudgetError as error:
@@ -31,15 +31,21 @@ def _budgets(value: object) -> object:
 
 
 class Heading(Strict):
-    """An experiment's name and description. With ``charts`` a run ends with drawing its charts.
-
-    ``budgets`` is how much more its cells may cost than in another run, as ``Budgets.plain`` has it.
-    """
+    """What an experiment has beside its tables."""
 
     name: Annotated[str, BeforeValidator(fields.name)]
+    """The experiment's name. Runs, histories and baselines are found by it."""
     description: Annotated[str | None, BeforeValidator(fields.description)] = None
+    """What the experiment is for. Nothing depends on it."""
     charts: Annotated[bool, BeforeValidator(fields.truth)] = False
+    """Draw charts at the end of a run, as PNG and SVG in the run's directory."""
     budgets: Annotated[dict[str, Any], BeforeValidator(_budgets)] = Field(default_factory=dict)
+    """How much more than in another run its cells may cost, before ``./lab compare`` exits with 1.
+
+    ``+N`` is in the cell's unit, ``+N%`` of the figure before, with up to three decimals. Of several filters that match
+    a cell the last one counts. A cell without a budget may not grow. Budgets are part of no cell: a run that is resumed
+    may have others.
+    """
 
 
 @dataclass(frozen=True)

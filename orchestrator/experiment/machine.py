@@ -20,11 +20,14 @@ DEFAULT_MEMORY = "256M"
 
 
 class Machine(Strict):
-    """A CPU model, the number of CPUs, and memory (MiB with an ``M``)."""
+    """A guest's hardware."""
 
     cpu: Annotated[str, BeforeValidator(fields.cpu)]
+    """The CPU model. A kernel that cannot boot on it is an error; ``host`` needs KVM and the clock ``wall``."""
     smp: Annotated[int, whole(1, 16)] = 1
+    """Virtual CPUs. The clock ``instructions`` needs 1."""
     memory: Annotated[str, BeforeValidator(fields.memory)] = DEFAULT_MEMORY
+    """The guest's memory: MiB with an ``M``, GiB with a ``G``. Whole systems have by default what their work needs."""
 
     @property
     def memory_mib(self) -> int:

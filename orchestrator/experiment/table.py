@@ -36,7 +36,7 @@ Points = Annotated[tuple[str, ...] | Literal["executed"], BeforeValidator(fields
 
 
 def mapping_of_kernels(value: object) -> object:
-    """Kernels by the probes that are measured on them."""
+    """A mapping of probe to kernel."""
     if not isinstance(value, dict):
         raise mismatch(value, "expected a mapping of probe to kernel, such as {kretprobe: lab-i386-smp-preempt}")
     return value
@@ -54,25 +54,39 @@ class BenchmarkChoice(Strict):
     """What each cell of a table runs. The ``name`` decides the table's kind of benchmark."""
 
     name: Annotated[str, BeforeValidator(fields.benchmark)]
+    """The benchmark, of ``./lab list benchmarks``. It decides the table's kind, and which other keys there are."""
 
 
 class Table(Strict):
     """Machines, kernels and probes, of which every combination is a cell.
 
-    Guests get their programs from ``image``, or from the initramfs alone. ``kernel_for`` names another kernel for
-    single probes. ``PROFILE_PARTS`` is what its cells' profiles may have, in kinds that have the key ``profile``.
+    ``PROFILE_PARTS`` is what its cells' profiles may have, in kinds that have the key ``profile``.
     """
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ()
 
     clock: Annotated[Clock, one_of(lambda: get_args(Clock)), BeforeValidator(_no_modelled_clock)] = "instructions"
+    """What is measured: ``instructions`` exactly, on one CPU, or ``wall``, guest nanoseconds with their spread.
+
+    Tables of markers and of scaling are always counted in instructions.
+    """
     benchmark: BenchmarkChoice
+    """What each cell runs."""
     reference: str | None = None
+    """A published table to print beside the measured one."""
     image: Annotated[str, BeforeValidator(fields.image)] | None = None
+    """The system that the guest's programs come from; without it the initramfs has what there is.
+
+    Whole systems have by default the image that their work needs. Tables of scaling have none.
+    """
     kernels: Entries[Kernel]
+    """The kernels that are measured."""
     machines: Entries[Machine]
+    """The machines that are measured."""
     probes: Entries[Row]
+    """The probes, or the benchmark's own rows. ``none`` is the baseline: each overhead is the difference to it."""
     kernel_for: Annotated[dict[Row, Kernel], BeforeValidator(mapping_of_kernels)] = Field(default_factory=dict)
+    """Another kernel for single probes, which gets a baseline too. The others are measured on ``kernels``."""
 
     @property
     def all_kernels(self) -> tuple[str, ...]:
@@ -106,17 +120,32 @@ class Table(Strict):
 
 
 class ProbedTable(Table):
-    """A table whose guests are used over a channel, with probes at ``points`` that have ``handlers``.
-
-    Without ``points`` the benchmark's own is probed; ``executed`` are those that the calls enter, which a guest has to
-    find out first (``BenchmarkKind.find``). ``time_limit`` is in seconds of the host's time for one cell.
-    """
+    """A table whose guests are used over a channel, with probes at ``points`` that have ``handlers``."""
 
     reference: Annotated[str, one_of(reference_tables)] | None = None
     channel: Annotated[ChannelKind, one_of(lambda: get_args(ChannelKind))] = "framed"
+    """How commands reach the guest: the lab's own agent, the image's sshd, or a login on its console.
+
+    ``ssh`` and ``serial`` need an ``image``.
+    """
     points: Points | None = None
+    """Where the probes are put. Without it, the function that the benchmark's calls enter.
+
+    ``SYMBOL`` and ``SYMBOL+BYTES`` are in the kernel. ``SYMBOL+*`` stands for each instruction of the function,
+    ``executed`` for every function that the calls enter: a guest finds those out before there are cells.
+
+    ``program:SYMBOL``, ``program:SYMBOL+BYTES`` and ``program:PROVIDER:NAME``, a static point, are in the workload;
+    with a library's name, as in ``libc.so.6:malloc``, in that library.
+
+    Tables of markers and of scaling have their own points.
+    """
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
+    """What a hit does: nothing, increment a counter, or record an event.
+
+    Tables of markers and of scaling have their own handlers.
+    """
     time_limit: Annotated[int, whole(1, 86_400)] = 120
+    """Seconds of the host, in which a processor could be had, for one cell; in tables of scaling, without progress."""
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""

@@ -47,16 +47,20 @@ Listener = Callable[[Stream, bytes], None]
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended. ``status`` is its exit status, or 128 + the signal that killed it, as in a shell."""
+    """How a command ended, and what it printed."""
 
     argv: tuple[str, ...]
+    """The command."""
     status: int
+    """Its exit status, or 128 + the signal that killed it, as in a shell."""
     stdout: bytes
+    """Standard output; empty where a listener got it."""
     stderr: bytes
+    """Standard error; empty where a listener got it."""
 
     @property
     def text(self) -> str:
-        """Standard output as text."""
+        """Standard output as text; bytes that are no UTF-8 are replaced."""
         return self.stdout.decode("utf-8", errors="replace")
 
 

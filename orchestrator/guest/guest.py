@@ -59,7 +59,12 @@ class Guest(SavableGuest):
     def run(
         self, argv: Sequence[str], *, time_limit: float = COMMAND_LIMIT, listener: Listener | None = None
     ) -> CommandResult:
-        """Run a program in the guest to its end, whatever its status. A ``listener`` gets its output as it comes."""
+        """Run a program in the guest to its end, whatever its status. A ``listener`` gets its output as it comes.
+
+        It is called with the stream and the bytes, which the result has not got then. Status 127: there is no such
+        program; 128 + N: signal N killed it. Raises CommandTimeout when it was killed after ``time_limit``, GuestError
+        when it printed more than 256 MiB.
+        """
         with step("run", *argv) as running:
             result = self._run(argv, time_limit, listener)
             running.note(f"status {result.status}")
@@ -105,12 +110,19 @@ class Guest(SavableGuest):
         return result
 
     def put(self, content: bytes | Path, target: str, *, mode: int = 0o644, time_limit: float = COMMAND_LIMIT) -> None:
-        """Write a file in the guest, from bytes or from a file of the host."""
+        """Write a file in the guest, from bytes or from a file of the host.
+
+        ``target`` is an absolute path; what is there is replaced. ``mode`` has the permissions. Raises GuestError where
+        the guest refuses it, OSError for a file of the host that cannot be read.
+        """
         with step("put", target), self._explained(f"writing {target}"):
             self._commands.put(content, target, mode=mode, time_limit=time_limit)
 
     def get(self, source: str, *, time_limit: float = COMMAND_LIMIT, largest: int = OUTPUT_MAX) -> bytes:
-        """Read a file of the guest. Raises GuestError for one of more than ``largest`` bytes, or without an end."""
+        """Read a file of the guest, by its absolute path.
+
+        Raises GuestError for one that is not there, of more than ``largest`` bytes (256 MiB), or without an end.
+        """
         with step("get", source), self._explained(f"reading {source}"):
             return self._commands.get(source, time_limit=time_limit, largest=largest)
 
@@ -125,11 +137,17 @@ class Guest(SavableGuest):
             self._qemu.agent.run(["mkdir", "-p", "-m", "1777", path], time_limit=COMMAND_LIMIT)
 
     def ktap(self, *suites: str) -> TestRun:
-        """The results of KUnit's suites, of all that have run by default. Raises UnsupportedError, UsageError."""
+        """The results of KUnit's suites, by default of all that have run.
+
+        Raises UnsupportedError for a kernel without KUnit or its files in debugfs, UsageError for an unknown suite.
+        """
         return kunit_results(self, suites)
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them."""
+        """Bytes of the guest's kernel memory, read by QEMU: the guest cannot forge them.
+
+        ``address`` is a virtual address of the kernel's, ``size`` in bytes.
+        """
         if self._qemu.monitor is None:
             raise GuestError(f"a guest that is {self.state} has no memory to read")
         with self._explained("reading memory"):

@@ -41,24 +41,30 @@ _TIMINGS = ("auto", *get_args(Timing))
 
 @dataclass(frozen=True)
 class GuestOptions:
-    """The guest that a test needs. ``timing`` is a ``Timing``, or ``auto``; ``memory`` is in MiB.
-
-    ``image`` and ``channel`` are as in an experiment; ``data`` are folders of the host. With
-    ``kernel_modules`` the kernel's own modules are in the guest. ``allow_oops`` are the mark's
-    own; further ones may be in a mark of that name.
-    """
+    """The guest that a test needs. ``memory`` is in MiB here."""
 
     kernel: KernelSpec
+    """The kernel, by its name or the path of a build tree of your own; for a 64-bit image ``debian-amd64``."""
     cpu: CpuModel
+    """The CPU model; by default ``pentium4``, and ``xeon-e5410`` for a 64-bit kernel."""
     smp: int
+    """Virtual CPUs, 1 to 16. The timing ``instructions`` needs 1."""
     memory: int
+    """The guest's memory, ``64M`` to ``4G``."""
     timing: str
-    fresh: bool
+    """``instructions`` for the exact clock; ``kvm`` or ``tcg`` for a plain one; ``auto``: KVM where it is fast."""
     image: str | None
+    """A Debian on a disk: an image of ``./lab image list``, or the path of a recipe or a disk of your own."""
     channel: ChannelKind
+    """How commands get in: ``framed``, the lab's own agent; ``ssh`` or ``serial``, which need an image."""
     data: tuple[Path, ...]
+    """Folders of the host that are at ``/data/NAME`` in the guest, to be read. A list is one value."""
     kernel_modules: bool
+    """Whether the kernel's own modules are in the guest, for ``modprobe``."""
+    fresh: bool
+    """Whether the guest is always booted, and never restored."""
     allow_oops: Expected
+    """What the kernel may report: a regular expression or a list of them, as in the mark ``allow_oops``."""
 
     def machine(self, context: BuildContext, kernel: Kernel) -> Machine:
         """The machine to boot, its parts fetched and built. Raises HostError where the host lacks something."""
@@ -120,11 +126,11 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
         machine.smp,
         machine.memory_mib,
         timing,
-        fresh,
         image,
         channel,
         tuple(Path(folder) for folder in data),
         kernel_modules,
+        fresh,
         _allowed(arguments.get("allow_oops", ())),
     )
 

@@ -14,9 +14,13 @@ class LoadedModule:
     """A loaded module: its name in the kernel, its .ko on the host, and what was loaded before because it needs it."""
 
     guest: Guest
+    """The guest that has it."""
     name: str
+    """Its name in the kernel, as ``/proc/modules`` has it."""
     file: Path
+    """Its .ko on the host."""
     needed: tuple[str, ...] = ()
+    """The names of the modules that were loaded before, in order."""
 
     def parameter(self, name: str) -> str:
         """A parameter's value now. Raises GuestError for one that is not there or cannot be read."""

@@ -36,16 +36,18 @@ from orchestrator.run.record import without_number
 
 @dataclass(frozen=True)
 class ProbeCost:
-    """The cost of a call with a probe in its path. ``value`` and ``overhead``, the probe's part, are in ``unit``.
-
-    ``evidence`` proves the mechanism; ``record`` has all that the lab would have stored.
-    """
+    """The cost of a call with a probe in its path."""
 
     value: float
+    """Of one call with the probe, in ``unit``."""
     overhead: float
+    """The probe's part of it, in ``unit``: what the call takes without the probe is subtracted."""
     unit: str
+    """``instructions``."""
     evidence: Evidence
+    """What proves the mechanism: the bytes at the probe point, the hits, the traps."""
     record: CellRecord
+    """All that the lab would have stored."""
 
 
 class ProbeCosts:

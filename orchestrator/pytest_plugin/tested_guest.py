@@ -114,7 +114,10 @@ class TestedGuest(Guest):
         return LoadedModule(self, module.name, module.file, tuple(other.name for other in needed))
 
     def unload(self, module: LoadedModule | str, *, time_limit: float = COMMAND_LIMIT) -> None:
-        """Unload a module, by what ``load`` gave or by its name. Raises CommandFailed where the kernel keeps it."""
+        """Unload a module, by what ``load`` gave, with the modules that it needed, or by its name.
+
+        Raises CommandFailed where the kernel keeps it, because it is in use.
+        """
         names = [module] if isinstance(module, str) else [module.name, *reversed(module.needed)]
         for name in names:
             loading.unload(self, name, time_limit=time_limit)
@@ -122,7 +125,7 @@ class TestedGuest(Guest):
     # --- the kernel's log -------------------------------------------------------------------------
 
     def dmesg(self) -> str:
-        """The kernel's log, as text."""
+        """The kernel's log, as text: what its buffer has kept since the boot, all levels."""
         return self.succeed(["dmesg"]).text
 
     def wait_for_line(self, regex: str, *, time_limit: float = COMMAND_LIMIT) -> str:

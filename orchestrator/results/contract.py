@@ -179,10 +179,13 @@ class SwitchedBranch(_Record):
     """A static branch in the kernel's text that the kernel switched: between a nop and a jump."""
 
     place: Symbol
+    """Where in the kernel it is."""
     key: Phrase
     """The static key that decides about it, by its name, or by its address on kernels that do not list data."""
     before: HexBytes
+    """The bytes before the cell, or of the image."""
     after: HexBytes
+    """The bytes after the cell."""
 
 
 class TextEvidence(_Record):
@@ -250,51 +253,70 @@ class ReferenceValue(_Record):
     """The published figures for the same cell, in their own unit."""
 
     table: CellId
+    """The published table."""
     value: Number | None = None
-    """None where only the overhead was published."""
+    """What was published of a call with the probe; null where only the overhead was."""
     overhead: Number
+    """The probe's part of the published figure."""
     unit: Name
+    """The document's own, such as ``ns``."""
 
 
 class CellRecord(_Record):
-    """One cell's outcome: a number with its evidence, or the reason why there is none.
-
-    ``samples``, ``value``, ``overhead`` and ``interval`` (of the overhead) are in ``unit``.
-    """
+    """One cell's outcome: a number with its evidence, or the reason why there is none."""
 
     id: CellId
+    """Names the cell within its run, and the same cell in other runs of the experiment."""
     table: Name | None = None
     """The experiment's table that the cell belongs to, if it has several."""
     cpu: Name
+    """The CPU model of the guest."""
     smp: Annotated[int, Field(ge=1, le=1024)]
+    """Its virtual CPUs."""
     kernel: Name
+    """The kernel, by its name in the experiment; of one of your own, its folder's or file's."""
     probe: Name
+    """The kind of probe, a row of the benchmark or a module; ``none`` in a baseline."""
     handler: Name
+    """What a hit did: ``noop``, ``count`` or ``record``. In a baseline there was no hit."""
     benchmark: Name
+    """The benchmark's name."""
     metric: Phrase
+    """What a sample is: ``cost per call``, ``cost per run``, ``cost per loop``, or a metric of the benchmark."""
     clock: Clock
+    """What was measured: instructions, or times of the guest's clock."""
     unit: Unit
+    """Of samples, value, overhead and interval: ``instructions``, or ``ns``."""
     status: Status
+    """``ok`` has a number; ``failed``, ``skipped`` and ``unsupported`` have a reason."""
     reason: Reason | None = None
+    """Why there is no number; not there in a cell that is ``ok``."""
     notes: tuple[Reason, ...] = ()
     """Notes on the number: a mechanism re-created by the module, why there is no verdict."""
     samples: tuple[Number, ...] = ()
+    """Each repetition's result, in the order of measuring."""
     value: Number | None = None
+    """The mean of the samples where they are exact, else their median."""
     overhead: Number | None = None
+    """The value less that of the cell compared with; 0 in a baseline, null without one."""
     interval: Interval | None = None
+    """The 95 % interval of the overhead, where samples scatter: its low and its high end."""
     parameters: dict[Name, Phrase | bool | Count | Number] = {}
     """Further facts that distinguish cells. ``kernel_release`` is printed in place of the kernel's name."""
     verdict: Literal["none"] | None = None
+    """``none`` where the difference is too small to decide; a note says why."""
     purposes: dict[Name, Number] = {}
     """The overhead by what it is spent on, where that was asked for; nothing is 0."""
     evidence: Evidence | None = None
+    """What proves the mechanism, in a cell that has a number."""
     work: WorkEvidence | None = None
     """In place of ``evidence`` where a whole system's work was measured; not there otherwise."""
     text: TextEvidence | None = None
-    """Not there in records of earlier versions."""
+    """What proves that the kernel's text is as before; not there in records of earlier versions."""
     profile: ProfileEvidence | None = None
-    """Not there where none was made."""
+    """What proves the cell's profile; not there where none was made."""
     reference: ReferenceValue | None = None
+    """The published figures of the same cell, where there are some."""
 
     @model_validator(mode="after")
     def _unit_of_the_clock(self) -> Self:
@@ -363,10 +385,13 @@ class RunRecord(_Record):
     """One run: every cell that has an outcome so far, in the plan's order."""
 
     contract: Literal[1] = CONTRACT
-    """Not there in records of earlier versions."""
+    """The contract's version; not there in records of earlier versions."""
     run: Name
+    """The run's id."""
     experiment: Name
+    """The experiment's name."""
     cells: tuple[CellRecord, ...]
+    """All cells that have an outcome so far, in the plan's order."""
 
     @model_validator(mode="before")
     @classmethod

@@ -19,7 +19,7 @@ _MOST_ARGUMENTS = 6
 
 
 def arguments(value: object) -> object:
-    """A system call's arguments, or a program's."""
+    """A list of at most six."""
     if not isinstance(value, list | tuple) or len(value) > _MOST_ARGUMENTS:
         found = f"{len(value)} arguments" if isinstance(value, list | tuple) else shown(value)
         raise wrong(f"found {found}; expected a list of at most {_MOST_ARGUMENTS}")
@@ -36,7 +36,7 @@ def call(value: object) -> object:
 
 
 def argument(value: object) -> object:
-    """A system call's argument: a number, a text to point to, or a buffer to point to."""
+    """A decimal number, a text of up to 200 characters to point to, or ``{buffer: BYTES}``, 1 to 65536, to point to."""
     if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64:
         return value
     if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
@@ -51,7 +51,7 @@ def argument(value: object) -> object:
 
 
 def expected(value: object) -> object:
-    """What each call must return: ``success``, the name of an error, or a number that is no error."""
+    """``success``, the name of an error, or a number that is no error."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
         return value
     known = [SUCCESS, *error_numbers()]
@@ -63,7 +63,7 @@ def expected(value: object) -> object:
 
 
 def file(value: object) -> object:
-    """The path of a user's workload; it becomes absolute."""
+    """The path of a C file or of a static program; it becomes absolute."""
     if not isinstance(value, str) or not value.isprintable() or not value:
         raise mismatch(value, "expected the path of a C file or of a static program")
     try:
@@ -73,7 +73,7 @@ def file(value: object) -> object:
 
 
 def library(value: object) -> object:
-    """A shared library of the guest's image by its name, or a user's by its path, which becomes absolute."""
+    """A library of the image by its name, or the path of a C file or a library of your own, which becomes absolute."""
     if not isinstance(value, str) or not value.isprintable() or not value:
         raise mismatch(
             value, "expected a library of the image, such as libc.so.6, or a path: ./libmine.c, ./libmine.so"

@@ -33,25 +33,31 @@ _LIKE_A_NUMBER = re.compile(r"[-+]?(0[xo])?[0-9a-fA-F]*[0-9][0-9a-fA-F]*")
 
 
 class CallsBenchmark(BenchmarkChoice):
-    """What each cell runs: ``repeats`` samples of ``calls`` calls, entering the kernel by ``entry``.
-
-    Without ``repeats``, as many as the clock needs. A system call has a ``call`` and ``arguments``; with ``expect``,
-    each call must return that. A user's workload has a ``file``: a C file, which may be linked with shared
-    ``libraries``, or a static program with its ``arguments``, of which a sample is a whole run. ``hits`` is how often
-    each call, or each run, enters the probe point.
-    """
+    """What each cell runs: samples of many calls, or runs of a program."""
 
     calls: Annotated[int, whole(1, 1_000_000)] = 5000
+    """Calls in a sample. A program is run whole, and has no such key."""
     repeats: Annotated[int, whole(1, 100)] | None = None
+    """Samples of each cell. Where they scatter, by clock ``wall`` or of a program, at least 6, and 12 by default."""
     entry: Annotated[Entry, one_of(lambda: get_args(Entry))] = "auto"
+    """The way into the kernel, of ``gtodbench`` and ``syscall``: ``auto`` is the fastest that CPU and kernel have.
+
+    ``sysenter`` is i386's, ``syscall`` x86_64's.
+    """
     call: Annotated[str, BeforeValidator(fields.call)] | None = None
+    """The system call; required of ``syscall``, and of no other benchmark."""
     arguments: Annotated[
         tuple[Annotated[Argument, BeforeValidator(fields.argument)], ...], BeforeValidator(fields.arguments)
     ] = ()
+    """What each call of ``syscall`` passes, or the texts that a program of ``workload`` gets."""
     expect: Annotated[Expected, BeforeValidator(fields.expected)] | None = None
+    """What each call of ``gtodbench`` and ``syscall`` must return, else the cell fails. Without it, anything."""
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
+    """The workload; required of ``workload``. A C file defines ``workload()``; of a program a sample is a whole run."""
     libraries: Entries[Annotated[str, BeforeValidator(fields.library)]] | None = None
+    """Shared libraries that a C file of ``workload`` is linked with; the table needs an ``image``."""
     hits: Annotated[int, whole(1, 1_000_000)] = 1
+    """How often one call, or one run of a program, enters the point."""
 
     @property
     def own(self) -> UserWorkload | None:
@@ -130,16 +136,18 @@ class FoundPoint:
 
 
 class CallsTable(ProbedTable):
-    """Machines, kernels, points, probes and handlers, of which every combination is a cell.
-
-    With ``profile`` each cell says where its instructions went.
-    """
+    """Machines, kernels, points, probes and handlers, of which every combination is a cell."""
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = get_args(ProfilePart)
     _found: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
     profile: Entries[Annotated[ProfilePart, one_of(lambda: CallsTable.PROFILE_PARTS)]] | None = None
+    """What each cell says of where its instructions went. Needs the clock ``instructions``, and no program.
+
+    ``symbols``: by function; ``classes``: with loads, stores and taken branches; ``stacks``: by what called it;
+    ``caches``: with misses in models of the CPU's caches; ``purposes``: with what a probe spends its overhead on.
+    """
 
     @property
     def repeats(self) -> int:

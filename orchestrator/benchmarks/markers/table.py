@@ -14,9 +14,10 @@ from orchestrator.experiment.table import DEFAULT_REPEATS, BenchmarkChoice, Rows
 
 
 class MarkersBenchmark(BenchmarkChoice):
-    """``repeats`` samples of each loop; without it, as many as the clock needs."""
+    """Samples of loops."""
 
     repeats: Annotated[int, whole(1, 100)] | None = None
+    """Samples of each loop."""
 
 
 def _with_repeats(benchmark: MarkersBenchmark, info: ValidationInfo) -> MarkersBenchmark:
@@ -33,6 +34,7 @@ class MarkersTable(RowsTable):
 
     benchmark: Annotated[MarkersBenchmark, AfterValidator(_with_repeats)]
     profile: Entries[Annotated[ProfilePart, one_of(lambda: MarkersTable.PROFILE_PARTS)]] | None = None
+    """What each cell says of where its instructions went."""
 
     def row_prefix(self) -> str:
         """The prefix of the rows' names."""

@@ -10,7 +10,7 @@ _MOST_SIZES = 20
 
 
 def sizes(value: object) -> object:
-    """Numbers of probes, each once: multiples of 100, since they are registered and enabled in equal steps."""
+    """A list of up to 20 different hundreds, from 100 to 50 000: probes are registered and enabled in equal steps."""
     known = value if isinstance(value, list | tuple) else ()
     good = all(isinstance(one, int) and not isinstance(one, bool) for one in known) and 1 <= len(known) <= _MOST_SIZES
     if not good or any(not 100 <= one <= MOST_PROBES or one % 100 for one in known) or len(set(known)) != len(known):

@@ -21,10 +21,12 @@ FEWEST_BESIDE_LOADS = 1000
 
 
 class ScalingBenchmark(BenchmarkChoice):
-    """``sizes`` are numbers of probes, each with a guest of its own; ``seed`` chooses the functions that are probed."""
+    """Numbers of probes, and which functions they are at."""
 
     sizes: Annotated[tuple[int, ...], BeforeValidator(fields.sizes)] | None = None
+    """Numbers of probes, each with a guest of its own. ``kpcache-load`` has at least 1000."""
     seed: Annotated[int, whole(0, 2**32 - 1)] = 2014
+    """Chooses the functions that are probed."""
 
 
 def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
@@ -34,15 +36,13 @@ def _with_sizes(benchmark: ScalingBenchmark) -> ScalingBenchmark:
 
 
 class ScalingTable(RowsTable):
-    """Machines, kernels, sizes and rows, of which every combination is a cell.
-
-    ``time_limit`` is in seconds of the host's time without any progress.
-    """
+    """Machines, kernels, sizes and rows, of which every combination is a cell."""
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols", "caches")
 
     benchmark: Annotated[ScalingBenchmark, AfterValidator(_with_sizes)]
     profile: Entries[Annotated[ProfilePart, one_of(lambda: ScalingTable.PROFILE_PARTS)]] | None = None
+    """What each row says of where its instructions went, in tables of ``kpcache`` and ``kpcache-load``."""
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""

@@ -32,6 +32,10 @@ _LONGEST_ARGUMENT = 1000
 
 
 def _command(value: object) -> object:
+    """A list of 1 to 64 texts: a program of the image by its absolute path, and its arguments.
+
+    A text has up to 1000 printable characters.
+    """
     good = isinstance(value, list | tuple) and 1 <= len(value) <= _MOST_ARGUMENTS
     texts = value if isinstance(value, list | tuple) else ()
     if not good or not all(isinstance(text, str) and text.isascii() and text.isprintable() for text in texts):
@@ -44,20 +48,25 @@ def _command(value: object) -> object:
 
 
 class SystemBenchmark(BenchmarkChoice):
-    """What is run: ``repeats`` warm runs of a workload, after a cold one, in each boot.
-
-    A kernel build has a ``scope``, a ping flood ``packets``, anything else of the image a ``command``. Random numbers
-    come from ``seed``. The baseline is booted ``aa_boots`` more times with other random numbers and timing: their
-    differences (A/A) bound the smallest difference that can be resolved. Probes record the ``events``.
-    """
+    """What is run in each boot: a workload, once cold and then several times warm."""
 
     scope: Annotated[str, one_of(lambda: system_workloads().scopes)] | None = None
+    """How much a ``kernel-build`` compiles: ``./lab list scopes``."""
     packets: Annotated[int, whole(1, 10_000_000)] | None = None
+    """Packets of a run of ``ping-flood``."""
     command: Annotated[tuple[str, ...], BeforeValidator(_command)] | None = None
+    """What ``command`` runs; required there."""
     repeats: Annotated[int, whole(1, 50)] | None = None
+    """Warm runs in each boot. With clock ``wall`` at least 6."""
     seed: Annotated[int, whole(0, 2**32 - 1)] = 2005
+    """Begins the guest's random numbers."""
     aa_boots: Annotated[int, whole(1, 9)] = 1
+    """Further boots of the baseline, with other random numbers and another phase of the timer.
+
+    Their difference (A/A) bounds the smallest difference that can be resolved: below it nothing has a verdict.
+    """
     events: Entries[Annotated[str, one_of(standard_events)]] | None = None
+    """The standard kernel events that probes record; all of ``./lab list events`` by default."""
 
     @property
     def spec(self) -> SystemWorkload:
@@ -94,6 +103,7 @@ def _with_defaults(benchmark: SystemBenchmark, info: ValidationInfo) -> SystemBe
 
 
 def _probe(value: object, info: ValidationInfo) -> object:
+    """``none``, a kind of probe that records events, or the path of a module of your own, which is just loaded."""
     name = fields.probe(value, info)
     if isinstance(name, str) and user_probe.is_path(name):
         path, _ = split_path(name)
@@ -123,9 +133,7 @@ class SystemTable(Table):
     """Machines, kernels and probes or modules, of which every combination runs a whole-system workload.
 
     All are compared with the first kernel without a probe. Probes record standard kernel events during the runs; a
-    user's module is only loaded. ``kernel_for`` names another kernel for single probes. ``time_limit`` is in seconds of
-    the host's time without progress. With ``profile`` each cell says where its instructions went, and how many of them
-    were the instrumentation's.
+    user's module is only loaded.
     """
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = ("symbols",)
@@ -135,7 +143,9 @@ class SystemTable(Table):
     machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
     probes: Entries[Annotated[Row, BeforeValidator(_probe)]] = (BASELINE,)
     time_limit: Annotated[int, whole(1, 86_400)] | None = None
+    """Seconds of the host, in which a processor could be had, without any progress. The amount of work decides it."""
     profile: Entries[Annotated[ProfilePart, one_of(lambda: SystemTable.PROFILE_PARTS)]] | None = None
+    """What each cell says of where its instructions went, and how many were the instrumentation's own."""
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""

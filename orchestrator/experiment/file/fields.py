@@ -81,45 +81,60 @@ def surroundings(info: ValidationInfo) -> Surroundings:
     return info.context if isinstance(info.context, Surroundings) else Surroundings()
 
 
-def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
-    """One of these words."""
+@dataclass(frozen=True)
+class OneOf:
+    """Checks that a value is one of these words."""
 
-    def check(value: object) -> object:
-        allowed = list(choices())
+    choices: Callable[[], Iterable[str]]
+
+    def __call__(self, value: object) -> object:
+        """The word. Raises PydanticCustomError with the nearest one."""
+        allowed = list(self.choices())
         if value not in allowed:
             raise mismatch(value, choices_sentence(str(value), allowed))
         return value
 
-    return BeforeValidator(check)
+
+@dataclass(frozen=True)
+class Whole:
+    """Checks that a value is a whole number between these, which are allowed."""
+
+    low: int
+    high: int
+
+    def __call__(self, value: object) -> object:
+        """The number. Raises PydanticCustomError with the bounds."""
+        if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
+            raise mismatch(value, f"expected a whole number from {self.low} to {self.high}")
+        return value
+
+
+def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
+    """One of these words."""
+    return BeforeValidator(OneOf(choices))
 
 
 def whole(low: int, high: int) -> BeforeValidator:
     """A whole number between these."""
-
-    def check(value: object) -> object:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise mismatch(value, f"expected a whole number from {low} to {high}")
-        return value
-
-    return BeforeValidator(check)
+    return BeforeValidator(Whole(low, high))
 
 
 def truth(value: object) -> object:
-    """True or false."""
+    """``true`` or ``false``."""
     if not isinstance(value, bool):
         raise mismatch(value, "expected true or false")
     return value
 
 
 def name(value: object) -> object:
-    """An experiment's or a table's name."""
+    """At most 64 small letters, digits and hyphens, as text."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise mismatch(value, "expected at most 64 small letters, digits and hyphens, as text")
     return value
 
 
 def description(value: object) -> object:
-    """Some lines of text, or nothing."""
+    """Text of at most 1000 characters, in one line or several."""
     if value is not None and not (isinstance(value, str) and len(value) <= 1000):
         raise mismatch(value, "expected text of at most 1000 characters")
     if isinstance(value, str) and not value.replace("\n", "").isprintable():
@@ -128,7 +143,7 @@ def description(value: object) -> object:
 
 
 def memory(value: object) -> object:
-    """A guest's memory."""
+    """A size from ``64M`` to ``4G``, in ``M`` or ``G``."""
     parts = _MEMORY.fullmatch(value) if isinstance(value, str) else None
     mib = int(parts[1]) * _MIB[parts[2]] if parts else 0
     if not _MEMORY_BOUNDS[0] <= mib <= _MEMORY_BOUNDS[1]:
@@ -137,7 +152,7 @@ def memory(value: object) -> object:
 
 
 def cpu(value: object, info: ValidationInfo) -> object:
-    """A CPU model, of the catalogue's or QEMU's own."""
+    """A CPU of ``./lab list cpus``, or any model of QEMU's own; a name that is a number in quotes."""
     if not isinstance(value, str):
         raise mismatch(value, "expected a CPU's name; put one that is a number in quotes")
     if value in cpus():
@@ -152,7 +167,10 @@ def cpu(value: object, info: ValidationInfo) -> object:
 
 
 def kernel(value: object) -> object:
-    """A kernel of the catalogue, or the path (with a slash in it) of a user's kernel; paths become absolute."""
+    """A kernel of ``./lab list kernels``, or the path, with a slash in it, of one of your own.
+
+    Paths become absolute.
+    """
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected a kernel's name")
     if not is_path(value):
@@ -171,7 +189,7 @@ _PATHS = "./linux/build, a build tree of your own or an image in it"
 
 
 def image(value: object) -> object:
-    """An image by its recipe's name, or the path (with a slash in it) of a user's recipe or disk."""
+    """An image of ``./lab image list``, or the path, with a slash in it, of a recipe or a disk of your own."""
     if not isinstance(value, str) or not value.isprintable():
         raise mismatch(value, "expected an image's name")
     if "/" not in value and value not in images():
@@ -196,9 +214,9 @@ def benchmark(value: object, info: ValidationInfo) -> object:
 
 
 def probe(value: object, info: ValidationInfo) -> object:
-    """A probe, a benchmark's own row, a bpftrace one-liner, or the path of a user's own, which becomes absolute.
+    """A probe or a row of the benchmark, a bpftrace one-liner, or the path of a module or BPF programs of your own.
 
-    Behind a module's path its parameters may stand.
+    Behind a module's path its parameters may stand. Paths become absolute.
     """
     rows = surroundings(info).rows
     if not isinstance(value, str) or not value.isprintable():
@@ -222,7 +240,11 @@ def probe(value: object, info: ValidationInfo) -> object:
 
 
 def point(value: object) -> object:
-    """A place in the guest's kernel, the program that calls or a library: a function, or bytes behind its start."""
+    """A function of the kernel, of the program that calls or of a library, or a place behind its start.
+
+    ``SYMBOL``, ``SYMBOL+BYTES``, ``SYMBOL+*``, ``FILE:SYMBOL``, ``FILE:SYMBOL+BYTES``, ``FILE:PROVIDER:NAME``, where
+    ``FILE`` is ``program`` or a library's name.
+    """
     found = _POINT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise mismatch(
@@ -237,7 +259,7 @@ def point(value: object) -> object:
 
 
 def points(value: object) -> object:
-    """Places in the guest's kernel, or the word for all functions that the calls enter."""
+    """A list of 1 to 1000 different points, or the word ``executed``."""
     if value == EXECUTED:
         return value
     if isinstance(value, str):
@@ -248,7 +270,8 @@ def points(value: object) -> object:
         raise conflict(problems_of(error, lambda path: "")) from None
 
 
-def _entries(value: object) -> object:
+def entries(value: object) -> object:
+    """A list of at least one entry."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
         found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
         raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries")
@@ -263,6 +286,6 @@ def _distinct(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
     return items
 
 
-Entries = Annotated[tuple[ItemT, ...], BeforeValidator(_entries), AfterValidator(_distinct)]
+Entries = Annotated[tuple[ItemT, ...], BeforeValidator(entries), AfterValidator(_distinct)]
 
 _POINTS: TypeAdapter[tuple[str, ...]] = TypeAdapter(Entries[Annotated[str, BeforeValidator(point)]])

@@ -16,6 +16,11 @@ from orchestrator.experiment.file.source import Data, KeyPath
 from orchestrator.experiment.kind import KindRegistry, TableKind, benchmark_keys
 
 TABLES = "tables"
+"""Several tables by name, each a mapping of keys of a table; at most 100.
+
+The keys of a table that stand beside ``tables`` are defaults: a table's own value replaces them, and ``benchmark`` and
+``kernel_for`` are merged key by key. Without ``tables`` the file is one table.
+"""
 BENCHMARK = "benchmark"
 
 
