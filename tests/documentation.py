@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITHOUT_GUEST = "runnable"
 WITH_GUEST = "runnable in a guest"
 MORE = "..."
@@ -24,6 +25,11 @@ _OWN = re.compile(r"\./([\w-]+\.(?:c|c\.j2|ko))\b")
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+
+
+def _is_no_operator(word: str) -> bool:
+    """Whether a word is the command's own, and not a shell's: a pipe, a list, a redirection."""
+    return word not in ("|", "||", "&&") and not word.startswith((">", "2>"))
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Block:
         """The arguments of each ``./lab`` in a block for a shell. Comments go, and so does what a shell would do."""
         lines = self.text.replace("\\\n", " ").splitlines()
         words = [shlex.split(line, comments=True) for line in lines if line.startswith("./lab ")]
-        return [command[1:] for command in words]
+        return [list(takewhile(_is_no_operator, command[1:])) for command in words]
 
 
 @dataclass(frozen=True)

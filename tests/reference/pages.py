@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which pages are there?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from . import c_headers, commands, cost_table, experiment_file, guest, image_recipe, pytest_plugin, result
+from .markdown import ROOT
+
+FOLDER = ROOT / "docs" / "reference"
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "commands.md": commands.page,
+    "experiment-file.md": experiment_file.page,
+    "guest.md": guest.page,
+    "pytest-plugin.md": pytest_plugin.page,
+    "djprobe.md": c_headers.djprobe,
+    "jprobe.md": c_headers.jprobe,
+    "marker.md": c_headers.marker,
+    "result.md": result.page,
+    "cost-table.md": cost_table.page,
+    "image-recipe.md": image_recipe.page,
+}
