@@ -114,7 +114,9 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
     try:
         return environment.from_string(read_source(file)).render(values)
     except jinja2.UndefinedError as error:
-        raise UsageError(f"template {file.name} needs a value that was not given: {error.message}") from None
+        hint = f"values here: {', '.join(values)}" if values else "exec and shell take values: --set NAME=VALUE"
+        what = f"the template needs a value that was not given: {error.message}"
+        raise UsageError(what, where=_place(file, error), hint=hint) from None
     except jinja2.TemplateSyntaxError as error:
         raise BuildError(error.message or "bad template", where=f"{file}:{error.lineno}") from None
     except jinja2.TemplateError as error:

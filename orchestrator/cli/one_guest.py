@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from orchestrator.steps import LOG_NAME, step_log
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.guest_disks import GuestDisks
-    from orchestrator.errors import GuestError, GuestOops
+    from orchestrator.errors import GuestError, GuestOops, UsageError
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.machine import Machine, Timing
 
@@ -156,9 +157,9 @@ class Choice:
 
         for folder in self.data:
             if not folder.is_dir():
-                raise UsageError("no such folder", where=str(folder))
+                raise _no_data(folder)
         if not re.fullmatch(_USER, self.user):
-            raise UsageError(f"found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
+            raise UsageError(f"--user: found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
         if self.channel is not Channel.SERIAL and (self.user != "root" or self.password_file is not None):
             raise UsageError(
                 f"--user and --password-file are for a login on the console; over {self.channel} all is done as root",
@@ -192,6 +193,29 @@ class Choice:
                 raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
             return "instructions"
         return choose_accelerator(self.accel.value).name
+
+
+def _no_data(folder: Path) -> UsageError:
+    from orchestrator.catalog.similar_file import similar_file
+    from orchestrator.errors import UsageError
+
+    if folder.exists():
+        hint = f"name the folder that has it: --data {shlex.quote(str(folder.absolute().parent))}"
+        return UsageError("it is no folder, and --data needs one", where=str(folder), hint=hint)
+    before, _, _ = str(folder).partition(":")
+    if before != str(folder) and Path(before).is_dir():
+        hint = f"its place in the guest is always /data/NAME: --data {shlex.quote(before)}"
+    else:
+        hint = similar_file(folder, ("",))
+    return UsageError("no such folder", where=str(folder), hint=hint)
+
+
+def check_log_folder(wanted: Path | None) -> None:
+    """Raise UsageError where ``--console`` names something that is no folder."""
+    from orchestrator.errors import UsageError
+
+    if wanted is not None and wanted.exists() and not wanted.is_dir():
+        raise UsageError("it is no folder, and --console needs one", where=str(wanted))
 
 
 def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:

@@ -20,7 +20,7 @@ from pydantic import (
 
 from orchestrator.catalog import user_probe
 from orchestrator.catalog.cpus import cpus
-from orchestrator.catalog.given_parameters import with_path, written
+from orchestrator.catalog.given_parameters import split_path, with_path, written
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -32,7 +32,7 @@ from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
 from orchestrator.catalog.user_library import LIBRARY_NAME
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, shown, wrong
+from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
 from orchestrator.experiment.program_point import PROGRAM
 from orchestrator.paths import user_path
 
@@ -163,7 +163,7 @@ def kernel(value: object) -> object:
         path = str(user_path(value))
         kernel_spec(path)
     except ConfigError as error:
-        raise wrong(error.what if not error.hint else f"{error.what} ({error.hint})") from None
+        raise refused(error) from None
     return path
 
 
@@ -184,7 +184,7 @@ def image(value: object) -> object:
         image_recipe(value)
         return str(user_path(value))
     except ConfigError as error:
-        raise wrong(f"{error.what} ({error.hint})" if error.hint else error.what) from None
+        raise refused(error) from None
 
 
 def benchmark(value: object, info: ValidationInfo) -> object:
@@ -210,6 +210,12 @@ def probe(value: object, info: ValidationInfo) -> object:
             raise wrong(error.what) from None
     if not user_probe.is_path(value):
         if probe_in_catalogue(value) is None and value not in rows:
+            path, text = split_path(value)
+            if path.endswith((*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)):
+                raise mismatch(value, f"a file of your own is named by a path, with a slash in it: ./{path}")
+            name, _, text = value.partition(" ")
+            if "=" in text and probe_in_catalogue(name) is not None:
+                raise mismatch(value, f"parameters are for modules of your own, and {name} is one of the lab's probes")
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
             sentence = choices_sentence(value, [*probes(), *alike])
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
@@ -217,7 +223,7 @@ def probe(value: object, info: ValidationInfo) -> object:
     try:
         own = probe_kind(value)
     except ConfigError as error:
-        raise wrong(error.what) from None
+        raise refused(error) from None
     return with_path(str(own.file or own.bpf_file), written(own.parameters))
 
 
