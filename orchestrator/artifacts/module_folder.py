@@ -13,6 +13,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import (
+    error_hint,
     error_place,
     first_error,
     keep_warnings,
@@ -112,4 +113,5 @@ def _build_error(files: Mapping[str, Path], kept: str, folder: Path) -> BuildErr
         f"folder {folder.name} does not build",
         where=error_place(kept, files) or str(folder),
         detail=located(kept, files)[first : first + _QUOTED_LINES],
+        hint=error_hint(kept),
     )

@@ -20,6 +20,7 @@ from orchestrator.program import PROGRAM
 _NAME = re.compile(r"[A-Za-z0-9_]{1,55}")
 _LARGEST = 64 << 20
 _NOT_BUILT = f"it is text: name C code NAME.c, and the lab builds it; or build it first: {PROGRAM} kmod build ./NAME.c"
+_MACHINES = {"EM_386": "i386", "EM_X86_64": "x86_64", "EM_AARCH64": "arm64", "EM_ARM": "arm", "EM_RISCV": "riscv"}
 _PACKED = {b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ": ".xz", b"\x1f\x8b": ".gz"}
 """How packed files begin, and what they are called."""
 
@@ -30,6 +31,10 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
     name = info.get("name", "")
     if not _NAME.fullmatch(name):
         raise ConfigError(f"is no kernel module: it is {_kind(file)}", where=str(file))
+    machine = _MACHINES.get(_header(file, "e_machine"), "another processor")
+    if machine != kernel.spec.arch:
+        hint = f"name one that was built for {kernel.spec.arch}, or a kernel for {machine}"
+        raise UnsupportedError(f"{file.name} is for {machine}, and this kernel is for {kernel.spec.arch}", hint=hint)
     built_for = info.get("vermagic", "").split(" ")[0]
     if built_for != kernel.release:
         raise UnsupportedError(
@@ -58,9 +63,13 @@ def modinfo(file: Path) -> dict[str, str]:
 
 def _kind(file: Path) -> str:
     """What an ELF file is that has no name of a module."""
-    with file.open("rb") as stream:
-        is_object = ELFFile(stream)["e_type"] == "ET_REL"
+    is_object = _header(file, "e_type") == "ET_REL"
     return "an object file that does not say a module's name" if is_object else "a program or a library"
+
+
+def _header(file: Path, field: str) -> str:
+    with file.open("rb") as stream:
+        return str(ELFFile(stream)[field])
 
 
 def _no_module(file: Path) -> ConfigError:

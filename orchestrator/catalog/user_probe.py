@@ -69,7 +69,7 @@ def _way(path: Path) -> str:
     if path.suffix == ".o":
         return "an object is no module yet: give its source, a .c, and the lab builds it"
     if has_programs(path):
-        return "BPF programs are for the probes of an experiment, not for the modules of a guest"
+        return "BPF programs are no modules: an experiment that measures calls has them among its probes"
     if path.suffix == ".bt":
         return "write a bpftrace program as a one-liner among the probes: 'bpftrace: kprobe:vfs_read { @ = count(); }'"
     if path.is_dir():

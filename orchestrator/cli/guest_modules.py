@@ -81,6 +81,7 @@ class GuestModules:
         """Build them. Raises UsageError for a parameter that no module has; see ``user_modules``."""
         from orchestrator.artifacts.module_parameters import check_parameter_names
         from orchestrator.artifacts.user_modules import takes_values, user_modules
+        from orchestrator.errors import UsageError
 
         wanted: dict[str, Module] = {}
         asked_for: list[str] = []
@@ -88,7 +89,9 @@ class GuestModules:
             path, name = _split(given)
             values = _values(self.values) if takes_values(path) else {}
             modules = user_modules(context, kernel, path, name=name, values=values)
-            wanted.update((module.name, module) for module in modules)
+            for module in modules:
+                if wanted.setdefault(module.name, module).file != module.file:
+                    raise UsageError(f"--module {given}: another module is called {module.name}", hint="rename one")
             asked_for.append(modules[-1].name)
         parameters = self._parameters(asked_for, list(wanted))
         for loaded, assigned in parameters.items():

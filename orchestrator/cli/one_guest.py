@@ -131,8 +131,9 @@ class Choice:
         from orchestrator.run.machines import Hardware, machine_for
 
         wanted = self._wanted()
-        spec = kernel_spec(self.kernel or _kernel_of(self.image))
-        name = self.cpu or ("xeon-e5410" if spec.needs_long_mode else "pentium4")
+        spec = kernel_spec(_kernel_of(self.image) if self.kernel is None else self.kernel)
+        usual = "xeon-e5410" if spec.needs_long_mode else "pentium4"
+        name = usual if self.cpu is None else self.cpu
         if name not in cpus() and name not in qemu_cpu_names():
             raise UsageError(unknown("CPU", name, cpus()))
         why_not = spec.unsupported_reason(cpu_model(name))

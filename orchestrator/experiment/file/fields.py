@@ -25,7 +25,7 @@ from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.one_liner import PREFIX, is_one_liner, one_liner
+from orchestrator.catalog.one_liner import PREFIX, is_one_liner, may_be_one_liner, one_liner
 from orchestrator.catalog.probes import probe_in_catalogue, probe_kind, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
@@ -201,18 +201,20 @@ def probe(value: object, info: ValidationInfo) -> object:
     Behind a module's path its parameters may stand.
     """
     rows = surroundings(info).rows
-    if not isinstance(value, str) or not value.isprintable():
-        raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
-    if is_one_liner(value):
+    if isinstance(value, str) and is_one_liner(value):
         try:
             return f"{PREFIX} {one_liner(value)}"
         except ConfigError as error:
-            raise wrong(error.what) from None
+            raise refused(error) from None
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
     if not user_probe.is_path(value):
         if probe_in_catalogue(value) is None and value not in rows:
             path, text = split_path(value)
             if path.endswith((*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)):
                 raise mismatch(value, f"a file of your own is named by a path, with a slash in it: ./{path}")
+            if may_be_one_liner(value):
+                raise mismatch(value, f"a one-liner of bpftrace is '{PREFIX} PROBE {{ ACTION }}'")
             name, _, text = value.partition(" ")
             if "=" in text and probe_in_catalogue(name) is not None:
                 raise mismatch(value, f"parameters are for modules of your own, and {name} is one of the lab's probes")
