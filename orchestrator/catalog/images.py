@@ -178,10 +178,10 @@ def _sentence(error: ValidationError) -> str:
     errors = error.errors(include_url=False)
     # A file of another kind has unknown keys and lacks others: the former tell what it is.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-    key = str(first["loc"][0])[:80]
+    top, key = str(first["loc"][0]), ".".join(map(str, first["loc"]))[:80]
     if first["type"] == "extra_forbidden":
         return f"unknown key '{key}'; {choices_sentence(key, _EXPECTED)}"
     if first["type"] == "missing":
-        return f"{key} is missing; expected {_EXPECTED[key]}"
+        return f"{key} is missing; expected {_EXPECTED[top]}"
     found = repr(first["input"])
-    return f"{key}: found {found if len(found) <= 80 else found[:77] + '...'}; expected {_EXPECTED[key]}"
+    return f"{key}: found {found if len(found) <= 80 else found[:77] + '...'}; expected {_EXPECTED[top]}"
