@@ -165,4 +165,6 @@ def _check_scalar(key: str, value: Scalar) -> None:
     if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
         raise UsageError(f"value {key}={value} is out of range")
     if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
-        raise UsageError(f"value {key}={value!r} is no identifier", hint="a whole number, or letters, digits, '_' and '.'")
+        raise UsageError(
+            f"value {key}={value!r} is no identifier", hint="a whole number, or letters, digits, '_' and '.'"
+        )

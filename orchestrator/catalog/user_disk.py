@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.catalog.other_files import BEGIN, other_file
 from orchestrator.catalog.similar_file import similar_file
 from orchestrator.errors import ConfigError
 from orchestrator.paths import user_path
@@ -20,30 +21,7 @@ _HEADER = struct.Struct(">4sIQ56xQ")
 _EXTERNAL_DATA = 1 << 2
 _QCOW2_VERSIONS = (2, 3)
 _SMALLEST = 1 << 20
-_BEGIN = 33 << 10
-"""Bytes that tell what a file is: a CD's mark is behind 32 KiB."""
-
 _SUFFIXES = (".qcow2", ".qcow", ".img", ".raw")
-_CONVERT = "make a disk of it that QEMU takes: qemu-img convert -O qcow2 {old} {new}"
-_PACKED = "unpack it first"
-_NO_DISK = "a disk holds a whole file system; `image build` makes one of packages"
-_OTHERS = (
-    (0, b"KDMV", "a disk of VMware", _CONVERT),
-    (0, b"# Disk DescriptorFile", "a disk of VMware", _CONVERT),
-    (0, b"<<< ", "a disk of VirtualBox", _CONVERT),
-    (0, b"vhdxfile", "a disk of Hyper-V", _CONVERT),
-    (0, b"conectix", "a disk of Virtual PC", _CONVERT),
-    (0, b"\x28\xb5\x2f\xfd", "packed by zstd", _PACKED),
-    (0, b"\xfd7zXZ", "packed by xz", _PACKED),
-    (0, b"\x1f\x8b", "packed by gzip", _PACKED),
-    (0, b"BZh", "packed by bzip2", _PACKED),
-    (0, b"PK\x03\x04", "a zip archive", _PACKED),
-    (0, b"hsqs", "a squashfs", _NO_DISK),
-    (257, b"ustar", "a tar archive", _NO_DISK),
-    (0x8001, b"CD001", "a CD", _NO_DISK),
-)
-"""What people have instead: where it says so, with which bytes, what it is, and what to do."""
-
 _BOOT_RECORD = (0x1FE, b"\x55\xaa")
 _EXT4 = (0x438, b"\x53\xef")
 
@@ -74,7 +52,7 @@ def find_disk(name: str) -> UserDisk:
     try:
         facts = path.stat()
         with path.open("rb") as file:
-            begin = file.read(_BEGIN)
+            begin = file.read(BEGIN)
     except OSError as error:
         raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
     format_: Literal["qcow2", "raw"] = "raw"
@@ -97,10 +75,10 @@ def _no_file(name: str, path: Path) -> ConfigError:
 
 
 def _refuse_raw(name: str, path: Path, size: int, begin: bytes) -> None:
-    for place, mark, what, way in _OTHERS:
-        if begin[place:].startswith(mark):
-            hint = way.format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
-            raise ConfigError(f"found {name!r}; it is {what}, and no disk in the form qcow2 or raw", hint=hint)
+    other = other_file(begin)
+    if other is not None:
+        hint = other.hint.format(old=shlex.quote(str(path)), new=shlex.quote(f"{path.stem}.qcow2"))
+        raise ConfigError(f"found {name!r}; it is {other.what}, and no disk in the form qcow2 or raw", hint=hint)
     if path.suffix == ".yml":
         raise ConfigError(f"found {name!r}; a recipe's name ends with .yaml")
     if size < _SMALLEST:

@@ -22,6 +22,7 @@ _TAINTS = re.compile(r"(loading out-of-tree module|module license '[^']*'|module
 
 _SILENT = "insmod only words the error's number: have the module's init function print why it fails, with pr_err()"
 
+_TIME = re.compile(r"^\[[ .0-9]+\] ")
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
 _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
 
@@ -71,7 +72,7 @@ def load(
 
 def _once(lines: Sequence[str]) -> list[str]:
     """Lines of a kernel's log, each with other words: busybox tries to load a module twice."""
-    by_words = {line.partition("] ")[2]: line for line in lines}
+    by_words = {_TIME.sub("", line): line for line in lines}
     return list(by_words.values())
 
 
