@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -326,9 +327,9 @@ class Cache:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
-            raise LabError(
-                f"the cache entry {place} cannot be read ({error})", hint=f"remove it and run again: rm -r '{place}'"
-            ) from None
+            why = error.strerror if isinstance(error, OSError) else "it is damaged"
+            what = f"the cache entry {place} cannot be read: its {_MANIFEST}: {why}"
+            raise LabError(what, hint=f"remove it and run again: rm -r {shlex.quote(str(place))}") from None
 
 
 def is_real_folder(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,9 +34,28 @@ def cache_faults(root: Path) -> Iterator[None]:
             hint = "set ORCHESTRATOR_CACHE to a folder of yours"
             raise HostError(f"the cache folder {root} is not writable", hint=hint) from error
         if error.errno in _NO_FOLDER:
-            hint = "set ORCHESTRATOR_CACHE to a folder"
-            raise HostError(f"the cache folder {root} cannot be made: {error}", hint=hint) from error
+            hint = "set ORCHESTRATOR_CACHE to a folder of yours"
+            raise HostError(f"the cache folder {root} cannot be made: {_obstacle(root, error)}", hint=hint) from error
         raise
+
+
+def check_folder(root: Path) -> None:
+    """Raise HostError where something else than a folder that can be read is in the cache's place."""
+    try:
+        if os.path.lexists(root):
+            os.scandir(root).close()
+    except OSError as error:
+        what = f"the cache folder {root} cannot be read: {_obstacle(root, error)}"
+        raise HostError(what, hint="set ORCHESTRATOR_CACHE to a folder of yours") from None
+
+
+def _obstacle(root: Path, error: OSError) -> str:
+    for place in (root, *root.parents):
+        if place.is_symlink() and not place.exists():
+            return f"{place} is a link to nothing"
+        if place.exists() and not place.is_dir():
+            return f"{place} is no folder"
+    return str(error.strerror)
 
 
 @contextlib.contextmanager

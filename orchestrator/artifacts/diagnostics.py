@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.catalog.build_hints import build_hint
+
 _BUILD = "<build>"
 WARNINGS_FILE = "warnings.txt"
 _PLACE = re.compile(rf"{_BUILD}/(?P<file>[^\s:]+)(?::(?P<line>\d+)(?P<column>:\d+)?)?")
@@ -67,6 +69,12 @@ def located(kept: str, origins: Mapping[str, Path]) -> list[str]:
 def first_error(kept: str) -> int:
     """Return the number of the first line of kept output that tells of an error; 0 where none does."""
     return next((number for number, line in enumerate(kept.splitlines()) if _ERROR.search(line)), 0)
+
+
+def error_hint(kept: str) -> str:
+    """Return what to do about the first error; empty where nothing is known of it."""
+    lines = kept.splitlines()
+    return build_hint(lines[first_error(kept)]) if lines else ""
 
 
 def error_place(kept: str, origins: Mapping[str, Path]) -> str | None:

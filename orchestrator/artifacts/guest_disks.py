@@ -139,5 +139,8 @@ def _check_kernel(kernel: Kernel, options: Sequence[str], what: str, hint: str =
     # Of a kernel without a folder of drivers all has to be built in.
     if not kernel.modules.is_dir():
         lacking += [option for option in options if kernel.config.get(option) == "m"]
+    if lacking and not hint and kernel.spec.tree is not None:
+        options_of_script = " ".join(f"-e {option.removeprefix('CONFIG_')}" for option in lacking)
+        hint = f"in {kernel.spec.tree}: scripts/config {options_of_script}, and build it again"
     if lacking:
         raise UsageError(f"kernel '{kernel.spec.name}' cannot have {what}: it lacks {', '.join(lacking)}", hint=hint)

@@ -36,8 +36,11 @@ def read_source(file: Path) -> str:
         if file.stat().st_size > _LARGEST_FILE:
             raise ConfigError("too large for a source file", where=str(file))
         return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", where=str(file)) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError("not UTF-8 text", where=f"{file}:{line}", hint="save the file as UTF-8") from None
 
 
 def _brought_in(name: str, folders: Sequence[Path]) -> Iterator[Path]:

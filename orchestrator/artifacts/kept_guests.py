@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -75,9 +76,11 @@ def kept_guest(file: Path, folder: Path) -> Iterator[tuple[Machine, SavedGuest]]
     needed += [] if machine.root is None else [machine.root.base]
     for part in needed:
         if not part.is_file():
-            raise HostError(f"{part} is gone, which the kept guest needs", where=str(file))
+            what = f"{part} is gone, which the kept guest needs"
+            raise HostError(what, where=str(file), hint="run the test again, which keeps the guest anew")
     if digest(key_inputs(machine)) != kept.key:
-        raise HostError("QEMU, the kernel or the image is not what it was when the guest was kept", where=str(file))
+        what = "QEMU, the kernel or the image is not what it was when the guest was kept"
+        raise HostError(what, where=str(file), hint="run the test again, which keeps the guest anew")
     with contextlib.ExitStack() as ends:
         if machine.lan is not None:
             network = ends.enter_context(contextlib.closing(Hub()))
@@ -90,7 +93,8 @@ def _unpacked(file: Path, folder: Path) -> _Kept:
         with file.open("rb") as opened:
             facts = os.fstat(opened.fileno())
             if facts.st_uid != os.getuid() or facts.st_mode & _PRIVATE:
-                raise UsageError("a kept guest has to be the user's own, with mode 0600", where=str(file))
+                what = "a kept guest has to be the user's own, with mode 0600"
+                raise UsageError(what, where=str(file), hint=f"if it is yours: chmod 600 {shlex.quote(str(file))}")
             with tarfile.open(fileobj=opened, mode="r:") as archive:
                 kept = _kept.validate_json(_member(archive, _MACHINE).read(_MACHINE_MAX))
                 for part in _parts(SavedGuest(kept.key, folder), kept.machine):

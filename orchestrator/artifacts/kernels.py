@@ -119,7 +119,8 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         with spec.image.open("rb") as file:
             image = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UnusableTreeError(f"the kernel in {spec.tree} cannot be read: {error.strerror}") from None
+        what = f"the kernel in {spec.tree} cannot be read: {error.strerror}"
+        raise UnusableTreeError(what, where=str(error.filename or "")) from None
     lacking = [option for option in _DRIVERS if config.get(option) != "y"]
     if lacking:
         raise UnusableTreeError(

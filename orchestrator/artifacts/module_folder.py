@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import (
+    error_hint,
     error_place,
     first_error,
     keep_warnings,
@@ -47,7 +49,7 @@ def folder_modules(
     """
     sources = read_sources(folder)
     if not {"Kbuild", "Makefile"} & sources.keys():
-        raise ConfigError("has neither a Kbuild nor a Makefile", where=str(folder))
+        raise _no_makefile(folder, sources)
     assignments = _assignments(variables)
     content = {name: hashlib.sha256(text).hexdigest() for name, text in sources.items()}
     files = {name: folder / name for name in sources}
@@ -72,7 +74,8 @@ def folder_modules(
         name = modinfo(file).get("name", file.stem)
         modules[name] = Module(name, file, f"{artifact.key}-{digest(file.name)}", None, warnings)
     if not modules:
-        raise ConfigError("makes no module", where=str(folder), hint="obj-m has none: are its variables set?")
+        hint = "its obj-m is empty: set the variables it depends on (--set NAME=m), or write obj-m := NAME.o"
+        raise ConfigError("makes no module", where=str(folder), hint=hint)
     show_warnings(context, kernel, list(modules.values())[:1])
     return modules
 
@@ -80,10 +83,21 @@ def folder_modules(
 def _assignments(variables: Mapping[str, str | int]) -> list[str]:
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name) or not _VALUE.fullmatch(str(value)):
-            raise UsageError(f"found {name}={str(value)!r}; that is no variable for make")
+            hint = "letters, digits and '_' in its name; letters, digits, spaces and _./+=- in its value"
+            raise UsageError(f"found {name}={str(value)!r}; that is no variable for make", hint=hint)
         if _OURS.fullmatch(name):
-            raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself")
+            hint = "leave it out: a module is built by the kernel's own compiler, in a folder of the lab's"
+            raise UsageError(f"found {name}={str(value)!r}; the lab gives make this variable itself", hint=hint)
     return [f"{name}={value}" for name, value in sorted(variables.items())]
+
+
+def _no_makefile(folder: Path, sources: Mapping[str, bytes]) -> ConfigError:
+    objects = " ".join(f"{name.removesuffix('.c')}.o" for name in sorted(sources) if name.endswith(".c"))
+    if not objects:
+        hint = "name the folder that has the module's .c files, with a Kbuild"
+        return ConfigError("has neither a Kbuild nor a Makefile, nor a C file", where=str(folder), hint=hint)
+    hint = f"one line makes a module of each file: echo 'obj-m := {objects}' >{shlex.quote(str(folder / 'Kbuild'))}"
+    return ConfigError("has neither a Kbuild nor a Makefile", where=str(folder), hint=hint)
 
 
 def _write(sources: Mapping[str, bytes], folder: Path, target: Path) -> None:
@@ -99,4 +113,5 @@ def _build_error(files: Mapping[str, Path], kept: str, folder: Path) -> BuildErr
         f"folder {folder.name} does not build",
         where=error_place(kept, files) or str(folder),
         detail=located(kept, files)[first : first + _QUOTED_LINES],
+        hint=error_hint(kept),
     )

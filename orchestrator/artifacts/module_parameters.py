@@ -33,8 +33,9 @@ def check_parameter_names(module: Module, given: Iterable[str]) -> None:
         return
     for name in names:
         if name not in allowed:
-            known = allowed or ["none"]
-            raise UsageError(f"module {module.name}: {unknown('parameter', name, known)}")
+            if not allowed:
+                raise UsageError(f"module {module.name} has no parameter '{name}': it has no parameters at all")
+            raise UsageError(f"module {module.name}: {unknown('parameter', name, allowed)}")
 
 
 def _parameter_names(file: Path) -> list[str] | None:

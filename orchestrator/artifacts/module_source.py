@@ -114,7 +114,9 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
     try:
         return environment.from_string(read_source(file)).render(values)
     except jinja2.UndefinedError as error:
-        raise UsageError(f"template {file.name} needs a value that was not given: {error.message}") from None
+        hint = f"values here: {', '.join(values)}" if values else "exec and shell take values: --set NAME=VALUE"
+        what = f"the template needs a value that was not given: {error.message}"
+        raise UsageError(what, where=_place(file, error), hint=hint) from None
     except jinja2.TemplateSyntaxError as error:
         raise BuildError(error.message or "bad template", where=f"{file}:{error.lineno}") from None
     except jinja2.TemplateError as error:
@@ -163,4 +165,6 @@ def _check_scalar(key: str, value: Scalar) -> None:
     if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
         raise UsageError(f"value {key}={value} is out of range")
     if isinstance(value, str) and not _IDENTIFIER.fullmatch(value):
-        raise UsageError(f"value {key}={value!r} is no identifier", hint="letters, digits, '_' and '.' only")
+        raise UsageError(
+            f"value {key}={value!r} is no identifier", hint="a whole number, or letters, digits, '_' and '.'"
+        )

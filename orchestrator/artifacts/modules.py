@@ -13,6 +13,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.diagnostics import (
+    error_hint,
     error_place,
     first_error,
     keep_warnings,
@@ -133,9 +134,12 @@ def _build_error(context: BuildContext, source: ModuleSource, scratch: Path, out
     origins = {name: folder / name for name in source.files} | dict(source.origins)
     kept = kept_output(output, scratch)
     first = first_error(kept)
+    hints = [error_hint(kept)]
+    if not source.origins or any(origin.suffix == ".j2" for origin in source.origins.values()):
+        hints.append(f"the rendered sources are in {folder}")
     return BuildError(
         f"module {source.name} does not build",
-        where=error_place(kept, origins) or str(folder),
+        where=error_place(kept, origins) or str(source.origins.get(f"{source.name}_main.c", folder)),
         detail=located(kept, origins)[first : first + 20],
-        hint=f"the rendered sources are in {folder}",
+        hint="; ".join(filter(None, hints)),
     )

@@ -16,10 +16,13 @@ from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.prebuilt import modinfo, prebuilt
 from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_probe import find_module
-from orchestrator.errors import BuildError, UsageError
+from orchestrator.errors import BuildError, ConfigError, UsageError
 
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,54}", re.IGNORECASE)
-"""What the kernel's build system takes: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
+_LONGEST = 55
+"""Characters of a module's name: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
+
+_NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{_LONGEST - 1}}}", re.IGNORECASE)
+"""What the kernel's build system takes."""
 
 _NO_VALUES: Mapping[str, Value] = MappingProxyType({})
 
@@ -52,8 +55,12 @@ def user_modules(
         return (_named(prebuilt(file, kernel), name),)
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c").replace("-", "_")
     if not _NAME.fullmatch(stem):
-        raise UsageError(f"{file.name}: {stem!r} is no name of a module", hint="letters, digits, '_' and '-'")
-    (built,) = build_modules(context, kernel, [render_as(stem, file, values)])
+        hint = f"rename it: at most {_LONGEST} letters, digits, '_' and '-', and no digit first"
+        raise UsageError(f"{file.name}: {stem!r} is no name of a module", hint=hint)
+    source = render_as(stem, file, values)
+    if not source.files[f"{stem}_main.c"].strip():
+        raise ConfigError('is empty: a module has at least MODULE_LICENSE("GPL");', where=str(file))
+    (built,) = build_modules(context, kernel, [source])
     if isinstance(built, BuildError):
         raise built
     return (_named(built, name),)
@@ -73,10 +80,11 @@ def _of_folder(
     variables = {key: value for key, value in values.items() if not isinstance(value, tuple)}
     modules = folder_modules(context, kernel, folder, variables)
     if name is None and len(modules) > 1:
-        raise UsageError(f"{folder} makes {len(modules)} modules: {', '.join(modules)}", hint="name the one to load")
+        hint = f"name the one to load, with what it needs: {folder}:{next(iter(modules))}"
+        raise UsageError(f"{folder} makes {len(modules)} modules: {', '.join(modules)}", hint=hint)
     wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
     if wanted not in modules:
-        raise UsageError(unknown("module", wanted, modules))
+        raise UsageError(unknown("module", wanted, modules), where=str(folder))
     ordered: dict[str, Module] = {}
     _add(wanted, modules, ordered)
     return tuple(ordered.values())

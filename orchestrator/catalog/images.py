@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from orchestrator.catalog.data import Fact
 from orchestrator.catalog.kernels import Arch
+from orchestrator.catalog.similar_file import similar_file
 from orchestrator.catalog.spelling import choices_sentence, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
@@ -28,6 +29,22 @@ SMALLEST, LARGEST = 512 << 20, 64 << 30
 """Bytes of a file system."""
 
 _LARGEST_FILE = 64 << 10
+_OTHER_SUFFIXES = (".yml", ".qcow2", ".qcow", ".img", ".raw")
+"""Of files that may be meant by what is no name of a recipe."""
+
+_EXPECTED = {
+    "title": "a text of at most 200 characters; put a number in quotes",
+    "base": "the name of one of the lab's recipes, such as debian-amd64",
+    "arch": "i386 or x86_64",
+    "packages": "a list of names of Debian packages, such as [strace, gdb]: lower-case letters, digits, '+', '.' and "
+    "'-', without a version",
+    "init": "small or systemd",
+    "size": "a number with M or G, such as 2G",
+}
+_EXAMPLE = """\
+title: Debian with a tracer
+base: debian-amd64
+packages: [strace]"""
 
 PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{1,100}$")]
 
@@ -77,6 +94,8 @@ def image(name: str) -> ImageRecipe:
     """
     if "/" in name:
         return _own(name)
+    if name.endswith((SUFFIX, *_OTHER_SUFFIXES)):
+        raise ConfigError(f"found {name!r}; a file of your own is named by a path, with a slash in it: ./{name}")
     names = [file.stem for file in (data_dir("images") / "recipes").glob(f"*{SUFFIX}")]
     if name not in names:
         hint = f"an image of your own is named by its path: ./mine{SUFFIX}, a recipe, or ./mine.qcow2, a disk"
@@ -87,11 +106,14 @@ def image(name: str) -> ImageRecipe:
 def _own(name: str) -> ImageRecipe:
     path = user_path(name)
     if path.suffix != SUFFIX:
-        raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file")
+        hint = "a disk of your own needs no building" if path.suffix in _OTHER_SUFFIXES[1:] else ""
+        raise ConfigError(f"found {name!r}; a recipe of your own is a {SUFFIX} file", hint=hint)
     if not path.is_file():
-        raise ConfigError(f"found {name!r}; there is no such file")
+        what = "that is a folder" if path.is_dir() else "there is no such file"
+        raise ConfigError(f"found {name!r}; {what}", hint=similar_file(path, (SUFFIX,)))
     if not _NAME.fullmatch(path.stem):
-        raise ConfigError(f"found {name!r}; a recipe's name is made of letters, digits, '.', '_' and '-'")
+        what = "a recipe's name is made of at most 61 letters, digits, '.', '_' and '-'"
+        raise ConfigError(f"found {name!r}; {what}", hint="rename it")
     return _read(path)
 
 
@@ -103,17 +125,26 @@ def _read(path: Path) -> ImageRecipe:
             raise ConfigError(
                 f"base: found {written.base!r}; only the lab's own recipes can be added to", where=str(path)
             )
-        base = image(written.base)
+        base = _base(written.base, path)
     arch = written.arch or (base.arch if base else None)
     init = written.init or (base.init if base else "small")
     size = _bytes(written.size, path) if written.size else (base.size if base else None)
     if arch is None or size is None:
-        lacking = "arch" if arch is None else "size"
-        raise ConfigError(f"{lacking} is missing: a recipe without a base needs it", where=str(path))
+        lacking, example = ("arch", "x86_64") if arch is None else ("size", "2G")
+        raise ConfigError(
+            f"{lacking} is missing: a recipe without a base needs it", where=str(path), hint=f"{lacking}: {example}"
+        )
     if base is not None and arch != base.arch:
         raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=str(path))
     packages = sorted({*written.packages, *(base.packages if base else ())})
     return ImageRecipe(name=path.stem, title=written.title, arch=arch, packages=tuple(packages), init=init, size=size)
+
+
+def _base(name: str, path: Path) -> ImageRecipe:
+    try:
+        return image(name)
+    except ConfigError as error:
+        raise ConfigError(f"base: {error.what}", where=str(path)) from None
 
 
 def _bytes(size: str, path: Path) -> int:
@@ -141,7 +172,8 @@ def _parse(path: Path) -> WrittenRecipe:
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
         raise ConfigError(f"this is not YAML: {getattr(error, 'problem', None) or error}", where=where) from None
     if not isinstance(fields, dict):
-        raise ConfigError("a recipe is a mapping: title, arch, packages, init, size", where=str(path))
+        what = "the recipe is empty" if fields is None else "a recipe is a mapping of keys to values"
+        raise ConfigError(what, where=str(path), hint=f"for example:\n{_EXAMPLE}")
     try:
         return WrittenRecipe.model_validate(fields)
     except ValidationError as error:
@@ -149,15 +181,13 @@ def _parse(path: Path) -> WrittenRecipe:
 
 
 def _sentence(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(map(str, first["loc"]))[:80]
+    errors = error.errors(include_url=False)
+    # A file of another kind has unknown keys and lacks others: the former tell what it is.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    top, key = str(first["loc"][0]), ".".join(map(str, first["loc"]))[:80]
     if first["type"] == "extra_forbidden":
-        return f"unknown key '{key}'; {choices_sentence(key, _allowed())}"
+        return f"unknown key '{key}'; {choices_sentence(key, _EXPECTED)}"
     if first["type"] == "missing":
-        return f"{key} is missing"
+        return f"{key} is missing; expected {_EXPECTED[top]}"
     found = repr(first["input"])
-    return f"{key}: found {found if len(found) <= 80 else found[:77] + '...'}; {first['msg']}"
-
-
-def _allowed() -> Iterable[str]:
-    return WrittenRecipe.model_fields
+    return f"{key}: found {found if len(found) <= 80 else found[:77] + '...'}; expected {_EXPECTED[top]}"

@@ -61,6 +61,11 @@ class KernelSpec(Fact):
         return self.arch == "x86_64"
 
     @property
+    def argument(self) -> str:
+        """What names it on a command line: a user's own has its build tree's path, which a shell takes as it is."""
+        return self.name if self.tree is None else str(self.tree)
+
+    @property
     def origin(self) -> str:
         """Where it comes from, as text."""
         if self.packages is not None:

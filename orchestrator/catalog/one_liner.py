@@ -28,6 +28,11 @@ def is_one_liner(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
+def may_be_one_liner(name: str) -> bool:
+    """Whether an unknown probe's name looks like a one-liner whose prefix is missing or misspelt."""
+    return name.casefold().startswith(PREFIX.removesuffix(":")) or (":" in name and "{" in name)
+
+
 def one_liner(name: str) -> str:
     """The text that bpftrace gets. Raises ConfigError for one that is empty, too long or not of printable ASCII."""
     text = name.removeprefix(PREFIX).strip()

@@ -15,6 +15,11 @@ from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
 
+_ELF = b"\x7fELF"
+_BOOT_MARK = (0x202, b"HdrS")
+
+_MAKE = "make bzImage modules"
+
 _NEEDED = {
     "CONFIG_MODULES": "probes are modules",
     "CONFIG_MODULE_UNLOAD": "they are taken out again",
@@ -41,13 +46,19 @@ def find_tree(name: str) -> tuple[Path, Path]:
         image = path
     else:
         raise ConfigError(f"found {name!r}; there is no such kernel image or build tree")
+    if path.is_file() and not (tree / ".config").is_file():
+        raise ConfigError(
+            f"found {name!r}; it is in no build tree: no folder above it has a .config",
+            hint="name an image in the tree that it was built in: modules are built there",
+        )
     if not kbuild_takes(tree):
-        raise ConfigError(f"found {name!r}; modules cannot be built for it: the path of {tree} has {AWKWARD}")
+        what = f"modules cannot be built for it: the path of {tree} has {AWKWARD}"
+        raise ConfigError(f"found {name!r}; {what}", hint="move or rename the tree")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):
         if not file.is_file():
             raise ConfigError(
                 f"found {name!r}; its build tree {tree} is not whole: {what} ({file.relative_to(tree)}) is not there",
-                hint="build it first: make bzImage modules",
+                hint=f"build it first: {_MAKE if what != 'the configuration' else f'make menuconfig, then {_MAKE}'}",
             )
     return tree, image
 
@@ -58,13 +69,19 @@ def describe(name: str) -> dict[str, object]:
         tree, image = find_tree(name)
         config = read_config(tree / ".config")
         image = bootable(tree, image, config)
+        is_image = _is_image(image)
     except OSError as error:
-        raise ConfigError(f"found {name!r}; it cannot be read: {error.strerror}") from None
+        file = f"{error.filename} " if error.filename and Path(error.filename) != user_path(name) else "it "
+        raise ConfigError(f"found {name!r}; {file}cannot be read: {error.strerror}") from None
     lacking = [f"{option} ({why})" for option, why in _NEEDED.items() if config.get(option) != "y"]
     if "CONFIG_X86" not in config:
         raise ConfigError(f"found {name!r}; it is not a kernel for x86")
     if lacking:
-        raise ConfigError(f"found {name!r}; it was built without {', '.join(lacking)}")
+        missing = [option.removeprefix("CONFIG_") for option in _NEEDED if config.get(option) != "y"]
+        hint = f"in {tree}: scripts/config {' '.join(f'-e {option}' for option in missing)}, and build it again"
+        raise ConfigError(f"found {name!r}; it was built without {', '.join(lacking)}", hint=hint)
+    if not is_image:
+        raise ConfigError(f"found {name!r}; {image} is no kernel's image", hint=f"build it again: {_MAKE}")
     long_mode = config.get("CONFIG_X86_64") == "y"
     stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", tree.name).strip("-.+_") or "kernel"
     return {
@@ -90,9 +107,16 @@ def bootable(tree: Path, image: Path, config: Mapping[str, str]) -> Path:
         raise ConfigError(
             f"found {str(image)!r}; it was built without CONFIG_PVH, so only a bzImage of it can boot, and {IMAGE} "
             "is older or not there",
-            hint="build it first: make bzImage modules",
+            hint=f"build it first: {_MAKE}",
         )
     return compressed
+
+
+def _is_image(file: Path) -> bool:
+    """Whether a file begins as a vmlinux or a bzImage does (Documentation/arch/x86/boot.rst)."""
+    with file.open("rb") as opened:
+        begin = opened.read(_BOOT_MARK[0] + len(_BOOT_MARK[1]))
+    return begin.startswith(_ELF) or begin[_BOOT_MARK[0] :] == _BOOT_MARK[1]
 
 
 def entry_offset(config: Mapping[str, str]) -> int:

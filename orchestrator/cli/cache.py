@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What was fetched and built.", no_args_is_help=True)
 
 _DAY = 86_400
+_KEEP_DAYS = 30
 _SAY_INTERVAL = 10.0
 
 
@@ -28,8 +29,10 @@ _SAY_INTERVAL = 10.0
 def show() -> None:
     """List the artifacts in the cache with their sizes."""
     from orchestrator.artifacts.cache import Cache
+    from orchestrator.artifacts.cache_faults import check_folder
     from orchestrator.paths import cache_dir
 
+    check_folder(cache_dir())
     cache = Cache(cache_dir())
     sizes = [(artifact, artifact.size() / 1e6) for artifact in cache.artifacts()]
     if sizes:
@@ -49,7 +52,10 @@ def prune(
             autocompletion=completion.cache_kinds,
         ),
     ] = None,
-    keep_days: Annotated[int, typer.Option(min=0, metavar="N", help="Keep what was used in the last N days.")] = 30,
+    keep_days: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help=f"Keep what was used in the last N days; default: {_KEEP_DAYS}."),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Remove all that is not in use just now.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
 ) -> None:
@@ -58,12 +64,17 @@ def prune(
 
     from orchestrator.artifacts.cache import Cache
     from orchestrator.artifacts.cache_entries import Kind, cache_entries
+    from orchestrator.artifacts.cache_faults import check_folder
     from orchestrator.artifacts.pruning import ALL, Removal, fates, freed, remove
+    from orchestrator.errors import UsageError
     from orchestrator.paths import cache_dir
 
     wanted = [_kind(name) for name in kinds] if kinds else list(Kind)
+    if everything and keep_days is not None:
+        raise UsageError("--all removes all that is not in use, and --keep-days keeps some of it", hint="leave one out")
+    check_folder(cache_dir())
     cache = Cache(cache_dir())
-    unused_since = ALL if everything else time.time() - keep_days * _DAY
+    unused_since = ALL if everything else time.time() - (_KEEP_DAYS if keep_days is None else keep_days) * _DAY
     found = cache_entries(cache)
     decided = fates(found, unused_since, wanted)
     leaving = [fate.entry for fate in decided if not fate.stays]
@@ -99,10 +110,13 @@ def verify(
 
     The status is 1 where something was damaged.
     """
+    from orchestrator.artifacts.cache_faults import check_folder
     from orchestrator.artifacts.remaking import remake
     from orchestrator.artifacts.verification import Verification
     from orchestrator.errors import LabError
+    from orchestrator.paths import cache_dir
 
+    check_folder(cache_dir())
     context = options.open_context(offline=offline)
     verification = Verification(context.cache)
     verified = [*_with_progress(verification.all(), context.say)]
@@ -145,6 +159,9 @@ def _kind(name: str) -> Kind:
     from orchestrator.errors import UsageError
 
     names: Iterable[str] = [kind.value for kind in Kind]
+    words = name.replace(",", " ").split()
+    if len(words) > 1 and set(words) <= set(names):
+        raise UsageError(f"found {name!r}; each kind is an argument of its own: {' '.join(words)}")
     if name not in names:
         raise UsageError(unknown("kind", name, list(names)))
     return Kind(name)

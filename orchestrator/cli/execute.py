@@ -72,6 +72,7 @@ def execute(
     )
     files = fetched_files.FetchedFiles(get or [], out)
     files.check()
+    one_guest.check_log_folder(console)
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
         machine = choice.machine(context)

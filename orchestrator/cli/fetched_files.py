@@ -54,9 +54,11 @@ class FetchedFiles:
         for path in self.paths:
             name = PurePosixPath(path).name
             if not path.startswith("/") or path.endswith("/") or name in {"", ".."} or "\0" in path:
-                raise UsageError(f"--get {path}: expected the absolute path of a file or folder in the guest")
+                what = "expected the absolute path of a file or folder in the guest"
+                raise UsageError(f"--get {path}: {what}", hint=_instead(path))
             if name in names:
-                raise UsageError(f"--get {path}: it has the same name as {names[name]}")
+                hint = "have the command rename one, or fetch a folder that has both"
+                raise UsageError(f"--get {path}: it has the same name as {names[name]}", hint=hint)
             names[name] = path
             self._check_free(self.folder / name)
 
@@ -115,3 +117,10 @@ class FetchedFiles:
         if target.exists() or target.is_symlink():
             hint = "move it away, or name another folder: --out FOLDER"
             raise UsageError("it is there already, and --get overwrites nothing", where=str(target), hint=hint)
+
+
+def _instead(path: str) -> str:
+    """A hint at the path that may be meant by one that cannot be."""
+    if path.startswith("/") and path.strip("/"):
+        return f"without the slash at its end: {path.rstrip('/')}" if path.endswith("/") else ""
+    return f"a command leaves its files in {SCRATCH}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.program import PROGRAM
+
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.artifacts.modules import Module
     from orchestrator.guest.guest import Guest
+
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 Modules = Annotated[
     list[str] | None,
@@ -52,15 +57,11 @@ class GuestModules:
     def check(self) -> None:
         """Raise UsageError for what is wrong with the options, before anything is fetched or built."""
         from orchestrator.artifacts.user_modules import takes_values
-        from orchestrator.catalog.user_probe import find_module
+        from orchestrator.catalog.given_parameters import parameter_problem
         from orchestrator.errors import UsageError
 
         for given in self.paths:
-            path, _ = _split(given)
-            if not given or not path.exists():
-                raise UsageError("no such file or folder of a module", where=given, hint=_beside(path) if given else "")
-            if not path.is_dir():
-                find_module(str(path))
+            _check_path(given)
         for option, assignments in (("--param", self.parameters), ("--set", self.values)):
             for assignment in assignments:
                 if not self.paths:
@@ -68,6 +69,10 @@ class GuestModules:
                 if not assignment.partition("=")[0] or "=" not in assignment:
                     raise UsageError(f"{option}: found {assignment!r}; expected NAME=VALUE")
             _assigned(assignments, option)
+        for key, value in _assigned(self.parameters, "--param").items():
+            wrong = parameter_problem(key.rpartition(".")[2], value)
+            if wrong is not None:
+                raise UsageError(f"--param: {wrong}")
         if self.values and not any(takes_values(_split(given)[0]) for given in self.paths):
             hint = "a module's parameters: --param NAME=VALUE"
             raise UsageError(f"--set {self.values[0]}: no --module is a template or a folder", hint=hint)
@@ -76,14 +81,17 @@ class GuestModules:
         """Build them. Raises UsageError for a parameter that no module has; see ``user_modules``."""
         from orchestrator.artifacts.module_parameters import check_parameter_names
         from orchestrator.artifacts.user_modules import takes_values, user_modules
+        from orchestrator.errors import UsageError
 
         wanted: dict[str, Module] = {}
         asked_for: list[str] = []
         for given in self.paths:
             path, name = _split(given)
-            values = _assigned(self.values, "--set") if takes_values(path) else {}
+            values = _values(self.values) if takes_values(path) else {}
             modules = user_modules(context, kernel, path, name=name, values=values)
-            wanted.update((module.name, module) for module in modules)
+            for module in modules:
+                if wanted.setdefault(module.name, module).file != module.file:
+                    raise UsageError(f"--module {given}: another module is called {module.name}", hint="rename one")
             asked_for.append(modules[-1].name)
         parameters = self._parameters(asked_for, list(wanted))
         for loaded, assigned in parameters.items():
@@ -116,16 +124,32 @@ class GuestModules:
         return found
 
 
-def _beside(path: Path) -> str:
-    """The file that may be meant instead of one that is not there."""
-    from orchestrator.catalog.spelling import nearest
+def _check_path(given: str) -> None:
+    from orchestrator.catalog.user_probe import find_module
+    from orchestrator.errors import UsageError
+
+    path, _ = _split(given)
+    if not given:
+        raise UsageError("--module: found nothing; expected the path of a file or folder of a module")
+    if not path.exists():
+        raise UsageError("no such file or folder of a module", where=given, hint=_meant(given, path))
+    if not path.is_dir():
+        find_module(given)
+
+
+def _meant(given: str, path: Path) -> str:
+    """A hint at what may be meant by a path at which nothing is."""
+    from orchestrator.artifacts.module_source import templates
+    from orchestrator.catalog.given_parameters import split_path
+    from orchestrator.catalog.similar_file import similar_file
     from orchestrator.catalog.user_probe import SUFFIXES
 
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    found = sorted(entry.name for entry in path.parent.iterdir() if entry.name.endswith(SUFFIXES))
-    guess = nearest(path.name, found) or nearest(path.stem, found)
-    return f"did you mean {path.parent / guess}?" if guess else ""
+    file, parameters = split_path(given)
+    if parameters:
+        return f"the parameters of a module are an option of their own: --module {file} --param {parameters}"
+    if given in templates():
+        return f"a module of the lab's is built first: {PROGRAM} kmod build {given} --out ."
+    return similar_file(path, SUFFIXES)
 
 
 def _split(given: str) -> tuple[Path, str | None]:
@@ -136,6 +160,12 @@ def _split(given: str) -> tuple[Path, str | None]:
     if colon and not user_path(given).exists() and user_path(folder).is_dir():
         return user_path(folder), name
     return user_path(given), None
+
+
+def _values(given: Sequence[str]) -> dict[str, str | int]:
+    """The values of ``--set``; one that is written as a whole number is one."""
+    assigned = _assigned(given, "--set")
+    return {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in assigned.items()}
 
 
 def _assigned(given: Sequence[str], option: str) -> dict[str, str]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from itertools import chain
 from pathlib import Path
@@ -12,11 +14,14 @@ import typer
 
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.kernels import Kernel
     from orchestrator.artifacts.module_source import ModuleSource
     from orchestrator.catalog.kernels import KernelSpec
+
+_PLACE = re.compile(r"([A-Za-z0-9_.]+)\+(0x[0-9a-fA-F]{1,8}|[1-9][0-9]{0,8}|0)")
 
 app = typer.Typer(help="Probe modules, as source or built.", no_args_is_help=True)
 
@@ -41,6 +46,7 @@ def render(
     """Render a module's template to C. Prints its main file, or writes all its files into a folder."""
     from orchestrator.catalog.kernels import kernel as kernel_spec
 
+    _check(template, symbol, out)
     source = _source(template, kernel_spec(kernel), symbol, offset)
     if out is None:
         typer.echo(source.files[f"{source.name}_main.c"], nl=False)
@@ -70,6 +76,7 @@ def build(
     from orchestrator.catalog.kernels import kernel as kernel_spec
     from orchestrator.errors import BuildError
 
+    _check(template, symbol, out)
     spec = kernel_spec(kernel)
     with options.printed_steps(verbose=verbose):
         context = options.open_context(offline=offline)
@@ -114,6 +121,28 @@ def size(
     found = read_object(module.file)
     for line in chain(size_lines(found, built.spec.name), listing_lines(found) if listing else ()):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _check(template: str, symbol: str | None, out: Path | None) -> None:
+    """Raise UsageError or ConfigError for what cannot be, before anything is fetched or made."""
+    from orchestrator.artifacts.module_source import templates
+    from orchestrator.catalog.spelling import unknown
+    from orchestrator.catalog.user_probe import SUFFIXES, find_module, is_path
+    from orchestrator.errors import UsageError
+
+    if is_path(template):
+        if find_module(template).suffix == ".ko":
+            hint = f"a guest loads it as it is: {PROGRAM} exec --module {shlex.quote(template)} -- COMMAND"
+            raise UsageError(f"found {template!r}; it is built already, and has no source", hint=hint)
+    elif template.endswith(SUFFIXES):
+        raise UsageError(f"found {template!r}; a file of your own is named by a path, with a slash in it: ./{template}")
+    elif template not in templates():
+        raise UsageError(unknown("module", template, templates()))
+    if symbol is not None and (place := _PLACE.fullmatch(symbol)):
+        hint = f"--symbol {place[1]} --offset {int(place[2], 0)}"
+        raise UsageError(f"--symbol: found {symbol!r}; an offset is an option of its own", hint=hint)
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError("it is no folder, and --out needs one", where=str(out))
 
 
 def _check_place(kernel: Kernel, symbol: str, offset: int | None) -> None:

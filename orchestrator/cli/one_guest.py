@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from orchestrator.steps import LOG_NAME, step_log
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
     from orchestrator.artifacts.guest_disks import GuestDisks
-    from orchestrator.errors import GuestError, GuestOops
+    from orchestrator.errors import GuestError, GuestOops, UsageError
     from orchestrator.guest.guest import Guest
     from orchestrator.guest.machine import Machine, Timing
 
@@ -130,8 +131,9 @@ class Choice:
         from orchestrator.run.machines import Hardware, machine_for
 
         wanted = self._wanted()
-        spec = kernel_spec(self.kernel or _kernel_of(self.image))
-        name = self.cpu or ("xeon-e5410" if spec.needs_long_mode else "pentium4")
+        spec = kernel_spec(_kernel_of(self.image) if self.kernel is None else self.kernel)
+        usual = "xeon-e5410" if spec.needs_long_mode else "pentium4"
+        name = usual if self.cpu is None else self.cpu
         if name not in cpus() and name not in qemu_cpu_names():
             raise UsageError(unknown("CPU", name, cpus()))
         why_not = spec.unsupported_reason(cpu_model(name))
@@ -156,9 +158,9 @@ class Choice:
 
         for folder in self.data:
             if not folder.is_dir():
-                raise UsageError("no such folder", where=str(folder))
+                raise _no_data(folder)
         if not re.fullmatch(_USER, self.user):
-            raise UsageError(f"found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
+            raise UsageError(f"--user: found {self.user!r}; a user's name has letters, digits, '_', '.' and '-'")
         if self.channel is not Channel.SERIAL and (self.user != "root" or self.password_file is not None):
             raise UsageError(
                 f"--user and --password-file are for a login on the console; over {self.channel} all is done as root",
@@ -192,6 +194,29 @@ class Choice:
                 raise UsageError("the exact clock needs one virtual CPU", hint="leave out --smp, or take --accel tcg")
             return "instructions"
         return choose_accelerator(self.accel.value).name
+
+
+def _no_data(folder: Path) -> UsageError:
+    from orchestrator.catalog.similar_file import similar_file
+    from orchestrator.errors import UsageError
+
+    if folder.exists():
+        hint = f"name the folder that has it: --data {shlex.quote(str(folder.absolute().parent))}"
+        return UsageError("it is no folder, and --data needs one", where=str(folder), hint=hint)
+    before, _, _ = str(folder).partition(":")
+    if before != str(folder) and Path(before).is_dir():
+        hint = f"its place in the guest is always /data/NAME: --data {shlex.quote(before)}"
+    else:
+        hint = similar_file(folder, ("",))
+    return UsageError("no such folder", where=str(folder), hint=hint)
+
+
+def check_log_folder(wanted: Path | None) -> None:
+    """Raise UsageError where ``--console`` names something that is no folder."""
+    from orchestrator.errors import UsageError
+
+    if wanted is not None and wanted.exists() and not wanted.is_dir():
+        raise UsageError("it is no folder, and --console needs one", where=str(wanted))
 
 
 def expected_reports(regexes: Sequence[str]) -> tuple[re.Pattern[str], ...]:

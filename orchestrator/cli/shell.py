@@ -58,6 +58,7 @@ def shell(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a shell needs a terminal", hint=f"for a command and its output: {PROGRAM} exec -- COMMAND...")
     expected = one_guest.expected_reports(allow_oops or [])
+    one_guest.check_log_folder(console)
     if saved is not None:
         others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh)
         if any(others) or (smp, memory) != (1, 256):

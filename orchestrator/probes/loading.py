@@ -17,6 +17,12 @@ from orchestrator.guest.guest import Guest
 _WRONG_FORMAT = "invalid module format"
 """What insmod says for ENOEXEC: the module is of another kernel, or of another configuration of this one."""
 
+_TAINTS = re.compile(r"(loading out-of-tree module|module license '[^']*'|module verification failed: .*) ?-? ?tain")
+"""What the kernel says of a module that it goes on to load (kernel/module/main.c)."""
+
+_SILENT = "insmod only words the error's number: have the module's init function print why it fails, with pr_err()"
+
+_TIME = re.compile(r"^\[[ .0-9]+\] ")
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
 _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
 
@@ -24,8 +30,8 @@ _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
 class RefusedError(EvidenceError):
     """The guest's kernel, or the module itself, refused the module; ``reason`` is the module's own message."""
 
-    def __init__(self, name: str, reason: str, detail: Sequence[str]) -> None:
-        super().__init__(f"module {name} was not accepted by the guest's kernel: {reason}", detail=detail)
+    def __init__(self, name: str, reason: str, detail: Sequence[str], hint: str = "") -> None:
+        super().__init__(f"module {name} was not accepted by the guest's kernel: {reason}", detail=detail, hint=hint)
         self.reason = reason
 
 
@@ -50,7 +56,7 @@ def load(
         return
     log = guest.run(["dmesg"]).text.splitlines()
     own = re.compile(rf"^(?:\[[ .0-9]+\] )?{re.escape(name)}: (.*)")
-    messages = [line for line in log if own.match(line)][-5:]
+    messages = _once([line for line in log if (found := own.match(line)) and not _TAINTS.match(found[1])])[-5:]
     words = own.match(messages[-1]) if messages else None
     said = result.stderr.decode(errors="replace").strip()
     reason = words[1] if words else said
@@ -59,15 +65,14 @@ def load(
         built_for = modinfo(file).get("vermagic", "unknown").strip()
         runs = guest.run(["uname", "-r", "-m"]).text.strip()
         reason = f"it was built for {built_for[:80]}, and the guest runs {runs}"
-    raise RefusedError(name, reason, messages or _of_the_loader(log[-5:]))
+    # The loader names no module where it was given none for this processor.
+    messages = messages or _once([line for line in log[-5:] if _LOADER.search(line) and "taint" not in line])
+    raise RefusedError(name, reason, messages, hint="" if messages or _WRONG_FORMAT in said.casefold() else _SILENT)
 
 
-def _of_the_loader(log: Sequence[str]) -> Sequence[str]:
-    """The lines in which the kernel's loader names no module: what it was given is none for this processor.
-
-    busybox tries it twice, by finit_module and by init_module; the same words are quoted once.
-    """
-    by_words = {line.partition("] ")[2]: line for line in log if _LOADER.search(line)}
+def _once(lines: Sequence[str]) -> list[str]:
+    """Lines of a kernel's log, each with other words: busybox tries to load a module twice."""
+    by_words = {_TIME.sub("", line): line for line in lines}
     return list(by_words.values())
 
 

@@ -170,7 +170,7 @@ def test_a_disk_of_one_s_own_is_started_from_and_not_written_to(
 
 def test_a_disk_without_a_system_is_an_error(workshop: BuildContext, tmp_path: Path) -> None:
     disk = tmp_path / "empty.img"
-    disk.touch()
+    disk.write_bytes(bytes(0x1FE) + b"\x55\xaa")  # a table of no partitions
     os.truncate(disk, 16 << 20)
     guest = Guest(machine(workshop, GuestDisks(str(disk))), tmp_path)
     with pytest.raises(GuestExit) as ended:

@@ -15,6 +15,7 @@ from orchestrator.benchmarks.calls.benchmarks import Entry, benchmarks
 from orchestrator.benchmarks.calls.call_programs import Argument
 from orchestrator.benchmarks.calls.outcome import Expected
 from orchestrator.catalog.cpu_caches import cpu_caches
+from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.one_liner import IMAGE, is_one_liner
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.profile_parts import ProfilePart
@@ -105,6 +106,11 @@ class CallsBenchmark(BenchmarkChoice):
         for index, argument in enumerate(() if self.is_program else self.arguments):
             if isinstance(argument, str) and _LIKE_A_NUMBER.fullmatch(argument):
                 yield Problem(("arguments", index), f"found {argument!r}, a text; numbers are decimal, within 64 bits")
+
+
+def _may_have_bpftrace(image: str | None) -> bool:
+    """Whether a guest may have bpftrace, as far as an image's name shows: only the guest knows of a user's own."""
+    return image is not None and ("/" in image or "bpftrace" in image_recipe(image).packages)
 
 
 def _with_repeats(benchmark: CallsBenchmark, info: ValidationInfo) -> CallsBenchmark:
@@ -220,8 +226,9 @@ class CallsTable(ProbedTable):
         yield from self._program_conflicts()
         yield from self._library_conflicts()
         for index, probe in enumerate(self.probes):
-            if is_one_liner(probe) and self.image is None:
-                why = f"bpftrace is in an image: set image: {IMAGE}, or one of your own that has it"
+            if is_one_liner(probe) and not _may_have_bpftrace(self.image):
+                lack = "bpftrace is in an image" if self.image is None else f"image {self.image} has no bpftrace"
+                why = f"{lack}: set image: {IMAGE}, or one of your own that has it"
                 yield Problem(("probes", index), f"found {shown(probe)}; {why}")
         yield from super().conflicts()
 

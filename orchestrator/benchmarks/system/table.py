@@ -23,7 +23,7 @@ from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.fields import Entries, one_of, whole
-from orchestrator.experiment.file.problems import Problem, conflict, mismatch, wrong
+from orchestrator.experiment.file.problems import Problem, conflict, mismatch, refused, wrong
 from orchestrator.experiment.machine import Machine, kernel_conflicts
 from orchestrator.experiment.table import FEWEST_WALL_REPEATS, BenchmarkChoice, Row, Table
 
@@ -110,7 +110,7 @@ def _probe(value: object, info: ValidationInfo) -> object:
         try:
             user_probe.find_module(path)
         except ConfigError as error:
-            raise wrong(error.what) from None
+            raise refused(error) from None
         return name
     if isinstance(name, str) and name not in (BASELINE, *recorder_kinds()):
         allowed = choices_sentence(name, [BASELINE, *recorder_kinds()])

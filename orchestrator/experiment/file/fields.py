@@ -20,19 +20,19 @@ from pydantic import (
 
 from orchestrator.catalog import user_probe
 from orchestrator.catalog.cpus import cpus
-from orchestrator.catalog.given_parameters import with_path, written
+from orchestrator.catalog.given_parameters import split_path, with_path, written
 from orchestrator.catalog.images import image as image_recipe
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
-from orchestrator.catalog.one_liner import PREFIX, is_one_liner, one_liner
+from orchestrator.catalog.one_liner import PREFIX, is_one_liner, may_be_one_liner, one_liner
 from orchestrator.catalog.probes import probe_in_catalogue, probe_kind, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
 from orchestrator.catalog.user_library import LIBRARY_NAME
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, shown, wrong
+from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
 from orchestrator.experiment.program_point import PROGRAM
 from orchestrator.paths import user_path
 
@@ -181,7 +181,7 @@ def kernel(value: object) -> object:
         path = str(user_path(value))
         kernel_spec(path)
     except ConfigError as error:
-        raise wrong(error.what if not error.hint else f"{error.what} ({error.hint})") from None
+        raise refused(error) from None
     return path
 
 
@@ -202,7 +202,7 @@ def image(value: object) -> object:
         image_recipe(value)
         return str(user_path(value))
     except ConfigError as error:
-        raise wrong(f"{error.what} ({error.hint})" if error.hint else error.what) from None
+        raise refused(error) from None
 
 
 def benchmark(value: object, info: ValidationInfo) -> object:
@@ -219,15 +219,23 @@ def probe(value: object, info: ValidationInfo) -> object:
     Behind a module's path its parameters may stand. Paths become absolute.
     """
     rows = surroundings(info).rows
-    if not isinstance(value, str) or not value.isprintable():
-        raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
-    if is_one_liner(value):
+    if isinstance(value, str) and is_one_liner(value):
         try:
             return f"{PREFIX} {one_liner(value)}"
         except ConfigError as error:
-            raise wrong(error.what) from None
+            raise refused(error) from None
+    if not isinstance(value, str) or not value.isprintable():
+        raise mismatch(value, "expected a probe's name; put a bpftrace one-liner in quotes")
     if not user_probe.is_path(value):
         if probe_in_catalogue(value) is None and value not in rows:
+            path, text = split_path(value)
+            if path.endswith((*user_probe.SUFFIXES, *user_probe.BPF_SUFFIXES)):
+                raise mismatch(value, f"a file of your own is named by a path, with a slash in it: ./{path}")
+            if may_be_one_liner(value):
+                raise mismatch(value, f"a one-liner of bpftrace is '{PREFIX} PROBE {{ ACTION }}'")
+            name, _, text = value.partition(" ")
+            if "=" in text and probe_in_catalogue(name) is not None:
+                raise mismatch(value, f"parameters are for modules of your own, and {name} is one of the lab's probes")
             alike = [row for row in rows if row.partition(".")[0] == value.partition(".")[0]]
             sentence = choices_sentence(value, [*probes(), *alike])
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
@@ -235,7 +243,7 @@ def probe(value: object, info: ValidationInfo) -> object:
     try:
         own = probe_kind(value)
     except ConfigError as error:
-        raise wrong(error.what) from None
+        raise refused(error) from None
     return with_path(str(own.file or own.bpf_file), written(own.parameters))
 
 

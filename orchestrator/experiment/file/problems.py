@@ -40,6 +40,11 @@ def wrong(sentence: str) -> PydanticCustomError:
     return PydanticCustomError("wrong", "{sentence}", {"sentence": sentence})
 
 
+def refused(error: ConfigError) -> PydanticCustomError:
+    """Return the error a validator raises for a value that other code has refused: its sentence, with its hint."""
+    return wrong(f"{error.what}; {error.hint}" if error.hint else error.what)
+
+
 def shown(value: object) -> str:
     """Return a value as an error quotes it: short, and safe to print on a terminal."""
     if value is None:

@@ -86,7 +86,7 @@ def test_a_recipe_of_one_s_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ("", "a recipe is a mapping"),
+        ("", "the recipe is empty"),
         ("- a", "a recipe is a mapping"),
         ("a: [", "not YAML"),
         ("a: !!python/object:os.system x", "not YAML"),

@@ -36,7 +36,7 @@ def test_a_parameter_that_is_there_is_taken(tmp_path: Path) -> None:
     ("parameters", "words"),
     [
         (["count", "whom"], "own: unknown parameter 'cout'; allowed: count, whom; did you mean 'count'"),
-        ([], "own: unknown parameter 'cout'; allowed: none"),
+        ([], "own has no parameter 'cout': it has no parameters at all"),
     ],
 )
 def test_one_that_is_not_is_refused(tmp_path: Path, parameters: list[str], words: str) -> None:

@@ -14,6 +14,9 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.errors import ConfigError, HostError
 
+IMAGE = bytes(0x202) + b"HdrS"
+"""As far as it is looked at."""
+
 NEEDED = [
     "X86",
     "MODULES",
@@ -35,7 +38,7 @@ def build_tree(folder: Path, *options: str, without: str = "") -> Path:
     chosen = [option for option in (*NEEDED, *options) if option != without]
     (folder / ".config").write_text("".join(f"CONFIG_{option}=y\n" for option in chosen))
     (folder / "include/config/kernel.release").write_text("6.1.0-mine\n")
-    (folder / "arch/x86/boot/bzImage").write_bytes(b"an image")
+    (folder / "arch/x86/boot/bzImage").write_bytes(IMAGE)
     return folder
 
 
@@ -52,7 +55,7 @@ def test_a_tree_is_named_by_its_folder_or_its_image(tmp_path: Path, image: str) 
 def test_a_vmlinux_that_qemu_cannot_start_stands_for_its_compressed_form(tmp_path: Path) -> None:
     tree = build_tree(tmp_path / "tree")
     vmlinux, compressed = tree / "vmlinux", tree / "arch/x86/boot/bzImage"
-    vmlinux.write_bytes(b"an ELF file")
+    vmlinux.write_bytes(b"\x7fELF")
     os.utime(vmlinux, (1, 1))
     assert kernel(str(vmlinux)) == kernel(str(tree))
     os.utime(compressed, (0, 0))
@@ -133,7 +136,7 @@ def test_a_kernel_without_a_console_is_refused_with_the_option(tmp_path: Path) -
     context = BuildContext(Cache(tmp_path / "cache"), offline=True)
     good = ready_kernel(context, kernel(str(build_tree(tmp_path / "good"))))
     assert (good.release, good.drivers_built_in, good.smp) == ("6.1.0-mine", True, False)
-    (tmp_path / "good/arch/x86/boot/bzImage").write_bytes(b"another image")
+    (tmp_path / "good/arch/x86/boot/bzImage").write_bytes(IMAGE + b"another")
     assert ready_kernel(context, good.spec).key != good.key
     with pytest.raises(HostError, match="cannot be talked to: CONFIG_VIRTIO_CONSOLE must be y") as refused:
         ready_kernel(context, kernel(str(build_tree(tmp_path / "bad", without="VIRTIO_CONSOLE"))))

@@ -265,7 +265,7 @@ def test_a_wrong_cpu_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--image", "mine.qcow2"), "or ./mine.qcow2, a disk"),
+        (("--image", "mine.qcow2"), "with a slash in it: ./mine.qcow2"),
         (("--image", "debian-i386", "--channel", "ssh", "--user", "me"), "over ssh all is done as root"),
         (("--image", "debian-i386", "--password-file", "{file}"), "over framed all is done as root"),
         (("--image", "debian-i386", "--channel", "serial", "--user", "A b"), "a user's name has letters"),
@@ -286,7 +286,7 @@ def test_what_an_image_s_guest_cannot_be_asked_for(options: tuple[str, ...], wor
     [
         (("--module", "/nowhere/x.ko"), "/nowhere/x.ko: no such file or folder of a module hint: there is no folder"),
         (("--module", "{folder}/own.ko"), "no such file or folder of a module hint: did you mean {folder}/own.c?"),
-        (("--module", ""), "no such file or folder of a module"),
+        (("--module", ""), "expected the path of a file or folder of a module"),
         (("--module", "/nowhere:x"), "/nowhere:x: no such file or folder of a module"),
         (("--module", "/etc/passwd"), "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
         (("--param", "count=1"), "--param count=1: there is no --module that it could be for"),

@@ -166,7 +166,7 @@ def test_a_relative_path_begins_at_its_file_or_on_the_command_line_here(
         tree = folder / "tree"
         (tree / "arch/x86/boot").mkdir(parents=True)
         (tree / "include/config").mkdir(parents=True)
-        (tree / "arch/x86/boot/bzImage").write_bytes(b"")
+        (tree / "arch/x86/boot/bzImage").write_bytes(bytes(0x202) + b"HdrS")
         (tree / "include/config/kernel.release").write_text("6.1.0\n")
         wanted = (
             "X86",

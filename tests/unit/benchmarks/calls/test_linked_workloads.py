@@ -77,7 +77,7 @@ def test_what_a_guest_cannot_have_is_refused(tmp_path: Path, changes: dict[str, 
 
 
 def test_a_disk_of_the_user_s_is_not_looked_into(tmp_path: Path) -> None:
-    (tmp_path / "own.raw").write_bytes(bytes(1 << 20))
+    (tmp_path / "own.raw").write_bytes((bytes(0x1FE) + b"\x55\xaa").ljust(1 << 20, b"\0"))  # a partition table
     with pytest.raises(ConfigError, match=r"found libc\.so\.6; a disk of your own is not looked into"):
         load(tmp_path, image="./own.raw")
 

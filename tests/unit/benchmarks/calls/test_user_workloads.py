@@ -174,7 +174,7 @@ def test_invalid_workloads_are_refused(load: Loader, text: str, complaint: str) 
         ("./missing.ko", "there is no such file"),
         ("./note.txt", "a module of your own is a template (.c.j2), a C file (.c) or a .ko"),
         ("./", "a module of your own is a template"),
-        ("mine.c.j2", "or a path: ./mine.c.j2, a module of your own"),
+        ("mine.c.j2", "a file of your own is named by a path, with a slash in it: ./mine.c.j2"),
     ],
 )
 def test_other_files_than_modules_are_refused(load: Loader, probe: str, complaint: str) -> None:
@@ -213,7 +213,7 @@ def test_a_path_with_parameters_is_relative_to_the_file(load: Loader, tmp_path: 
         ("./own.c.j2 size", "found 'size' behind a module's path; a parameter is NAME=VALUE"),
         ("./own.c.j2 size=1 size=1", "found parameter 'size' twice; give it once"),
         ("./own.bpf.c size=1", "BPF programs of your own take no parameters"),
-        ("kprobe size=1", "found 'kprobe size=1'; allowed: "),
+        ("kprobe size=1", "parameters are for modules of your own, and kprobe is one of the lab's probes"),
     ],
 )
 def test_wrong_parameters_are_refused_with_their_place(
