@@ -76,6 +76,7 @@ def run(
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
+    from orchestrator.results.runs import check_directory
     from orchestrator.run.found_cells import with_found_before
 
     # All files are checked before the first one runs.
@@ -86,6 +87,10 @@ def run(
         for sentence in without:
             print(sentence, file=sys.stderr)
     _check_names(configs, experiments)
+    directories = [out / experiment.name if out and len(configs) > 1 else out for experiment in experiments]
+    if not resume:
+        for directory in directories:
+            check_directory(directory)
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
     measuring = Measuring(jobs, events, fresh, offline, verbose)
     if dry_run:
@@ -103,8 +108,7 @@ def run(
                 typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
         return
     valid = True
-    for experiment, planned in zip(experiments, plans, strict=True):
-        directory = out / experiment.name if out is not None and len(experiments) > 1 else out
+    for experiment, planned, directory in zip(experiments, plans, directories, strict=True):
         work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
         entry, record = measuring.done(work)
         _show(record, entry)
@@ -148,7 +152,10 @@ def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> 
     for config, experiment in zip(configs, experiments, strict=True):
         other = first.setdefault(experiment.name, config)
         if other is not config:
-            raise UsageError(f"{other} and {config} are both named '{experiment.name}'", hint="run them one at a time")
+            raise UsageError(
+                f"{other} and {config} are both named '{experiment.name}'",
+                hint="give one of them another name, or run them one at a time",
+            )
 
 
 def _run_one(
@@ -220,7 +227,8 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
     else:
         entries = [e for e in store.runs() if e.directory.resolve() == directory.resolve()]
         if not entries:
-            raise UsageError("this lab has no run in that directory", where=str(directory))
+            hint = f"leave out --resume to begin one; see: {PROGRAM} list runs"
+            raise UsageError("this lab has no run in that directory", where=str(directory), hint=hint)
         entry = entries[0]
     check_resumable(entry, experiment, kinds())
     check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))

@@ -116,7 +116,7 @@ class ProbedTable(Table):
     channel: Annotated[ChannelKind, one_of(lambda: get_args(ChannelKind))] = "framed"
     points: Points | None = None
     handlers: Entries[Annotated[Handler, one_of(lambda: get_args(Handler))]] = ("noop",)
-    time_limit: Annotated[int, whole(1, 86_400)] = 120
+    time_limit: Annotated[int, whole(1, 86_400, "seconds")] = 120
 
     def conflicts(self) -> Iterator[Problem]:
         """Conflicts between values that are each valid alone."""

@@ -29,6 +29,8 @@ RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
+_ANOTHER = "name another one with --out, or go on with that run: --resume"
+
 _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
 _RECENT = 5
 
@@ -99,6 +101,17 @@ def find_run(name: str, lab: Path) -> Run:
         return _stored_run(store, entry, entry.directory)
 
 
+def check_directory(directory: Path | None) -> None:
+    """Raise UsageError for a directory that no new run can have; None is one that the store chooses."""
+    if directory is None:
+        return
+    if (directory / RUN_FILE).is_file():
+        owner = _load(directory / RUN_FILE, RunIdentity)
+        raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
+    if directory.exists() and not directory.is_dir():
+        raise UsageError("a file, where a directory is to be", where=str(directory), hint=_ANOTHER)
+
+
 def prepare_directory(directory: Path, identity: RunIdentity) -> None:
     """Make a run's directory and write ``run.json``; one that this run has already is left as it is.
 
@@ -108,9 +121,7 @@ def prepare_directory(directory: Path, identity: RunIdentity) -> None:
     if path.exists():
         owner = _load(path, RunIdentity)
         if owner.run != identity.run:
-            raise UsageError(
-                f"this directory belongs to run {owner.run}", where=str(directory), hint="Name another one with --out."
-            )
+            raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
     with storage_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, identity.model_dump_json(indent=2) + "\n")

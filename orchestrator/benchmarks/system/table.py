@@ -134,7 +134,7 @@ class SystemTable(Table):
     reference: Annotated[str, one_of(published_systems)] | None = None
     machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
     probes: Entries[Annotated[Row, BeforeValidator(_probe)]] = (BASELINE,)
-    time_limit: Annotated[int, whole(1, 86_400)] | None = None
+    time_limit: Annotated[int, whole(1, 86_400, "seconds")] | None = None
     profile: Entries[Annotated[ProfilePart, one_of(lambda: SystemTable.PROFILE_PARTS)]] | None = None
 
     def conflicts(self) -> Iterator[Problem]:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -14,6 +15,8 @@ from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import KeyPath
 
 _SHOWN = 20
+_ALLOWED = re.compile(r"allowed: [^;]{80,}")
+"""A list that is not to be repeated."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,27 @@ def _below(path: KeyPath, problem: Problem) -> Problem:
 
 def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
     """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
-    lines = [_located(problem, origins) for problem in problems]
+    lines = _each_list_once(_located(problem, origins) for problem in problems)
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
     detail = [f"{place}: {sentence}" for place, sentence in lines[:_SHOWN]]
     if len(lines) > _SHOWN:
         detail.append(f"and {len(lines) - _SHOWN} more")
     return ConfigError(f"{len(lines)} problems", where=name, detail=detail)
+
+
+def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Places and sentences, with what is allowed instead of an unknown key or name only where it comes first."""
+    said: set[str] = set()
+    short = []
+    for place, sentence in lines:
+        found = _ALLOWED.search(sentence)
+        if found is not None and found[0] in said:
+            sentence = sentence.replace(found[0], "allowed: as above", 1)
+        elif found is not None:
+            said.add(found[0])
+        short.append((place, sentence))
+    return short
 
 
 def _located(problem: Problem, origins: Origins) -> tuple[str, str]:
