@@ -11,8 +11,9 @@ from restricted_path import restrict_path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--nightly``."""
+    """Add ``--nightly`` and ``--write-golden``."""
     parser.addoption("--nightly", action="store_true", help="run the tests that take too long for every day, too")
+    parser.addoption("--write-golden", action="store_true", help="write what wrong inputs get into golden/wrong")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,7 +40,8 @@ def find_tree(name: str) -> tuple[Path, Path]:
         tree = next((folder for folder in path.parents if (folder / ".config").is_file()), path.parent)
         image = path
     else:
-        raise ConfigError(f"found {name!r}; there is no such kernel image or build tree")
+        commits = "a commit of a tree is measured by bisect, and by compare --config" if "@" in name else ""
+        raise ConfigError(f"found {name!r}; there is no such kernel image or build tree", hint=commits)
     if not kbuild_takes(tree):
         raise ConfigError(f"found {name!r}; modules cannot be built for it: the path of {tree} has {AWKWARD}")
     for file, what in ((tree / ".config", "the configuration"), (tree / RELEASE, "the release"), (image, "the image")):

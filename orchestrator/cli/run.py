@@ -76,7 +76,6 @@ def run(
     from orchestrator.guest.emulator import qemu_cpu_names
     from orchestrator.paths import cache_dir
     from orchestrator.results.contract import all_ok
-    from orchestrator.results.runs import check_directory
     from orchestrator.run.found_cells import with_found_before
 
     # All files are checked before the first one runs.
@@ -87,10 +86,7 @@ def run(
         for sentence in without:
             print(sentence, file=sys.stderr)
     _check_names(configs, experiments)
-    directories = [out / experiment.name if out and len(configs) > 1 else out for experiment in experiments]
-    if not resume:
-        for directory in directories:
-            check_directory(directory)
+    directories = _directories(out, experiments, resume=resume)
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
     measuring = Measuring(jobs, events, fresh, offline, verbose)
     if dry_run:
@@ -115,6 +111,17 @@ def run(
         _add({_draw: experiment.charts, _write_page: html}, record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
+
+
+def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume: bool) -> Sequence[Path | None]:
+    """The directories of the runs; None is one that the store chooses. A new run's belongs to no other."""
+    from orchestrator.results.runs import check_directory
+
+    directories = [out / one.name if out is not None and len(experiments) > 1 else out for one in experiments]
+    for directory in directories:
+        if directory is not None and not resume:
+            check_directory(directory)
+    return directories
 
 
 def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:

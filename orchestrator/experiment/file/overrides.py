@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from orchestrator.errors import ConfigError
@@ -120,4 +121,4 @@ def _shown(text: str) -> str:
     short = text if len(text) <= 80 else text[:77] + "..."
     if not short.isprintable():
         return ascii(short)
-    return repr(short) if not short or " " in short else short
+    return short if "=" in short else shlex.quote(short)
