@@ -64,8 +64,10 @@ def find_revision(text: str) -> Revision:
         raise UsageError(f"found {text!r}; {_no_folder(tree, folder)}")
     top = _git(folder, "rev-parse", "--show-toplevel")
     if top.status != 0:
-        what = f"found {text!r}; {folder} is not under git"
-        raise UsageError(what, detail=top.complaint()[1:], hint="name a folder of a repository")
+        words = top.complaint()[1:]
+        if "not a git repository" in "".join(words):
+            raise UsageError(f"found {text!r}; {folder} is not under git", hint="name a folder of a repository")
+        raise UsageError(f"found {text!r}; git refuses {folder}", detail=words)
     found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     commit = found.stdout.strip()
     if found.status != 0 or not _COMMIT.fullmatch(commit):

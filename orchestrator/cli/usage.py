@@ -119,7 +119,7 @@ def _refused(error: Any, param: Any) -> str:
 def _meaning(param: Any) -> str:
     """What a number stands for, and its unit; a choice among words explains itself."""
     is_number = param.type_descriptor.annotation in (int, float)
-    return f"{param.help} " if is_number and param.help else ""
+    return f"{param.help.rstrip('.')}; " if is_number and param.help else ""
 
 
 def _range(low: float | None, high: float | None) -> str:

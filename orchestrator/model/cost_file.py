@@ -116,7 +116,11 @@ def load_cost_file(path: Path) -> CostFile:
     try:
         table = CostTable.model_validate(source.data)
     except ValidationError as error:
-        raise config_error(problems_of(error, _unknown_key), origins, str(path)) from None
+        problems = problems_of(error, _unknown_key)
+        if all(problem.path[:1] == (_FITTED,) for problem in problems):
+            what = "not what 'model fit' writes: leave it out, and fit again"
+            problems.append(Problem((_FITTED,), what))
+        raise config_error(problems, origins, str(path)) from None
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -18,10 +18,19 @@ def check_messages(interface: str, folder: Path, config: pytest.Config) -> None:
 
 
 def check_text(interface: str, text: str, config: pytest.Config) -> None:
-    """Fail unless the golden file has this text, in which nothing is of Python's or pydantic's."""
+    """Fail unless the golden file has this text, in which nothing succeeds or is of Python's or pydantic's."""
     golden = GOLDEN / f"{interface}.txt"
     if config.getoption("write_golden"):
         golden.write_text(text, "utf-8")
-    for word in ("Traceback", "pydantic", "Input should", "String should", "<class", "Errno", "PosixPath"):
+    for word in (
+        "\nstatus 0\n",
+        "Traceback",
+        "pydantic",
+        "Input should",
+        "String should",
+        "<class",
+        "Errno",
+        "PosixPath",
+    ):
         assert word not in text
     assert text == golden.read_text("utf-8")

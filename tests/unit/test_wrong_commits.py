@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,7 @@ WHEN = "2026-03-01T12:00:00Z"
 def git(folder: Path, *arguments: str) -> str:
     settings = {"user.name": "A Person", "user.email": "a@example.org", "init.defaultBranch": "main"}
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    environment = {"PATH": "/usr/bin:/bin", "GIT_AUTHOR_DATE": WHEN, "GIT_COMMITTER_DATE": WHEN}
+    environment = {**os.environ, "GIT_AUTHOR_DATE": WHEN, "GIT_COMMITTER_DATE": WHEN}
     command = ["git", "-C", str(folder), *options, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
