@@ -110,16 +110,22 @@ def _refused(error: Any, param: Any) -> str:
     choices = getattr(param.type_descriptor, "choices", None)
     if choices:
         expected = choices_sentence(str(details["input"]), map(str, choices))
-    else:
-        number = "a whole number" if param.type_descriptor.annotation is int else "a number"
+    elif number := _number(param):
         expected = f"expected {number}{_range(param.min, param.max)}"
+    else:
+        expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
     return f"found {shown(details['input'])}; {expected}"
 
 
 def _meaning(param: Any) -> str:
     """What a number stands for, and its unit; a choice among words explains itself."""
-    is_number = param.type_descriptor.annotation in (int, float)
-    return f"{param.help.rstrip('.')}; " if is_number and param.help else ""
+    return f"{param.help.rstrip('.')}; " if param.help and _number(param) else ""
+
+
+def _number(param: Any) -> str:
+    """The kind of number that a parameter is; empty for another one, and with versions of typer that do not say it."""
+    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return "a whole number" if annotation is int else "a number" if annotation is float else ""
 
 
 def _range(low: float | None, high: float | None) -> str:
