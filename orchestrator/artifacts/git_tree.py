@@ -16,6 +16,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.compiler import build_environment
+from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import LabError, UsageError
 from orchestrator.paths import AWKWARD, kbuild_takes, user_path
 from orchestrator.plain_text import plain_line
@@ -31,7 +32,9 @@ _LIMIT = 1800.0
 """Seconds; a checkout of a kernel's source takes some tens on a slow disk."""
 _LONGEST_SUBJECT = 200
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_PATHLESS = "a tree has a slash in its name: ./linux@v6.1"
+_PATHLESS = "a folder with a slash in its name, then @ and a commit: ./linux@v6.1"
+_MOST_NAMES = 10_000
+"""Tags and branches among which the nearest is looked for; a kernel's repository has a thousand tags."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,41 @@ def find_revision(text: str) -> Revision:
         raise UsageError(f"found {text!r}; expected TREE@REV", hint=_PATHLESS)
     folder = user_path(tree)
     if not folder.is_dir():
-        raise UsageError(f"found {text!r}; there is no folder {folder}", hint=_PATHLESS)
+        raise UsageError(f"found {text!r}; {_no_folder(tree, folder)}")
     top = _git(folder, "rev-parse", "--show-toplevel")
     if top.status != 0:
-        raise UsageError(f"found {text!r}; {folder} is not under git", detail=top.complaint()[1:])
+        words = top.complaint()[1:]
+        if "not a git repository" in "".join(words):
+            raise UsageError(f"found {text!r}; {folder} is not under git", hint="name a folder of a repository")
+        raise UsageError(f"found {text!r}; git refuses {folder}", detail=words)
     found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     commit = found.stdout.strip()
     if found.status != 0 or not _COMMIT.fullmatch(commit):
-        raise UsageError(f"found {text!r}; {folder} has no commit {name!r}", hint=f"see: git -C {tree} log --oneline")
+        raise UsageError(f"found {text!r}; {folder} has no commit {name!r}", hint=_other_commit(tree, folder, name))
     return Revision(Path(top.stdout.rstrip("\n")), commit, name)
+
+
+def _no_folder(tree: str, folder: Path) -> str:
+    if "://" in tree:
+        return "a tree is a folder of this host: clone the repository first"
+    if folder.exists():
+        return f"{folder} is a file; a tree is a folder"
+    beside = sorted(one.name for one in folder.parent.iterdir()) if folder.parent.is_dir() else []
+    guess = nearest(folder.name, beside)
+    question = f"; did you mean '{tree.rstrip('/').removesuffix(folder.name)}{guess}'?" if guess else ""
+    return f"there is no folder {folder}{question}"
+
+
+def _other_commit(tree: str, folder: Path, name: str) -> str:
+    """What to do where a repository has no commit of a name: of most names one is nearest."""
+    if ".." in name:
+        return "name one commit, and no range"
+    if _git(folder, "rev-list", "--max-count=1", "--all").stdout == "":
+        return "the repository has no commit yet"
+    named = _git(folder, "for-each-ref", "--format=%(refname:short)", f"--count={_MOST_NAMES}").stdout.split()
+    guess = nearest(name, named)
+    question = f"did you mean '{tree}@{guess}'? " if guess else ""
+    return f"{question}see: git -C {tree} log --oneline --all"
 
 
 def revisions(before: str, after: str) -> tuple[Revision, Revision]:

@@ -36,7 +36,10 @@ class TreeBuild:
 
     @classmethod
     def of(cls, tree: Path, config: Path | None, variables: Sequence[str]) -> Self:
-        """With this configuration, or the one in ``tree``."""
+        """With this configuration, or the one in ``tree``. Raises UsageError where that is no kernel's, and either."""
+        if (config is not None or variables) and not is_kernel_source(tree):
+            what = f"--kconfig and --make are for a kernel's tree, and {tree} is none"
+            raise UsageError(what, hint="leave them out")
         return cls((config or tree / ".config").absolute(), tuple(variables))
 
     def check(self) -> None:

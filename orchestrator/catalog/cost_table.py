@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from orchestrator.catalog.data import Fact
@@ -23,21 +25,36 @@ Role = Literal["calibration", "predicted", "excluded"]
 
 def _number(value: object) -> object:
     # A file's decimal fractions arrive as text: see orchestrator/experiment/file/source.py.
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise PydanticCustomError("wrong", "found {found}; expected a number", {"found": repr(value)[:80]})
+    found = value if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     try:
-        return float(value)
+        number = float(found)
     except (ValueError, OverflowError):
-        raise PydanticCustomError("wrong", "found {found}; expected a number", {"found": repr(value)[:80]}) from None
+        number = math.nan
+    if not math.isfinite(number):
+        words = "found {found}; expected a number without a unit, such as 52.5"
+        raise PydanticCustomError("wrong", words, {"found": repr(value)[:80]})
+    return number
+
+
+def _like(pattern: str, expected: str) -> AfterValidator:
+    """A text of this form, which ``expected`` says."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            words = {"found": repr(value)[:80], "expected": expected}
+            raise PydanticCustomError("wrong", "found {found}; expected {expected}", words)
+        return value
+
+    return AfterValidator(check)
 
 
 Figure = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
-Sentence = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[ -~]+$")]
-TableId = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
-Column = Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9+-]+$")]
+Sentence = Annotated[str, Field(max_length=1000), _like(r"[ -~]+", "some text, in ASCII, on one line")]
+TableId = Annotated[str, _like(r"[a-z0-9-]{1,50}/[a-z0-9-]{1,49}", "a published table, such as djprobe-2005/list5")]
+Column = Annotated[str, _like(r"[a-z0-9+-]{1,100}", "a table's column, such as kprobe")]
 Columns = dict[TableId, Annotated[list[Column], Field(min_length=1)]]
-CpuName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-KernelName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+@-]*$")]
+CpuName = Annotated[str, _like(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "a CPU's name, such as pentium4")]
+KernelName = Annotated[str, _like(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,199}", "a kernel's name, such as lab-i386-up")]
 
 
 class Constant(Fact):
@@ -57,7 +74,9 @@ class Constant(Fact):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if not 0 < self.low <= self.value <= self.high:
-            raise PydanticCustomError("wrong", "expected 0 < low <= value <= high", {})
+            values = {"low": self.low, "value": self.value, "high": self.high}
+            words = "found low {low}, value {value}, high {high}; expected 0 < low <= value <= high"
+            raise PydanticCustomError("wrong", words, values)
         return self
 
 
@@ -78,7 +97,7 @@ class Declaration(Fact):
     Each kernel executes another number of instructions for the same probe, so the kernels are declared as well.
     """
 
-    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    date: Annotated[str, _like(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", "a date as in 2026-01-31")]
     """The day of the decision, ``YYYY-MM-DD``."""
     fit: Annotated[list[Input], Field(min_length=1)]
     """The costs that are fitted to the calibration cells."""
@@ -119,14 +138,16 @@ class Declaration(Fact):
         cells += [(one.table, column) for one in self.exclusions for column in one.columns]
         twice = next((cell for cell in cells if cells.count(cell) > 1), None)
         if twice is not None:
-            raise PydanticCustomError("wrong", "{cell} is declared twice", {"cell": " ".join(twice)})
+            raise PydanticCustomError(
+                "wrong", "{cell} is declared twice: leave one of them out", {"cell": " ".join(twice)}
+            )
         return self
 
     @model_validator(mode="after")
     def _each_cost_once(self) -> Self:
         twice = next((name for name in self.fit if self.fit.count(name) > 1), None)
         if twice is not None:
-            raise PydanticCustomError("wrong", "{name} is to be fitted twice", {"name": twice})
+            raise PydanticCustomError("wrong", "{name} is to be fitted twice: leave one of them out", {"name": twice})
         return self
 
 
@@ -202,14 +223,17 @@ class CostTable(Fact):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.uncalibrated is None) == (self.declared is None):
-            raise PydanticCustomError("wrong", "expected either 'declared' or 'uncalibrated'", {})
+            words = "expected either 'declared', or 'uncalibrated' with the reason"
+            raise PydanticCustomError("wrong", words, {})
         if self.declared is None:
             return self
         both = [name for name in self.declared.fit if name in self.constants]
         if both:
-            raise PydanticCustomError("wrong", "{name} is a constant and is to be fitted", {"name": both[0]})
+            words = "{name} is a constant and is to be fitted: leave it out of 'constants', or of 'declared.fit'"
+            raise PydanticCustomError("wrong", words, {"name": both[0]})
         if "instruction" not in (*self.constants, *self.declared.fit):
-            raise PydanticCustomError("wrong", "'instruction' has no cost", {})
+            words = "'instruction' has no cost: name it in 'declared.fit', or in 'constants'"
+            raise PydanticCustomError("wrong", words, {})
         if self.fitted is not None and set(self.fitted.costs) != set(self.declared.fit):
             raise PydanticCustomError("wrong", "what was fitted is not what 'fit' declares", {})
         cells = () if self.fitted is None else self.fitted.cells

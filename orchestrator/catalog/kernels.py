@@ -16,6 +16,7 @@ from orchestrator.catalog.data import Fact, read
 from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_kernel import describe, is_path
 from orchestrator.errors import ConfigError
+from orchestrator.program import PROGRAM
 
 Arch = Literal["i386", "x86_64"]
 
@@ -158,6 +159,8 @@ def kernel(name: str) -> KernelSpec:
         if version and plain in kernels():
             versions = [other.version for other in kernels().values() if other.name.partition("@")[0] == plain]
             raise ConfigError(f"kernel '{plain}' is of Linux {' or '.join(versions)}, and not of {version}")
-        hint = "a kernel of your own is named by its build tree's path, with a slash in it"
+        hint = (
+            f"all: {PROGRAM} list kernels; a kernel of your own is named by its build tree's path, with a slash in it"
+        )
         raise ConfigError(unknown("kernel", name, kernels()), hint=hint)
     return spec

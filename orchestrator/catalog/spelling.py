@@ -9,6 +9,10 @@ from collections.abc import Iterable
 _SHORTEST_PART = 3
 """Characters of a word that is looked for inside other names: fewer are in most of them."""
 
+_MOST = 40
+"""Choices that a sentence lists; there are more kernels. Of more it lists so many:"""
+_SHOWN = 12
+
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """Return the choice that ``word`` most likely means, ignoring case, or None when none is similar.
@@ -29,9 +33,10 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def choices_sentence(word: str, choices: Iterable[str]) -> str:
-    """Return ``allowed: a, b; did you mean 'b'?`` for a word that is not one of ``choices``."""
+    """Return ``allowed: a, b; did you mean 'b'?`` for a word that is not one of ``choices``; of many the first ones."""
     allowed = list(choices)
-    sentence = f"allowed: {', '.join(allowed)}"
+    more = f", and {len(allowed) - _SHOWN} more" if len(allowed) > _MOST else ""
+    sentence = f"allowed: {', '.join(allowed[:_SHOWN] if more else allowed)}{more}"
     guess = nearest(word, allowed)
     return f"{sentence}; did you mean '{guess}'?" if guess else sentence
 

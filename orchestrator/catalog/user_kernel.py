@@ -45,7 +45,8 @@ def find_tree(name: str) -> tuple[Path, Path]:
         tree = next((folder for folder in path.parents if (folder / ".config").is_file()), path.parent)
         image = path
     else:
-        raise ConfigError(f"found {name!r}; there is no such kernel image or build tree")
+        commits = "a commit of a tree is measured by bisect, and by compare --config" if "@" in name else ""
+        raise ConfigError(f"found {name!r}; there is no such kernel image or build tree", hint=commits)
     if path.is_file() and not (tree / ".config").is_file():
         raise ConfigError(
             f"found {name!r}; it is in no build tree: no folder above it has a .config",

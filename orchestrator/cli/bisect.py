@@ -48,9 +48,11 @@ def bisect(
     from orchestrator.cli.commit_runs import CommitRuns
     from orchestrator.cli.measured import Measuring
     from orchestrator.cli.measured_commits import MeasuredCommits
+    from orchestrator.experiment.file.source import read_source
     from orchestrator.paths import cache_dir
     from orchestrator.run.bisection import Bisection
 
+    read_source(config)  # a file that cannot be read is found before a tree is cloned and built
     ends = revisions(good, bad)
     build = TreeBuild.of(ends[0].top, kconfig, make or ())
     measuring = Measuring(offline=offline, verbose=verbose)

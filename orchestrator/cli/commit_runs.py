@@ -15,7 +15,7 @@ from orchestrator.artifacts.tree_build import TreeBuild, is_kernel_source
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.cli import options
 from orchestrator.cli.measured import Measuring
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.on_kernels import on_kernels
@@ -87,7 +87,10 @@ class CommitRuns:
                 self.outside.add(path)
             return found
 
-        experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names, place)
+        try:
+            experiment = load_experiment(self.config, kinds(), self.overrides, qemu_cpu_names, place)
+        except ConfigError as error:
+            raise self._of_a_commit(error) from None
         if moved:
             return experiment
         if is_kernel_source(self.tree.folder):
@@ -95,6 +98,16 @@ class CommitRuns:
         what = f"it names nothing in {self.tree.top}: all commits would cost the same"
         hint = "name a kernel, a module or a workload by its path in the tree"
         raise UsageError(what, where=str(self.config), hint=hint)
+
+    def _of_a_commit(self, error: ConfigError) -> ConfigError:
+        """The error with the user's own paths; what is in the tree was looked for in the commit."""
+        ours, own = str(self.tree.folder), str(self.tree.top)
+        text = "\n".join((error.what, *error.detail))
+        if ours not in text:
+            return error
+        detail = [line.replace(ours, own) for line in error.detail]
+        hint = "the tree's files are those of the commit that is measured; name what both commits have"
+        return ConfigError(error.what.replace(ours, own), where=error.where, detail=detail, hint=hint)
 
     def _key(self, experiment: Experiment, planned: Plan) -> str:
         """What numbers depend on beside the commit."""

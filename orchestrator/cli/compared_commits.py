@@ -15,6 +15,7 @@ from orchestrator.cli.commit_runs import CommitRuns
 from orchestrator.cli.compared_runs import compared_runs
 from orchestrator.cli.measured import Measuring
 from orchestrator.errors import UsageError
+from orchestrator.experiment.file.source import read_source
 from orchestrator.experiment.selection import select
 from orchestrator.paths import cache_dir
 from orchestrator.results.bisected import Commit
@@ -46,6 +47,7 @@ class TwoCommits:
         Raises UsageError where there is no such commit, both are one, or the experiment is wrong; BuildError where a
         kernel does not build.
         """
+        read_source(self.config)
         ends = revisions(*self.names)
         if ends[0].commit == ends[1].commit:
             raise UsageError(f"{' and '.join(self.names)} are the same commit", hint="name two different ones")

@@ -119,7 +119,8 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
             if any(_matches(cells, cell) for cell in (pair.before, pair.after))
         }
         if not found:
-            raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs))
+            hint = "choose among these cells, by parts of their names"
+            raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs), hint=hint)
         wanted |= found
     return [pair for place, pair in enumerate(pairs) if place in wanted]
 

@@ -35,6 +35,7 @@ from orchestrator.cli import (
 )
 from orchestrator.cli.examples import add_examples
 from orchestrator.cli.failures import stop_on_signals
+from orchestrator.cli.usage import Commands
 from orchestrator.program import NAME, PROGRAM
 
 _COMPLETION = f"_{NAME}_COMPLETE".upper()
@@ -42,6 +43,7 @@ _COMPLETION = f"_{NAME}_COMPLETE".upper()
 
 app = typer.Typer(
     name=NAME,
+    cls=Commands,
     help="A lab for the cost of kernel probes: QEMU guests with named CPUs, real modules, proved numbers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

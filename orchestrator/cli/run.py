@@ -86,6 +86,7 @@ def run(
         for sentence in without:
             print(sentence, file=sys.stderr)
     _check_names(configs, experiments)
+    directories = _directories(out, experiments, resume=resume)
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
     measuring = Measuring(jobs, events, fresh, offline, verbose)
     if dry_run:
@@ -103,14 +104,24 @@ def run(
                 typer.echo(f"# points were not checked: kernel {name} is not in the cache, or its code cannot be read")
         return
     valid = True
-    for experiment, planned in zip(experiments, plans, strict=True):
-        directory = out / experiment.name if out is not None and len(experiments) > 1 else out
+    for experiment, planned, directory in zip(experiments, plans, directories, strict=True):
         work = partial(_run_one, experiment=experiment, planned=planned, directory=directory, resume=resume)
         entry, record = measuring.done(work)
         _show(record, entry)
         _add({_draw: experiment.charts, _write_page: html}, record, entry)
         valid = all_ok(record) and valid
     raise typer.Exit(0 if valid else 1)
+
+
+def _directories(out: Path | None, experiments: Sequence[Experiment], *, resume: bool) -> Sequence[Path | None]:
+    """The directories of the runs; None is one that the store chooses. A new run's belongs to no other."""
+    from orchestrator.results.runs import check_directory
+
+    directories = [out / one.name if out is not None and len(experiments) > 1 else out for one in experiments]
+    for directory in directories:
+        if directory is not None and not resume:
+            check_directory(directory)
+    return directories
 
 
 def _planned(experiment: Experiment, only: Sequence[str]) -> Plan:
@@ -148,7 +159,10 @@ def _check_names(configs: Sequence[Path], experiments: Sequence[Experiment]) -> 
     for config, experiment in zip(configs, experiments, strict=True):
         other = first.setdefault(experiment.name, config)
         if other is not config:
-            raise UsageError(f"{other} and {config} are both named '{experiment.name}'", hint="run them one at a time")
+            raise UsageError(
+                f"{other} and {config} are both named '{experiment.name}'",
+                hint="give one of them another name, or run them one at a time",
+            )
 
 
 def _run_one(
@@ -220,7 +234,8 @@ def _unfinished(store: Store, experiment: Experiment, directory: Path | None) ->
     else:
         entries = [e for e in store.runs() if e.directory.resolve() == directory.resolve()]
         if not entries:
-            raise UsageError("this lab has no run in that directory", where=str(directory))
+            hint = f"leave out --resume to begin one; see: {PROGRAM} list runs"
+            raise UsageError("this lab has no run in that directory", where=str(directory), hint=hint)
         entry = entries[0]
     check_resumable(entry, experiment, kinds())
     check_same_cells(entry, store.unfinished_cells(entry.id), plan(experiment))

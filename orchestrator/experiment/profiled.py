@@ -25,7 +25,8 @@ def with_profile(experiment: Experiment, parts: Sequence[str]) -> Experiment:
     known = get_args(ProfilePart)
     for part in parts:
         if part not in known:
-            raise UsageError(f"found '{part}'; {choices_sentence(part, known)}", where="--profile")
+            hint = "name each by an option of its own: --profile symbols --profile stacks" if "," in part else ""
+            raise UsageError(f"found '{part}'; {choices_sentence(part, known)}", where="--profile", hint=hint)
     wanted = tuple(dict.fromkeys(parts))
     reasons = unprofiled(experiment, wanted)
     if len(reasons) == len(experiment.tables):

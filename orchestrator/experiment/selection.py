@@ -87,4 +87,4 @@ def _no_match(text: str, terms: Sequence[Term], cells: Sequence[Cell[Any]]) -> C
 
 def _place(text: str) -> str:
     short = text if len(text) <= 80 else text[:77] + "..."
-    return "--only " + (short if short.isprintable() else ascii(short))
+    return "--only " + (short if short and short.isprintable() else ascii(short))

@@ -144,7 +144,7 @@ class ProbedTable(Table):
 
     Tables of markers and of scaling have their own handlers.
     """
-    time_limit: Annotated[int, whole(1, 86_400)] = 120
+    time_limit: Annotated[int, whole(1, 86_400, "seconds")] = 120
     """Seconds of the host, in which a processor could be had, for one cell; in tables of scaling, without progress."""
 
     def conflicts(self) -> Iterator[Problem]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import isclose
@@ -13,13 +13,14 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from orchestrator.catalog.cost_table import CostTable, Fitted
+from orchestrator.catalog.cost_table import Constant, CostTable, Declaration, Fitted
 from orchestrator.catalog.cpu_caches import cpu_caches
+from orchestrator.catalog.data import Fact
 from orchestrator.catalog.reference import reference_tables
 from orchestrator.catalog.spelling import choices_sentence, unknown
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.experiment.file.overrides import Origins
-from orchestrator.experiment.file.problems import Problem, config_error, problems_of
+from orchestrator.experiment.file.problems import Problem, config_error, problems_of, shown
 from orchestrator.experiment.file.source import KeyPath, read_source
 from orchestrator.model.consistency import contradiction
 from orchestrator.model.price import published_nanoseconds
@@ -28,6 +29,8 @@ from orchestrator.paths import user_path
 _FOLDER = "costs"
 _SUFFIX = ".yaml"
 _FITTED = "fitted"
+_PARTS: Mapping[str, type[Fact]] = {"mhz": Constant, "constants": Constant, "declared": Declaration, _FITTED: Fitted}
+"""What has keys of its own, by the key that it is below."""
 
 
 @dataclass(frozen=True)
@@ -108,17 +111,22 @@ def load_cost_file(path: Path) -> CostFile:
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
-        raise config_error([Problem((), "expected a mapping")], origins, str(path))
+        what = f"found {shown(source.data)}; expected keys with values, such as cpu: pentium4"
+        raise config_error([Problem((), what)], origins, str(path))
     try:
         table = CostTable.model_validate(source.data)
     except ValidationError as error:
-        raise config_error(problems_of(error, _unknown_key), origins, str(path)) from None
+        problems = problems_of(error, _unknown_key)
+        if all(problem.path[:1] == (_FITTED,) for problem in problems):
+            what = "not what 'model fit' writes: leave it out, and fit again"
+            problems.append(Problem((_FITTED,), what))
+        raise config_error(problems, origins, str(path)) from None
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
     declared, found = _parts(text, source.lines.get((_FITTED,)))
-    problems = [*_unknown_cells(table), *_wrong_kernels(table), *_unknown_caches(table)]
+    problems = [*(_unknown_cells(table) or list(_wrong_kernels(table))), *_unknown_caches(table)]
     if found and (list(source.data)[-1] != _FITTED or not found.startswith(f"{_FITTED}:")):
         expected = f"expected '{_FITTED}:' at the beginning of a line, and nothing declared below it"
         problems.append(Problem((_FITTED,), expected))
@@ -153,7 +161,8 @@ def _unknown_caches(table: CostTable) -> Sequence[Problem]:
 
 
 def _unknown_key(path: KeyPath) -> str:
-    return f"unknown key '{path[-1]}'"
+    part = next((model for key, model in _PARTS.items() if len(path) > 1 and path[0] == key), CostTable)
+    return f"unknown key; {choices_sentence(str(path[-1]), part.model_fields)}"
 
 
 def _unknown_cells(table: CostTable) -> Sequence[Problem]:

@@ -13,7 +13,7 @@ import pytest
 CHOICE = "_guest_choice"
 """The fixture that all fixtures of guests use, and that lists parametrise."""
 
-_NO_CHOICES = ("data", "allow_oops")
+NO_CHOICES = ("data", "allow_oops")
 """Arguments whose value is a list by itself."""
 
 
@@ -48,7 +48,7 @@ def choose(arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str,
 
 
 def _lists(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: value for name, value in arguments.items() if name not in _NO_CHOICES}
+    found = {name: value for name, value in arguments.items() if name not in NO_CHOICES}
     return {name: value for name, value in found.items() if isinstance(value, list | tuple) and value}
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
@@ -24,7 +24,7 @@ from orchestrator.guest.accelerator import choose_accelerator
 from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.guest.kernel_reports import report_patterns
 from orchestrator.guest.machine import ChannelKind, Machine, Timing
-from orchestrator.pytest_plugin.choices import choose, merged
+from orchestrator.pytest_plugin.choices import NO_CHOICES, choose, merged
 from orchestrator.run.machines import Hardware, machine_for
 
 if TYPE_CHECKING:
@@ -81,6 +81,12 @@ def read_marks(settings: Mapping[str, Any], marks: Sequence[pytest.Mark], chosen
     """
     if any(mark.args for mark in marks):
         raise UsageError("arguments are given by name", hint="for example guest(cpu='pentium4')")
+    for name, value in settings.items():
+        try:
+            checked({name: value})
+        except UsageError as error:
+            where = f"option --qemu-{name}, or setting qemu_{name}"
+            raise UsageError(error.what, where=where, hint=error.hint) from None
     return checked({**settings, **choose(merged(marks), chosen)})
 
 
@@ -94,13 +100,12 @@ def read_expected_reports(marks: Sequence[pytest.Mark]) -> Expected:
 
 def checked(arguments: Mapping[str, Any]) -> GuestOptions:
     """The options in the arguments of marks. Raises UsageError for anything unknown."""
-    allowed = [field.name for field in fields(GuestOptions)]
-    for name in arguments:
-        if name not in allowed:
-            raise UsageError(unknown("argument", name, allowed))
+    _check_names(arguments)
     image = arguments.get("image")
     if image is not None and not isinstance(image, str):
         raise UsageError(f"image: found {image!r}; expected an image's name, or a path")
+    if not isinstance(arguments.get("kernel") or "", str | PurePath):
+        raise UsageError(f"kernel: found {arguments['kernel']!r}; expected a kernel's name, or a path, as text")
     kernel, timing = str(arguments.get("kernel") or _kernel_of(image)), str(arguments.get("timing", "auto"))
     channel = arguments.get("channel", "framed")
     fresh, kernel_modules = _switch(arguments, "fresh"), _switch(arguments, "kernel_modules")
@@ -109,12 +114,10 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
         raise UsageError(unknown("timing", timing, _TIMINGS))
     machine = _machine(arguments, spec)
     if timing == "instructions" and machine.smp != 1:
-        raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1")
+        raise UsageError(f"smp: found {machine.smp}; timing 'instructions' needs 1: QEMU counts on one CPU only")
     if channel not in get_args(ChannelKind):
         raise UsageError(unknown("channel", str(channel), get_args(ChannelKind)))
-    data = arguments.get("data", ())
-    if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
-        raise UsageError(f"data: found {data!r}; expected a list of folders")
+    data = _folders(arguments.get("data", ()))
     why_not = spec.unsupported_reason(cpu(machine.cpu)) or guest_disks.unsupported_reason(
         guest_disks.GuestDisks(image, channel), spec
     )
@@ -128,11 +131,32 @@ def checked(arguments: Mapping[str, Any]) -> GuestOptions:
         timing,
         image,
         channel,
-        tuple(Path(folder) for folder in data),
+        data,
         kernel_modules,
         fresh,
         _allowed(arguments.get("allow_oops", ())),
     )
+
+
+def _check_names(arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError for an argument that there is not, or one with no value."""
+    allowed = [field.name for field in fields(GuestOptions)]
+    for name, value in arguments.items():
+        if name not in allowed:
+            raise UsageError(unknown("argument", name, allowed))
+        if name not in NO_CHOICES and isinstance(value, list | tuple) and not value:
+            raise UsageError(f"{name}: found an empty list; expected a value, or a list with a value for each test")
+
+
+def _folders(data: object) -> tuple[Path, ...]:
+    """Folders of the host, which are there."""
+    if not isinstance(data, list | tuple) or not all(isinstance(folder, str | Path) for folder in data):
+        example = f", such as [{data!r}]" if isinstance(data, str) else ""
+        raise UsageError(f"data: found {data!r}; expected a list of folders{example}")
+    missing = next((str(folder) for folder in data if not Path(folder).is_dir()), None)
+    if missing is not None:
+        raise UsageError(f"data: found {missing!r}; there is no such folder", hint=f"paths are from {Path.cwd()}")
+    return tuple(Path(folder) for folder in data)
 
 
 def _switch(arguments: Mapping[str, Any], name: str) -> bool:

@@ -15,7 +15,8 @@ LATEST = "latest"
 DEFAULT = "default"
 """The baseline that a run is compared with where no other is named."""
 
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,79}")
+_LONGEST = 80
+_NAME = re.compile(rf"[a-z][a-z0-9-]{{0,{_LONGEST - 1}}}")
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,12 @@ def is_baseline_name(name: str) -> bool:
 def check_baseline_name(name: str) -> None:
     """Raise UsageError for what is no name of a baseline."""
     if not is_baseline_name(name):
-        shown = name if name.isprintable() and len(name) <= 80 else ascii(name)[:80]
-        hint = "a small letter, then small letters, digits and hyphens: before-the-patch; 'latest' is the newest run"
+        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+        shown = short if short.isprintable() else ascii(short)[1:-1]
+        hint = (
+            f"a small letter, then small letters, digits and hyphens, at most {_LONGEST} in all: before-the-patch; "
+            "'latest' is the newest run"
+        )
         raise UsageError(f"'{shown}' is no name for a baseline", hint=hint)
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from orchestrator.catalog.spelling import nearest
 from orchestrator.counted import counted
-from orchestrator.errors import LabError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.program import PROGRAM
 from orchestrator.results.baselines import LATEST
 from orchestrator.results.contract import Name, RunRecord, json_text
@@ -29,8 +30,11 @@ RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
+_ANOTHER = "name another one with --out, or go on with that run: --resume"
+
 _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
 _RECENT = 5
+_SHOWN = 5
 
 
 class UnknownRun(UsageError):
@@ -85,8 +89,9 @@ def find_run(name: str, lab: Path) -> Run:
     if is_run:
         return _run_of_directory(directory, lab)
     if os.sep in name or name in (".", ".."):
+        missing = "a file, and no run's directory" if directory.is_file() else "no such directory"
         raise UsageError(
-            f"no run's directory: it has no {RUN_FILE}" if directory.is_dir() else "no such directory",
+            f"no run's directory: it has no {RUN_FILE}" if directory.is_dir() else missing,
             where=name,
             hint=f"{_RUN_IS}; see: {PROGRAM} list runs",
         )
@@ -99,6 +104,15 @@ def find_run(name: str, lab: Path) -> Run:
         return _stored_run(store, entry, entry.directory)
 
 
+def check_directory(directory: Path) -> None:
+    """Raise UsageError for a directory that no new run can have."""
+    if (directory / RUN_FILE).is_file():
+        owner = _load(directory / RUN_FILE, RunIdentity)
+        raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
+    if directory.exists() and not directory.is_dir():
+        raise UsageError("a file, where a directory is to be", where=str(directory), hint=_ANOTHER)
+
+
 def prepare_directory(directory: Path, identity: RunIdentity) -> None:
     """Make a run's directory and write ``run.json``; one that this run has already is left as it is.
 
@@ -108,9 +122,7 @@ def prepare_directory(directory: Path, identity: RunIdentity) -> None:
     if path.exists():
         owner = _load(path, RunIdentity)
         if owner.run != identity.run:
-            raise UsageError(
-                f"this directory belongs to run {owner.run}", where=str(directory), hint="Name another one with --out."
-            )
+            raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
     with storage_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, identity.model_dump_json(indent=2) + "\n")
@@ -161,7 +173,7 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
         raise UsageError(
             f"'{name}' begins the ids of {len(meant)} runs", detail=_listed(meant), hint="Give more of the id."
         )
-    guess = nearest(name, [*(entry.id for entry in entries), *baselines])
+    guess = nearest(name, [LATEST, *baselines]) or nearest(name, [entry.id for entry in entries])
     question = f"; did you mean '{guess}'?" if guess else ""
     raise UnknownRun(
         f"unknown run '{name}'{question}",
@@ -176,19 +188,39 @@ def _listed(entries: Sequence[RunEntry]) -> list[str]:
 
 
 def _no_runs_yet(lab: Path) -> UsageError:
+    if lab.is_file():
+        what = "a file, where the folder of the lab's results is to be"
+        return UsageError(what, where=str(lab), hint="name a folder in ORCHESTRATOR_LAB")
     return UsageError("there is no run yet", where=str(lab), hint=f"Make one: {PROGRAM} run CONFIG")
 
 
 def _load(path: Path, model: type[_Model]) -> _Model:
     """Read one of a run's files and validate it: it may come from another machine."""
-    with storage_faults(path), path.open("rb") as file:
-        content = file.read(_LARGEST_FILE + 1)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise HostError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
     if len(content) > _LARGEST_FILE:
         raise LabError(f"larger than {_LARGEST_FILE >> 20} MiB", where=str(path))
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, p['loc'])) or 'file'}: {p['msg']}" for p in error.errors()[:10]]
-        raise LabError(
-            "damaged, or written by another version of this program", where=str(path), detail=problems
-        ) from error
+        problems = error.errors(include_url=False)
+        detail = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {_fault(one)}" for one in problems[:_SHOWN]]
+        detail += [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        what = "damaged, or written by another version of this program"
+        hint = "take the directory once more from where it was made, or name another run"
+        raise LabError(what, where=str(path), detail=detail, hint=hint) from error
+
+
+def _fault(details: ErrorDetails) -> str:
+    """What is wrong with a part of a file, in our words for pydantic's."""
+    match details["type"]:
+        case "json_invalid":
+            return "no JSON, or cut off" + details["msg"][details["msg"].rfind(" at line") :].replace(" at", " in")
+        case "missing":
+            return "missing"
+        case "extra_forbidden":
+            return "unknown key"
+    return f"another value than this version writes: {details['input']!r:.80}"

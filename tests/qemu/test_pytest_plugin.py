@@ -76,7 +76,7 @@ WRONG = {
     "mem='1G'": "unknown argument 'mem'; allowed: kernel, cpu, smp, memory, timing, fresh*",
     "memory=256": "memory: found 256; expected a size from 64M to 4G, such as 256M or 1G",
     "smp=0": "smp: found 0; expected a whole number from 1 to 16",
-    "smp=2, timing='instructions'": "smp: found 2; timing 'instructions' needs 1",
+    "smp=2, timing='instructions'": "smp: found 2; timing 'instructions' needs 1: *",
     "fresh='no'": "fresh: found 'no'; expected True or False",
     "kernel_modules='dummy'": "kernel_modules: found 'dummy'; expected True or False",
     "channel='telnet'": "unknown channel 'telnet'; allowed: framed, ssh, serial",
@@ -85,7 +85,7 @@ WRONG = {
     "channel='ssh'": "channel 'ssh' needs an image: *",
     "image='debian-i368'": "unknown image 'debian-i368'; allowed: *; did you mean 'debian-i386'[?]",
     "image=5": "image: found 5; expected an image's name, or a path",
-    "data='./src'": "data: found './src'; expected a list of folders",
+    "data='./src'": "data: found './src'; expected a list of folders, such as *",
     "'pentium4'": "arguments are given by name",
     "kernel='debian-amd64', cpu='athlon'": "kernel 'debian-amd64' is 64-bit and CPU 'athlon' is 32-bit",
 }

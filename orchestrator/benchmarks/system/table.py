@@ -142,7 +142,7 @@ class SystemTable(Table):
     reference: Annotated[str, one_of(published_systems)] | None = None
     machines: Annotated[Entries[Machine], AfterValidator(_with_room)]
     probes: Entries[Annotated[Row, BeforeValidator(_probe)]] = (BASELINE,)
-    time_limit: Annotated[int, whole(1, 86_400)] | None = None
+    time_limit: Annotated[int, whole(1, 86_400, "seconds")] | None = None
     """Seconds of the host, in which a processor could be had, without any progress. The amount of work decides it."""
     profile: Entries[Annotated[ProfilePart, one_of(lambda: SystemTable.PROFILE_PARTS)]] | None = None
     """What each cell says of where its instructions went, and how many were the instrumentation's own."""

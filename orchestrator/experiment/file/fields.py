@@ -35,6 +35,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
 from orchestrator.experiment.program_point import PROGRAM
 from orchestrator.paths import user_path
+from orchestrator.program import PROGRAM as CALLED
 
 QemuCpuNames = Callable[[], Collection[str]]
 
@@ -97,15 +98,17 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Whole:
-    """Checks that a value is a whole number between these, which are allowed."""
+    """Checks that a value is a whole number between these, which are allowed, of a unit if it has one."""
 
     low: int
     high: int
+    unit: str = ""
 
     def __call__(self, value: object) -> object:
         """The number. Raises PydanticCustomError with the bounds."""
         if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
-            raise mismatch(value, f"expected a whole number from {self.low} to {self.high}")
+            of_unit = f", in {self.unit}" if self.unit else ""
+            raise mismatch(value, f"expected a whole number from {self.low} to {self.high}{of_unit}{_notation(value)}")
         return value
 
 
@@ -114,9 +117,16 @@ def one_of(choices: Callable[[], Iterable[str]]) -> BeforeValidator:
     return BeforeValidator(OneOf(choices))
 
 
-def whole(low: int, high: int) -> BeforeValidator:
-    """A whole number between these."""
-    return BeforeValidator(Whole(low, high))
+def whole(low: int, high: int, unit: str = "") -> BeforeValidator:
+    """A whole number between these, of this unit if it has one."""
+    return BeforeValidator(Whole(low, high, unit))
+
+
+def _notation(value: object) -> str:
+    """What to write in place of a text that looks like a number."""
+    if not isinstance(value, str) or not value[:1].isdigit():
+        return ""
+    return "; leave out the quotes" if re.fullmatch(r"[1-9][0-9]{0,17}", value) else "; write plain decimal digits"
 
 
 def truth(value: object) -> object:
@@ -129,8 +139,16 @@ def truth(value: object) -> object:
 def name(value: object) -> object:
     """At most 64 small letters, digits and hyphens, as text."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise mismatch(value, "expected at most 64 small letters, digits and hyphens, as text")
+        raise mismatch(value, f"expected at most 64 small letters, digits and hyphens{_other_name(value)}")
     return value
+
+
+def _other_name(value: object) -> str:
+    """A name that may be meant."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "; put a number in quotes"
+    other = re.sub(r"[^a-z0-9]+", "-", value[:200].lower()).strip("-") if isinstance(value, str) else ""
+    return f", such as {other}" if _NAME.fullmatch(other) else ""
 
 
 def description(value: object) -> object:
@@ -175,7 +193,9 @@ def kernel(value: object) -> object:
         raise mismatch(value, "expected a kernel's name")
     if not is_path(value):
         if value not in kernels():
-            raise mismatch(value, f"{choices_sentence(value, kernels())}; or a path: {_PATHS}")
+            raise mismatch(
+                value, f"{choices_sentence(value, kernels())}; all: {CALLED} list kernels; or a path: {_PATHS}"
+            )
         return value
     try:
         path = str(user_path(value))
@@ -282,8 +302,14 @@ def entries(value: object) -> object:
     """A list of at least one entry."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= MAX_ENTRIES:
         found = f"{len(value)} entries" if isinstance(value, list | tuple) else shown(value)
-        raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries")
+        raise wrong(f"found {found}; expected a list of 1 to {MAX_ENTRIES} entries{_as_list(value)}")
     return tuple(value)  # YAML gives lists, a frozen model keeps tuples
+
+
+def _as_list(value: object) -> str:
+    """Words as a list."""
+    words = value.replace(",", " ").split() if isinstance(value, str) and len(value) <= 80 else []
+    return f", such as [{', '.join(words)}]" if words and all(word.isprintable() for word in words) else ""
 
 
 def _distinct(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:

@@ -88,7 +88,7 @@ class _Loader:
     def load(self, data: Data) -> Experiment | list[Problem]:
         """The experiment, or all that is wrong with it."""
         if not isinstance(data, dict):
-            return [Problem((), f"found {shown(data)}; expected a mapping")]
+            return [Problem((), f"found {shown(data)}; expected keys with values, such as name: my-probes")]
         reader = TableReader(self.kinds, self.origins)
         heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}
         rest = {key: value for key, value in data.items() if key not in Heading.model_fields}

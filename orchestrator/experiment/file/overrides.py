@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from orchestrator.errors import ConfigError
@@ -70,7 +71,8 @@ def _split(text: str, place: str) -> tuple[list[str], str]:
     key, equals, value = text.partition("=")
     steps = key.strip().split(".")
     if not equals or not all(_STEP.fullmatch(step) for step in steps):
-        raise ConfigError("expected KEY=VALUE", where=place, hint="for example --set benchmark.calls=1000")
+        hint = "for example --set benchmark.calls=1000, without a space around the ="
+        raise ConfigError("expected KEY=VALUE", where=place, hint=hint)
     if len(steps) > MAX_DEPTH:
         raise ConfigError(f"nested more than {MAX_DEPTH} deep", where=place)
     if len(value) > MAX_BYTES:
@@ -106,7 +108,7 @@ def _no_holder(path: KeyPath, place: str) -> ConfigError:
 
 def _index(items: list[Data], step: str, path: KeyPath, place: str) -> int:
     if not _INDEX.fullmatch(step) or int(step) >= len(items):
-        entries = f"entries 0 to {len(items) - 1}" if items else "no entries"
+        entries = "no entries" if not items else "one entry, 0" if len(items) == 1 else f"entries 0 to {len(items) - 1}"
         raise ConfigError(f"{_dotted(path)} is a list with {entries}; it has no '{step}'", where=place)
     return int(step)
 
@@ -117,4 +119,6 @@ def _dotted(path: KeyPath) -> str:
 
 def _shown(text: str) -> str:
     short = text if len(text) <= 80 else text[:77] + "..."
-    return short if short.isprintable() else ascii(short)
+    if not short.isprintable():
+        return ascii(short)
+    return short if "=" in short else shlex.quote(short)

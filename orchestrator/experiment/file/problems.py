@@ -3,17 +3,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.source import KeyPath
 
 _SHOWN = 20
+_MISSING = "missing; this key is required"
+_MISSPELT = re.compile(r"unknown key; .*did you mean '([^']+)'\?", re.DOTALL)
+_ALLOWED = re.compile(r"allowed: [^;]{80,}")
+"""A list that is not to be repeated."""
+
+_WORDS = {
+    "model_type": "expected a mapping",
+    "dict_type": "expected a mapping",
+    "list_type": "expected a list",
+    "string_type": "expected text",
+    "string_too_short": "expected some text",
+    "string_too_long": "expected at most {max_length} characters",
+    "too_short": "expected at least one entry",
+    "less_than_equal": "expected at most {le:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "greater_than": "expected more than {gt:g}",
+}
+"""What is expected where pydantic finds such an error."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +94,22 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
     if kind == "wrong":
         return [Problem(path, details["msg"])]
     if kind == "missing":
-        return [Problem(path, "missing; this key is required")]
+        return [Problem(path, _MISSING)]
     if kind == "extra_forbidden":
         return [Problem(path, unknown(path))]
-    expected = "expected a mapping" if kind == "model_type" else details["msg"]
-    return [Problem(path, f"found {shown(details['input'])}; {expected}")]
+    return [Problem(path, f"found {shown(details['input'])}; {_expected(details)}")]
+
+
+def _expected(details: ErrorDetails) -> str:
+    """What a value should have been, in our words for pydantic's."""
+    found, kind, context = details["input"], details["type"], details.get("ctx", {})
+    if kind == "literal_error":
+        return choices_sentence(str(found), re.findall(r"'([^']+)'", context["expected"]))
+    if kind == "list_type" and isinstance(found, str):
+        return f"expected a list, such as [{found}]"
+    if kind == "string_type" and isinstance(found, int):
+        return "expected text; put a number in quotes"
+    return _WORDS[kind].format(**context) if kind in _WORDS else str(details["msg"])
 
 
 def _below(path: KeyPath, problem: Problem) -> Problem:
@@ -88,13 +119,33 @@ def _below(path: KeyPath, problem: Problem) -> Problem:
 
 def config_error(problems: Sequence[Problem], origins: Origins, name: str) -> ConfigError:
     """Return the one error that lists all ``problems`` with the origin of each; ``name`` is the file's."""
-    lines = [_located(problem, origins) for problem in problems]
+    lines = _each_list_once(_located(problem, origins) for problem in _each_mistake_once(problems))
     if len(lines) == 1:
         return ConfigError(lines[0][1], where=lines[0][0])
     detail = [f"{place}: {sentence}" for place, sentence in lines[:_SHOWN]]
     if len(lines) > _SHOWN:
         detail.append(f"and {len(lines) - _SHOWN} more")
     return ConfigError(f"{len(lines)} problems", where=name, detail=detail)
+
+
+def _each_mistake_once(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """The problems without keys that are missing because they are misspelt."""
+    meant = {(*one.path[:-1], found[1]) for one in problems if (found := _MISSPELT.match(one.sentence)) is not None}
+    return [one for one in problems if one.sentence != _MISSING or one.path not in meant]
+
+
+def _each_list_once(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Places and sentences, with what is allowed instead of an unknown key or name only where it comes first."""
+    said: set[str] = set()
+    short = []
+    for place, sentence in lines:
+        found = _ALLOWED.search(sentence)
+        if found is not None and found[0] in said:
+            sentence = sentence.replace(found[0], "allowed: as above", 1)
+        elif found is not None:
+            said.add(found[0])
+        short.append((place, sentence))
+    return short
 
 
 def _located(problem: Problem, origins: Origins) -> tuple[str, str]:

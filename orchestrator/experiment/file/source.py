@@ -18,6 +18,7 @@ import yaml
 
 from orchestrator.catalog.spelling import nearest
 from orchestrator.errors import ConfigError
+from orchestrator.experiment.file.malformed import explained
 
 Scalar = str | int | bool | None
 Data = Scalar | list["Data"] | dict[str, "Data"]
@@ -60,8 +61,10 @@ def read_source(path: Path) -> Source:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError("no such file", where=str(path), hint=_similar_file(path)) from None
+    except IsADirectoryError:
+        raise ConfigError("a folder, and no file", where=str(path), hint=_file_in(path)) from None
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise ConfigError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(path)) from None
     except ValueError as error:  # a path with a NUL in it
         raise ConfigError(f"cannot be read: {error}", where=repr(str(path))) from None
     if len(content) > MAX_BYTES:
@@ -81,6 +84,15 @@ def parse(text: str, place: Callable[[int], str]) -> Source:
     MAX_NODES nodes after expanding aliases, or nesting deeper than MAX_DEPTH.
     """
     return _Builder(text, place).build()
+
+
+def _file_in(folder: Path) -> str:
+    """Which of a folder's files may be meant."""
+    try:
+        file = next(iter(sorted(folder.glob("*.y*ml"))), None)
+    except OSError:
+        file = None
+    return "name a file" if file is None else f"name a file in it, such as '{file}'"
 
 
 def _similar_file(path: Path) -> str:
@@ -114,12 +126,12 @@ class _Builder:
         try:
             root = self._document(self._events())
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            words = " ".join(word for word in (error.context, error.problem) if word)
-            raise self._error(f"malformed YAML: {words}", mark.line + 1 if mark else self._line) from None
+            what, place, hint = explained(error)
+            raise self._error(what, place or self._line, hint) from None
         except yaml.reader.ReaderError as error:
             line = self._text.count("\n", 0, error.position) + 1
-            raise self._error(f"a character that YAML does not allow: U+{error.character:04X}", line) from None
+            what = f"a character that YAML does not allow: U+{error.character:04X}"
+            raise self._error(what, line, "is it a text file?") from None
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             # PyYAML hands an escape beyond Unicode or an endless version number straight to chr() and int().
             raise self._error(f"malformed YAML: {error}", self._line) from None
@@ -189,9 +201,11 @@ class _Builder:
                 break
             line = self._line
             if not isinstance(event, yaml.ScalarEvent):
-                raise self._error("a key must be plain text", line)
+                raise self._error("a key must be plain text", line, "put a text that begins with { or [ in quotes")
             self._refuse_tag(event.tag, line)
             key = str(self._checked(event.value, line))
+            if key == "<<" and event.implicit[0]:
+                raise self._error("merge keys (<<) are not allowed", line, "write the values out")
             if key in entries:
                 raise self._error(f"key {key!r} is here twice; first in line {entries[key][0]}", line)
             entries[key] = (line, self._grow(node, self._node(next(events), events, depth + 1)))

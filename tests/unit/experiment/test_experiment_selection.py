@@ -79,7 +79,7 @@ def test_a_filter_that_matches_nothing_lists_the_names() -> None:
 
 @pytest.mark.parametrize("text", ["", ",", "probe=", "athlon,,djprobe", "="])
 def test_an_incomplete_filter_is_refused(text: str) -> None:
-    assert refusal(text).startswith(f"--only {text}: expected PATTERN or KEY=PATTERN")
+    assert refusal(text).startswith(f"--only {text or repr(text)}: expected PATTERN or KEY=PATTERN")
 
 
 words = st.sampled_from(["cpu=", "probe=", "athlon", "djprobe", "none", "*", "?", "[", "!a]", ",", "k*", "/", "noop"])

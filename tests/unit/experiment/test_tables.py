@@ -118,7 +118,7 @@ def test_overrides_reach_a_table_or_all(tmp_path: Path) -> None:
         ("  one:", "  One:", "x.yaml:7: tables.One: found 'One'; expected at most 64 small letters"),
         ("handlers: [record]", "handler: [record]", "x.yaml:10: tables.two.handler: unknown key; allowed: "),
         ("jprobe: debian-686-pae", "jprob: debian-686-pae", "x.yaml:12: tables.three.kernel_for.jprob: "),
-        ("name: several", "nam: several", "name: missing; this key is required"),
+        ("name: several", "nam: several", "did you mean 'name'?"),
         ("machines: [{cpu: pentium4}]\n", "", "tables.one.machines: missing; this key is required"),
         ("  one: {reference: djprobe-2005/list5}", "  one: 5", "x.yaml:7: tables.one: found 5; expected a mapping"),
     ],

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A wrong command line, in the form and the words of all other errors: typer's own are in a box, and pydantic's."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from orchestrator.errors import UsageError
+from orchestrator.program import PROGRAM
+
+_TypersError: Any = typer.BadParameter.__base__
+"""The class of all usage errors. Typer has it from click, or, as 0.29 does, from a copy that it does not export."""
+
+_TOO_MANY = "Got unexpected extra argument"
+
+
+class Commands(TyperGroup):
+    """All commands. A wrong command line ends the program with a sentence and status 2."""
+
+    def main(self, args: Sequence[str] | None = None, *names: Any, standalone_mode: bool = True, **others: Any) -> Any:
+        """Run the command that ``args`` has, or the program's arguments, and end the program with its status."""
+        words = list(sys.argv[1:] if args is None else args)
+        called = functools.partial(super().main, words, *names, **others)
+        if not standalone_mode:
+            return called(standalone_mode=False)
+        try:
+            status = called(standalone_mode=False)
+        except _TypersError as error:
+            if type(error).__name__ != "NoArgsIsHelpError":  # a group alone: the help is printed
+                print(f"error: {_explained(error, *_command(self, words), words)}", file=sys.stderr)
+            status = UsageError.exit_status
+        except typer.Abort:
+            status = 1
+        sys.exit(status)
+
+
+def _command(group: Any, words: Sequence[str]) -> tuple[str, Any]:
+    """The command that the words call, or the group as far as they lead, with its name."""
+    name, command = "", group
+    for word in words:
+        if not hasattr(command, "commands") or (found := command.commands.get(word)) is None:
+            break
+        name, command = f"{name} {word}".strip(), found
+    return name, command
+
+
+def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> UsageError:
+    """The error of ours for one of typer's, of which only the parts are used, and the message where it is of no kind.
+
+    ``command`` is the command or group that ``words`` call, ``name`` its name.
+    """
+    from orchestrator.catalog.spelling import choices_sentence, unknown
+
+    hint = f"see: {PROGRAM} {name} -h" if name else f"see: {PROGRAM} -h"
+    param: Any = getattr(error, "param", None)
+    option: str | None = getattr(error, "option_name", None)
+    message = str(error.format_message())
+    if option is not None and type(error).__name__ == "NoSuchOption":
+        known = [long for one in command.params for long in one.opts if long.startswith("--")]
+        # Of -dry-run only -d is in the error.
+        typed = next((word.partition("=")[0] for word in words if word.startswith(option)), option)
+        return UsageError(unknown("option", typed, [*known, "--help"]), hint=hint)
+    if option is not None:  # no value, or one for a switch
+        param = next((one for one in command.params if option in one.opts), None)
+        if param is not None:
+            return UsageError(_takes(param), where=option, hint=hint)
+    elif type(error).__name__ == "MissingParameter" and param is not None:
+        return UsageError(f"{_named(param)} is missing", hint=f"{_example(name)}{hint}")
+    elif param is not None:
+        return UsageError(_refused(error, param), where=_named(param), hint=f"{_meaning(param)}{hint}")
+    elif hasattr(command, "commands"):
+        word = next((word for word in words[len(name.split()) :] if not word.startswith("-")), "")
+        return UsageError(f"unknown command '{word}'; {choices_sentence(word, command.commands)}", hint=hint)
+    elif message.startswith(_TOO_MANY):
+        return UsageError(f"too many arguments: {message.rpartition('(')[2].rstrip(')')}", hint=hint)
+    return UsageError(message[:1].lower() + message[1:].removesuffix("."), hint=hint)
+
+
+def _named(param: Any) -> str:
+    """An option, or an argument as the help calls it."""
+    if param.param_type_name == "option":
+        return str(param.opts[0])
+    return str(param.metavar or param.name).removeprefix("-- ")
+
+
+def _takes(option: Any) -> str:
+    """What an option takes, where it was given something else."""
+    if option.is_flag:
+        return "it is a switch, and takes no value"
+    value = f": {option.metavar}" if option.metavar else ""
+    return f"its value is missing{value}" if option.nargs == 1 else f"expected {option.nargs} values{value}"
+
+
+def _refused(error: Any, param: Any) -> str:
+    """What is wrong with a value: what was found, and what is allowed."""
+    from pydantic import ValidationError
+
+    from orchestrator.catalog.spelling import choices_sentence
+    from orchestrator.experiment.file.problems import shown
+
+    if not isinstance(error.__cause__, ValidationError):
+        return str(error.message)
+    details = error.__cause__.errors(include_url=False)[0]
+    choices = getattr(param.type_descriptor, "choices", None)
+    if choices:
+        expected = choices_sentence(str(details["input"]), map(str, choices))
+    elif number := _number(param):
+        expected = f"expected {number}{_range(param.min, param.max)}"
+    else:
+        expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
+    return f"found {shown(details['input'])}; {expected}"
+
+
+def _meaning(param: Any) -> str:
+    """What a number stands for, and its unit; a choice among words explains itself."""
+    return f"{param.help.rstrip('.')}; " if param.help and _number(param) else ""
+
+
+def _number(param: Any) -> str:
+    """The kind of number that a parameter is; empty for another one, and with versions of typer that do not say it."""
+    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return "a whole number" if annotation is int else "a number" if annotation is float else ""
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is not None:
+        return f" from {low or 0:g} to {high:g}"
+    return "" if low is None else f" from {low:g} on"
+
+
+def _example(name: str) -> str:
+    from orchestrator.cli.examples import examples
+
+    example = next(iter(examples().get(name, ())), "")
+    return f"for example {PROGRAM} {example}; " if example else ""

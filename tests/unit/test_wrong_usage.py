@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a wrong experiment, command line or table of costs change nothing, and get the message of ``golden/wrong``?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden_messages import check_messages
+
+
+@pytest.mark.parametrize("interface", ["command-line", "experiment-file", "cost-table"])
+def test_messages_are_as_in_the_golden_file(interface: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    check_messages(interface, tmp_path, request.config)
