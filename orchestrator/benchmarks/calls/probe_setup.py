@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_code import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES
 from orchestrator.benchmarks.calls.capabilities import capability_list
@@ -152,7 +154,7 @@ def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -
     if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
     symbol, plus, offset = (cell.task.point or "").partition("+")
-    if plus and kind.at == "entry" and int(offset, 0) != kernel.tracer_offset(symbol):
+    if plus and kind.at == "entry" and int(offset, 0) != tracer_place(_entry_offset(kernel, cell, symbol)):
         return "the function tracer is at a function's first bytes only: name the function without an offset"
     return None
 
@@ -178,7 +180,18 @@ def _place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
             return symbol, int(offset, 0)
     else:
         symbol = entered_function(kernel, cell)
-    return symbol, kernel.entry_offset(symbol) if kind.at == "after-ftrace-nop" else kernel.tracer_offset(symbol)
+    entry = _entry_offset(kernel, cell, symbol)
+    return symbol, entry if kind.at == "after-ftrace-nop" else tracer_place(entry)
+
+
+def _entry_offset(kernel: Kernel, cell: CallCell, symbol: str) -> int:
+    """Bytes from a function's symbol to its first own instruction: the kernel's, or a loaded module's of its own."""
+    if kernel.code is None or not kernel.code.named(symbol):
+        in_module = loaded_code(kernel, cell.kernel_modules, symbol)
+        found = None if in_module is None else entry_offset(in_module[1], symbol)
+        if found is not None:
+            return found
+    return kernel.entry_offset(symbol)
 
 
 def has_booster(kernel: Kernel) -> bool:

@@ -22,6 +22,7 @@ from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.cell import machine_id, whole_function
+from orchestrator.experiment.file import fields as file_fields
 from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict, shown
 from orchestrator.experiment.machine import Machine
@@ -132,13 +133,15 @@ class FoundPoint:
 class CallsTable(ProbedTable):
     """Machines, kernels, points, probes and handlers, of which every combination is a cell.
 
-    With ``profile`` each cell says where its instructions went.
+    With ``profile`` each cell says where its instructions went. ``kernel_modules`` are loaded before anything is
+    measured, and points may be in them.
     """
 
     PROFILE_PARTS: ClassVar[tuple[ProfilePart, ...]] = get_args(ProfilePart)
     _found: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
+    kernel_modules: Entries[Annotated[str, BeforeValidator(file_fields.kernel_module)]] | None = None
     profile: Entries[Annotated[ProfilePart, one_of(lambda: CallsTable.PROFILE_PARTS)]] | None = None
 
     @property
