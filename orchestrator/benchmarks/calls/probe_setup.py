@@ -17,6 +17,7 @@ from orchestrator.benchmarks.calls.capabilities import capability_list
 from orchestrator.benchmarks.calls.entered_function import call_number, entered_function, no_function_reason
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.catalog.kernel_options import without_option
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
@@ -60,7 +61,7 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
         return why_not
     for option in _needs(kind):
         if kernel.config.get(option) != "y":
-            return f"this kernel was built without {option}"
+            return without_option(option, _needs(kind), kernel.spec.arch)
     single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
     if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
         return (
