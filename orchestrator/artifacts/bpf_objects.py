@@ -17,6 +17,7 @@ from orchestrator.artifacts.compiler import bpf_tool, compiling_in
 from orchestrator.artifacts.inclusion import included, read_source
 from orchestrator.artifacts.kernel_types import kernel_types
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.catalog.kernel_options import without_option
 from orchestrator.catalog.user_probe import BPF_SOURCE
 from orchestrator.elf import DAMAGED
 from orchestrator.errors import BuildError, ConfigError, HostError, UnsupportedError
@@ -57,7 +58,8 @@ def bpf_object(context: BuildContext, kernel: Kernel, file: Path) -> BpfObject:
     compiled = _compiled(context, kernel, file) if file.name.endswith(BPF_SOURCE) else _kept(context, file)
     for section in _sections(file, compiled.read_bytes()):
         if section.startswith(_ON_FPROBES) and kernel.config.get("CONFIG_FPROBE") != "y":
-            raise UnsupportedError(f"this kernel was built without CONFIG_FPROBE, which {section} needs")
+            lacking = without_option("CONFIG_FPROBE", ["CONFIG_DEBUG_INFO_BTF"], kernel.spec.arch)
+            raise UnsupportedError(f"{section} needs fprobes: {lacking}")
     return BpfObject(compiled, _loader(context), bpf_tool(context, kernel.spec.arch))
 
 

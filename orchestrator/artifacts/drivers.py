@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -19,20 +19,26 @@ def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
     ``modules`` is a kernel's ``lib/modules/RELEASE/kernel``. A module that is not there is built in.
     Dependencies are the modules' own word (``depends=`` in .modinfo): packages come without modules.dep.
     """
-    files = {_name(path.name): path for path in modules.rglob("*.ko")}
-    ordered: list[Path] = []
+    return ordered({module_name(path.name): path for path in modules.rglob("*.ko")}, wanted)
+
+
+def ordered(files: Mapping[str, Path], wanted: Sequence[str]) -> list[Path]:
+    """The same of modules whose ``files`` are given by their names."""
+    found: list[Path] = []
+    begun: set[Path] = set()
 
     def add(name: str) -> None:
-        path = files.get(_name(name))
-        if path is None or path in ordered:
+        path = files.get(module_name(name))
+        if path is None or path in begun:
             return
+        begun.add(path)
         for dependency in module_info(path).get("depends", "").split(","):
             add(dependency)
-        ordered.append(path)
+        found.append(path)
 
     for name in wanted:
         add(name)
-    return ordered
+    return found
 
 
 def module_info(path: Path) -> dict[str, str]:
@@ -48,5 +54,6 @@ def module_info(path: Path) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
-def _name(text: str) -> str:
-    return text.removesuffix(".ko").replace("-", "_")
+def module_name(text: str) -> str:
+    """A module's name as the kernel lists it, from its file's name: without the suffixes, and with underscores."""
+    return text.partition(".ko")[0].replace("-", "_")

@@ -21,7 +21,7 @@ _ENDBR = frozenset(bytes.fromhex(code) for code in ("f30f1efa", "f30f1efb", "660
 FTRACE_NOPS = (bytes.fromhex("0f1f440000"), bytes.fromhex("3e8d742600"))
 """The five-byte nops that stand for a disabled call of the function tracer, x86_64's and i386's."""
 
-_CALL = 0xE8
+_CALL = b"\xe8"
 
 
 def entry_places(code: bytes) -> set[int]:
@@ -40,14 +40,19 @@ def entry_offset(code: KernelCode, symbol: str) -> int | None:
     if start is None:
         return None
     first = code.read(start, LONGEST)
-    if len(first) < LONGEST:
+    if not first:
         return None
     endbr = _endbr_bytes(first)
     # Before the kernel has started, the tracer's nop is the call that the compiler made.
     call = first[endbr : endbr + TRACER_BYTES]
     target = start + endbr + TRACER_BYTES + int.from_bytes(call[1:], "little", signed=True)
-    calls_tracer = call[0] == _CALL and fentry is not None and (target - fentry) % (1 << 32) == 0
+    calls_tracer = call[:1] == _CALL and fentry is not None and (target - fentry) % (1 << 32) == 0
     return endbr + TRACER_BYTES if calls_tracer else max(entry_places(first))
+
+
+def tracer_place(entry: int) -> int:
+    """Where the function tracer's nop is, which is behind any endbr, for code that begins ``entry`` bytes in."""
+    return entry - TRACER_BYTES if entry >= TRACER_BYTES else entry
 
 
 def _endbr_bytes(code: bytes) -> int:

@@ -39,8 +39,8 @@ SEALS = ".ibt_endbr_seal"
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A part of the image: where it is in memory, and in the file."""
+class CodePart:
+    """A part of an image: its address in memory, its size in bytes, and its place in the file."""
 
     address: int
     size: int
@@ -64,8 +64,8 @@ class KernelCode:
     symbols: Sequence[Symbol] = field(repr=False)
     image: bytes = field(repr=False)
     word: int
-    segments: Sequence[_Part] = field(repr=False)
-    sections: Mapping[str, _Part] = field(repr=False)
+    segments: Sequence[CodePart] = field(repr=False)
+    sections: Mapping[str, CodePart] = field(repr=False)
 
     def named(self, name: str) -> Sequence[Symbol]:
         """All symbols of this name: static functions may share one."""
@@ -142,7 +142,7 @@ class KernelCode:
                 Alternative(
                     self._relative(entry),
                     self.image[entry.place + length_at],
-                    self._relative(_Part(entry.address + 4, 4, entry.place + 4)),
+                    self._relative(CodePart(entry.address + 4, 4, entry.place + 4)),
                     self.image[entry.place + length_at + 1],
                 )
                 for entry in self._entries(name, size)
@@ -194,13 +194,13 @@ class KernelCode:
             ]
         )
 
-    def _entries(self, section: str, size: int) -> Iterator[_Part]:
+    def _entries(self, section: str, size: int) -> Iterator[CodePart]:
         part = self.sections.get(section)
         for behind in range(0, part.size - size + 1, size) if part else ():
             assert part is not None
-            yield _Part(part.address + behind, size, part.place + behind)
+            yield CodePart(part.address + behind, size, part.place + behind)
 
-    def _relative(self, entry: _Part) -> int:
+    def _relative(self, entry: CodePart) -> int:
         """The address that an entry begins with, as a distance from itself."""
         distance = int.from_bytes(self.image[entry.place : entry.place + 4], "little", signed=True)
         return (entry.address + distance) % (1 << 8 * self.word)
@@ -264,10 +264,10 @@ def _padded_alike(entries: Sequence[Alternative]) -> Sequence[Alternative]:
     return [replace(one, size=sizes[one.address]) for one in entries]
 
 
-def _part(elf: bytes, address: int, place: int, size: int) -> _Part:
+def _part(elf: bytes, address: int, place: int, size: int) -> CodePart:
     """A part of the image, as far as the file has it."""
     start = min(place, len(elf))
-    return _Part(address, min(size, len(elf) - start), start)
+    return CodePart(address, min(size, len(elf) - start), start)
 
 
 def _address(symbol: Symbol) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.data_disk import OPTIONS
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.errors import BuildError, LabError, UsageError
+from orchestrator.artifacts.module_files import BUILT_IN, lists_folder, module_files
+from orchestrator.errors import BuildError, UsageError
 from orchestrator.process import run
 from orchestrator.requirements import check_installed
 
@@ -19,7 +19,7 @@ _KIND = "kernel-modules"
 _FILE = "modules.squashfs"
 _LIMIT = 1800.0
 _DEPMOD = "/usr/sbin/depmod"
-_LISTS = ("modules.order", "modules.builtin", "modules.builtin.modinfo")
+_LISTS = ("modules.order", BUILT_IN, f"{BUILT_IN}.modinfo")
 """What the kernel's own build writes beside its modules, and depmod reads."""
 
 
@@ -29,7 +29,8 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     They are those of Debian's package, or those that a build tree has built. Raises UsageError for a kernel without
     any, HostError, BuildError.
     """
-    lists, files = _found(kernel)
+    folder, files = lists_folder(kernel), module_files(kernel)
+    lists = [folder / name for name in _LISTS if (folder / name).is_file()]
     if not files:
         raise UsageError(
             f"kernel '{kernel.spec.name}' has no modules of its own: what it has is built in",
@@ -38,48 +39,24 @@ def kernel_modules(context: BuildContext, kernel: Kernel) -> Path:
     # A tree's modules may be built anew while its kernel stays the same.
     content = {} if kernel.packages else {name: _digest(file) for name, file in files.items()}
 
-    def build(folder: Path) -> None:
+    def build(place: Path) -> None:
         for name in ("image-packages.txt", "module-packages.txt"):
             check_installed(name, "a guest with its kernel's own modules")
         context.say(f"packing the modules of {kernel.spec.name}")
-        base = folder / "base"
+        base = place / "base"
         tree = base / "lib/modules" / kernel.release
         for name, file in files.items():
-            place = tree / "kernel" / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, place)
+            copy = tree / "kernel" / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
         for file in lists:
             shutil.copyfile(file, tree / file.name)
         _run(kernel, [_DEPMOD, "-b", str(base), kernel.release])
-        _run(kernel, ["mksquashfs", str(tree), str(folder / _FILE), *OPTIONS])
+        _run(kernel, ["mksquashfs", str(tree), str(place / _FILE), *OPTIONS])
         shutil.rmtree(base)
 
     inputs = {"kernel": kernel.key, "content": content, "options": list(OPTIONS)}
     return context.cache.obtain(_KIND, inputs, f"modules of {kernel.spec.name}", build).path / _FILE
-
-
-def _found(kernel: Kernel) -> tuple[list[Path], Mapping[str, Path]]:
-    """The kernel's lists, and its modules by their paths below ``kernel``."""
-    if kernel.modules.is_dir():
-        folder = kernel.modules.parent
-        files = {str(file.relative_to(kernel.modules)): file for file in sorted(kernel.modules.rglob("*.ko*"))}
-    else:
-        folder = kernel.headers
-        files = {name: folder / name for name in _ordered(folder)}
-    return [folder / name for name in _LISTS if (folder / name).is_file()], files
-
-
-def _ordered(tree: Path) -> list[str]:
-    """The modules that a build tree says it has built, those of them that are there."""
-    try:
-        names = (tree / "modules.order").read_text().split()
-    except OSError:
-        return []
-    except UnicodeDecodeError:
-        raise LabError(f"{tree / 'modules.order'} is no list of modules", hint="build the kernel again") from None
-    # The list of Linux 6.1 has .ko, that of 6.12 has .o.
-    files = (str(Path(name).with_suffix(".ko")) for name in names)
-    return [name for name in files if (tree / name).is_file() and ".." not in Path(name).parts]
 
 
 def _run(kernel: Kernel, command: list[str]) -> None:

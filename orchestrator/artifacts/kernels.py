@@ -16,7 +16,7 @@ from orchestrator.artifacts.cache import digest
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, HOST_ARCHITECTURE, unpacked_packages
 from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
 from orchestrator.artifacts.flat_image import flat_image
-from orchestrator.artifacts.function_entry import TRACER_BYTES, entry_offset
+from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.kernel_build import built_kernel
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.pins import origins, versions
@@ -78,8 +78,7 @@ class Kernel:
 
     def tracer_offset(self, symbol: str) -> int:
         """Bytes from a function's symbol to the function tracer's nop, which is behind any endbr."""
-        entry = self.entry_offset(symbol)
-        return entry - TRACER_BYTES if entry >= TRACER_BYTES else entry
+        return tracer_place(self.entry_offset(symbol))
 
     @property
     def compiler_note(self) -> str | None:

@@ -17,6 +17,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.guest.life import State
 from orchestrator.plain_text import plain_line, plain_text
 from orchestrator.report.figures import figure
+from orchestrator.report.reasons import shared_key
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.time_left import TimeLeft
 from orchestrator.steps import running_steps
@@ -25,11 +26,26 @@ _MOST_DETAILS = 4
 """Lines below the bar: of guests side by side, the first ones."""
 
 
+class _Outcomes:
+    """How cells ended, each reason once: the next cell with it has the name of the first one."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def text(self, record: CellRecord, name: str) -> str:
+        """One line on how a cell ended; ``name`` is what later ones call it."""
+        whole = outcome(record)
+        first = whole if record.reason is None else self._said.setdefault(shared_key(record.reason), name)
+        shorter = f"{record.status}, as {first}"
+        return whole if first in (whole, name) or len(shorter) > len(whole) else shorter
+
+
 class _Lines:
     """Plain lines: for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._outcomes = _Outcomes()
         self._total = 0
         self._done = 0
         self._left: TimeLeft | None = None
@@ -61,7 +77,8 @@ class _Lines:
         self._done += 1
         if self._left is not None:
             self._left.ended(record.id)
-        self.say(f"[{self._done}/{self._total}] {record.id}: {outcome(record)}{self._time_left()}")
+        number = f"[{self._done}/{self._total}]"
+        self.say(f"{number} {record.id}: {self._outcomes.text(record, number)}{self._time_left()}")
 
     def _time_left(self) -> str:
         text = "" if self._left is None else self._left.text()
@@ -89,6 +106,7 @@ class _Live:
 
     def __init__(self, progress: _Display) -> None:
         self._progress = progress
+        self._outcomes = _Outcomes()
         self._task = progress.add_task("preparing", total=None)
         self._warned: set[str] = set()
 
@@ -116,7 +134,8 @@ class _Live:
     def cell_ends(self, record: CellRecord) -> None:
         style = {"ok": "green", "failed": "bold red"}.get(record.status, "yellow")
         self._progress.console.print(f"[{style}]{record.status:>6}[/] ", end="")
-        self._progress.console.print(f"{record.id}: {outcome(record)}", markup=False, highlight=False)
+        said = self._outcomes.text(record, record.id)
+        self._progress.console.print(f"{record.id}: {said}", markup=False, highlight=False)
         if self._progress.left is not None:
             self._progress.left.ended(record.id)
         self._progress.advance(self._task)

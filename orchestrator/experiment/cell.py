@@ -29,7 +29,7 @@ class Cell(Generic[TaskT]):
     ``time_limit`` in seconds of the host's time. ``parameters`` further distinguish it from other cells, and are
     recorded; ``published`` is its published figures. ``compared_with`` is the ids of the cells that its overhead
     follows from: its baseline first, then the baseline's A/A boots. ``profile`` is what its profile is to have, nothing
-    where none is wanted.
+    where none is wanted. ``kernel_modules`` are those of the kernel's own that are loaded first.
     """
 
     id: str
@@ -52,6 +52,7 @@ class Cell(Generic[TaskT]):
     published: ReferenceValue | None = field(default=None, hash=False)
     compared_with: tuple[str, ...] = ()
     profile: tuple[ProfilePart, ...] = ()
+    kernel_modules: tuple[str, ...] = ()
 
 
 def named_point(cell: Cell[Any]) -> str | None:

@@ -32,6 +32,7 @@ class Boot:
     clock: Clock
     image: str | None
     channel: ChannelKind
+    kernel_modules: tuple[str, ...]
     cells: tuple[Cell[Any], ...]
 
     @property
@@ -69,11 +70,11 @@ def plan(experiment: Experiment) -> Plan:
         )
     boots: dict[tuple[object, ...], tuple[str, list[Cell[Any]]]] = {}
     for kind, cell in found:
-        key = (kind.name, *_machine(cell), kind.boot_key(cell))
+        key = (kind.name, *machine_key(cell), kind.boot_key(cell))
         boots.setdefault(key, (kind.name, []))[1].append(cell)
     planned = Plan(
         experiment.name,
-        tuple(Boot(kind_name, *_machine(cells[0]), tuple(cells)) for kind_name, cells in boots.values()),
+        tuple(Boot(kind_name, *machine_key(cells[0]), tuple(cells)) for kind_name, cells in boots.values()),
     )
     ids = {cell.id for cell in planned.cells}
     if len(ids) != len(planned.cells):
@@ -84,5 +85,10 @@ def plan(experiment: Experiment) -> Plan:
     return planned
 
 
-def _machine(cell: Cell[Any]) -> tuple[str, int, int, str, Clock, str | None, ChannelKind]:
-    return cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock, cell.image, cell.channel
+_Machine = tuple[str, int, int, str, Clock, str | None, ChannelKind, tuple[str, ...]]
+
+
+def machine_key(cell: Cell[Any]) -> _Machine:
+    """What a boot has in common with its cells, in the order of Boot's fields behind its kind."""
+    machine = (cell.cpu, cell.smp, cell.memory_mib, cell.kernel)
+    return *machine, cell.clock, cell.image, cell.channel, cell.kernel_modules

@@ -15,7 +15,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.profile import load_profile
 from orchestrator.results.runs import Run
 
-_COMPARED = ("at", "call", "arguments", "workload", "image", "channel")
+_COMPARED = ("at", "call", "arguments", "workload", "image", "channel", "kernel_modules")
 """Parameters that a cell and its baseline have in common."""
 _ROUNDING = 1e-6
 """Instructions a call: one in a million calls."""

@@ -130,10 +130,10 @@ class EventAttachment(Attachment):
                 raise EvidenceError(f"an event is not of {self._kind.tracepoint}", detail=[str(event)])
             return
         addresses = [int(found, 16) for found in _ADDRESS.findall(event.said)]
-        text = range(symbols.address("_stext"), symbols.address("_etext"))
         if self._kind.event == "kretprobe":
             function = self.point.address - self.point.offset
-            right = len(addresses) == 2 and addresses[0] in text and addresses[1] == function
+            is_return = len(addresses) == 2 and self.point.is_callers(addresses[0], symbols)
+            right = is_return and addresses[1] == function
         else:
             right = addresses == [self.point.address]
         if not event.said.startswith("probe: (") or not right:

@@ -202,11 +202,10 @@ def check_events(events: Events, kind: ProbeKind, called: Called, point: ProbePo
     found = [event for event in events if event.pid in called.pids]
     if expected is EventKind.SYSCALL:
         found = [event for event in found if event.args[0] == called.number]
-    text = range(symbols.address("_stext"), symbols.address("_etext"))
     word_size = events.word_size
     # What a tracepoint passes is its own affair.
     for event in found if expected is not EventKind.TRACEPOINT else ():
-        _check_arguments(event, word_size, called, point, text)
+        _check_arguments(event, word_size, called, point, symbols)
     if expected in _WITH_REGISTERS and point.is_called_directly:
         _check_sameness(found, word_size)
     return len(found)
@@ -247,7 +246,7 @@ def _out_of_order(event: Event, before: Event) -> EvidenceError:
     return _wrong(event, f"an event follows one of TSC {before.tsc} on its CPU: they are out of order")
 
 
-def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, text: range) -> None:
+def _check_arguments(event: Event, word_size: int, called: Called, point: ProbePoint, symbols: Symbols) -> None:
     """Compare with what is known beforehand; ``kmods/lib/ring.h`` describes the arguments of each kind."""
     passed = called.arguments[:2]
     known: tuple[int, ...] = (point.address,)
@@ -270,7 +269,7 @@ def _check_arguments(event: Event, word_size: int, called: Called, point: ProbeP
     for number, (argument, right) in enumerate(zip(event.args, known, strict=False)):
         if argument != right:
             raise _wrong(event, f"argument {number} of an event is {argument:#x}, not {right:#x}")
-    if return_address is not None and event.args[return_address] not in text:
+    if return_address is not None and not point.is_callers(event.args[return_address], symbols):
         caller = event.args[return_address]
         raise _wrong(event, f"the probed function was called from {caller:#x}, which is not in the kernel's text")
 

@@ -100,7 +100,8 @@ def observe(guest: Guest, point: ProbePoint, site: Site = "kprobe") -> Observati
         return Observation(live, None)
     listing = guest.get(KPROBES_LIST).decode("ascii", errors="replace")
     # "c1107745  k  __ia32_sys_gettimeofday+0x5    [FTRACE]"; addresses are in full for root. Each kprobe has a line.
-    entries = re.findall(rf"^0*{point.address:x} +[krj] +\S+((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
+    # A module's name is behind its function.
+    entries = re.findall(rf"^0*{point.address:x} +[krj] +\S+(?: +\w+)?((?: *\[[A-Z]+\])*)", listing, re.MULTILINE)
     flags = re.sub(r"\s+", "", entries[0]) if entries else None
     return Observation(live, flags, len(entries), _traced(guest, point) if flags == "[FTRACE]" else None)
 
@@ -133,7 +134,7 @@ def followed(
 
 def _traced(guest: Guest, point: ProbePoint) -> Traced | None:
     listing = guest.get(TRACED_FUNCTIONS).decode("ascii", errors="replace")
-    return find_traced(listing, {point.symbol, *point.aliases})
+    return find_traced(listing, {point.symbol, *point.aliases}, point.module)
 
 
 def check_armed(kind: ProbeKind, point: ProbePoint, seen: Observation, when: str) -> None:

@@ -24,7 +24,8 @@ class ProbePoint:
 
     ``aliases`` are all names of the function: the kernel lists getpid's as ``__do_sys_getpid``.
     ``is_entry``: nothing of the function has run before it. ``is_called_directly``: it is in the function that a
-    workload's calls enter first, with the arguments that they passed.
+    workload's calls enter first, with the arguments that they passed. ``module`` has the function, where the kernel
+    itself has not.
     """
 
     symbol: str
@@ -34,6 +35,7 @@ class ProbePoint:
     is_entry: bool = True
     is_called_directly: bool = True
     aliases: frozenset[str] = frozenset()
+    module: str | None = None
 
     @property
     def name(self) -> str:
@@ -43,6 +45,10 @@ class ProbePoint:
     def is_at(self, address: int) -> bool:
         """Whether a hit can have come from an address."""
         return address == self.address
+
+    def is_callers(self, address: int, symbols: Symbols) -> bool:
+        """Whether the function can have been called from an address: one of the kernel itself only from its text."""
+        return symbols.in_text(address) or (self.module is not None and symbols.module(address) is not None)
 
 
 def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:
@@ -73,8 +79,8 @@ def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
         raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
     is_entry = offset in entry_places(guest.read_memory(start, SHOWN_BYTES))
     original = guest.read_memory(start + offset, SHOWN_BYTES)
-    aliases = symbols.names(start)
-    return ProbePoint(symbol, offset, start + offset, original, is_entry=is_entry, aliases=aliases)
+    aliases, module = symbols.names(start), symbols.module(start)
+    return ProbePoint(symbol, offset, start + offset, original, is_entry=is_entry, aliases=aliases, module=module)
 
 
 def find_hook(guest: Guest, address: int) -> ProbePoint:

@@ -11,6 +11,7 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_source import Value
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.events import standard_events
+from orchestrator.catalog.kernel_options import without_option
 from orchestrator.catalog.kernels import Arch
 from orchestrator.catalog.recorders import RecorderName
 from orchestrator.catalog.spelling import unknown
@@ -75,7 +76,7 @@ def unsupported_reason(kernel: Kernel, mechanism: Mechanism) -> str | None:
     """Why this kernel cannot have a recorder of this mechanism, by its own configuration; None when it can."""
     for option in _NEEDS[mechanism]:
         if kernel.config.get(option) != "y":
-            return f"this kernel was built without {option}"
+            return without_option(option, _NEEDS[mechanism], kernel.spec.arch)
     if mechanism == "kprobe-boosted" and kernel.config.get("CONFIG_PREEMPTION") == "y":
         return "this kernel is preemptible, and such a kernel boosts no kprobe"
     return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What is wrong with a probe point, as far as the kernel's image says it before a boot.
 
-A function of the kernel itself is meant: those of modules have no addresses before they are loaded. What the image does
-not decide is left to the guest: functions that must not be probed, and places that the kernel patches as it boots.
+The image is the kernel's, or a module's file. What it does not decide is left to the guest: functions that must not be
+probed, and places that the kernel patches as it boots.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str
 def _no_function(code: KernelCode, symbol: str) -> str:
     if code.named(symbol):
         return f"{symbol} is data, not a function"
-    names = _nearest(code, symbol)
+    names = functions_like(symbol, code)
     guess = f"; did you mean {' or '.join(names)}?" if names else ""
     return f"it has no function {symbol} of its own{guess}"
 
 
-def _nearest(code: KernelCode, symbol: str) -> Sequence[str]:
-    """The functions most like it; first those that have it in their names, such as ``vfs_read.cold``."""
-    names = {one.name for one in code.symbols if one.type in FUNCTION_TYPES}
+def functions_like(symbol: str, *codes: KernelCode) -> Sequence[str]:
+    """The functions most like a name, up to three; first those that have it in theirs, such as ``vfs_read.cold``."""
+    names = {one.name for code in codes for one in code.symbols if one.type in FUNCTION_TYPES}
     within = sorted((name for name in names if symbol in name), key=lambda name: (len(name), name))
     alike = sorted(name for name in names if name[:4] == symbol[:4])[:_MOST_GUESSES]
     close = difflib.get_close_matches(symbol, alike, n=_NAMES_SHOWN, cutoff=0.6)

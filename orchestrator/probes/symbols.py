@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -34,16 +34,18 @@ _MODULE = re.compile(r"([A-Za-z0-9_]+) (\d{1,9}) \S+ \S+ Live 0x([0-9a-f]{1,16})
 class Symbols:
     """The kernel's own list of symbols (``/proc/kallsyms``), read once a boot: packages come with none.
 
-    The list is parsed at the first question, once for all: a Debian kernel's has 95,000 lines.
+    The list is parsed at the first question, once for all: a Debian kernel's has 95,000 lines. Functions of ``modules``
+    are found as well, where the kernel itself has none of the name.
     """
 
-    def __init__(self, listing: bytes) -> None:
+    def __init__(self, listing: bytes, modules: frozenset[str] = frozenset()) -> None:
         self._listing = listing
+        self._modules = modules
 
     @classmethod
-    def of(cls, guest: Guest) -> Symbols:
+    def of(cls, guest: Guest, modules: Iterable[str] = ()) -> Symbols:
         """Read the guest's list. Guests whose lists are equal byte for byte share what was parsed."""
-        return _shared(guest.get(KALLSYMS, largest=KALLSYMS_MAX))
+        return _shared(guest.get(KALLSYMS, largest=KALLSYMS_MAX), frozenset(modules))
 
     @classmethod
     def of_image(cls, code: KernelCode) -> Symbols:
@@ -51,8 +53,11 @@ class Symbols:
         return cls("".join(f"{one.address:08x} {one.type} {one.name}\n" for one in code.symbols).encode())
 
     def address(self, symbol: str) -> int:
-        """The address of a function of the kernel itself. Raises EvidenceError when it is not there exactly once."""
-        found = self._found(symbol, _FUNCTION)
+        """The address of a function of the kernel itself, or else of the modules.
+
+        Raises EvidenceError when it is not there exactly once.
+        """
+        found = self._functions(symbol)
         if not found:
             guess = self._nearest(symbol)
             raise EvidenceError(
@@ -65,13 +70,22 @@ class Symbols:
         return found[0]
 
     def functions(self, name: str) -> int:
-        """How many functions of the kernel itself have a name: static ones may share it."""
-        return len(self._found(name, _FUNCTION))
+        """How many functions of the kernel itself have a name, or else of the modules: static ones may share it."""
+        return len(self._functions(name))
 
     def names(self, address: int) -> frozenset[str]:
         """All names of the kernel's own function at an address; the kernel's lists show one of them."""
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
         return frozenset(name for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION and not module)
+
+    def module(self, address: int) -> str | None:
+        """The module that has the function at an address; None for one of the kernel itself."""
+        found = self.function_at(address)
+        return None if found is None else found[2]
+
+    def in_text(self, address: int) -> bool:
+        """Whether an address is in the text of the kernel itself."""
+        return self.address("_stext") <= address < self.address("_etext")
 
     def functions_like(self, pattern: re.Pattern[str]) -> Mapping[str, int]:
         """The addresses of the kernel's own functions whose whole names match, where one has the name."""
@@ -112,7 +126,7 @@ class Symbols:
         while place >= 0:
             start, name, kind, module = self._all[place]
             if kind in _FUNCTION:
-                return start, name, module.strip("\t []") or None
+                return start, name, _module_of(module)
             place -= 1
         return None
 
@@ -123,6 +137,14 @@ class Symbols:
     def _found(self, name: str, kinds: Container[str]) -> Sequence[int]:
         """The addresses of what has a name, of these types of symbols; a module's symbols do not count."""
         return [address for address, kind in self._by_name.get(name, ()) if kind in kinds]
+
+    def _functions(self, name: str) -> Sequence[int]:
+        """The addresses of the kernel's own functions of a name; of those in the modules where it has none."""
+        return self._found(name, _FUNCTION) or [
+            address
+            for address, found, kind, module in (self._all if self._modules else ())
+            if found == name and kind in _FUNCTION and _module_of(module) in self._modules
+        ]
 
     def _to_next(self, start: int) -> int | None:
         """Bytes to the next symbol; None at the end."""
@@ -151,6 +173,11 @@ class Symbols:
         names = [name for _, name, kind, module in self._all if kind in _FUNCTION and not module]
         alike = [name for name in names if name[:4] == symbol[:4] or symbol in name]
         return nearest(symbol, alike[:_MOST_GUESSES])
+
+
+def _module_of(text: str) -> str | None:
+    """The module in what follows a symbol: a tab, and the name in brackets."""
+    return text.strip("\t []") or None
 
 
 # Kernels are booted with nokaslr, so boots of one kernel that load the same modules list the same.

@@ -50,17 +50,20 @@ class Traced:
     direct: str | None = None
 
 
-def find_traced(listing: str, names: Collection[str]) -> Traced | None:
-    """A function of the kernel itself, by its names, in the tracer's list of functions; None where it is not traced.
+def find_traced(listing: str, names: Collection[str], module: str | None = None) -> Traced | None:
+    """A function of the kernel itself, or of a ``module``, by its names, in the tracer's list of functions.
+
+    None where it is not traced.
 
     A line of Linux 6.1 (t_show() of kernel/trace/ftrace.c) has the number of users, "R" where registers are saved, and
     the trampoline: "getname (1) R   tramp: 0xffffffffc020e000 (kprobe_ftrace_handler+0x0/0x1b0) ->kprobe_ftrace_...".
     What a function calls directly has a line of its own behind it.
     """
     mine, functions = [], 0
-    for name, module, users, rest, direct in (line.groups() for line in _LINE.finditer(listing)):
+    listed = "" if module is None else f" [{module}]"
+    for name, owner, users, rest, direct in (line.groups() for line in _LINE.finditer(listing)):
         functions += 1
-        if name in names and not module:
+        if name in names and (owner or "") == listed:
             mine.append((int(users), rest, direct))
     if not mine:
         return None

@@ -94,10 +94,15 @@ def percent(share: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence; of many the first, and how many more there are."""
+    """Names in a sentence, each once: ``a, b and c``; of many the first, and how many others there are.
+
+    Where a name has a comma in it, semicolons part them.
+    """
     known = list(dict.fromkeys(names))
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    return ", ".join(known[:_NAMED]) + more
+    shown, others = (known, 0) if len(known) <= _NAMED + 1 else (known[:_NAMED], len(known) - _NAMED)
+    *first, last = [*shown, *([f"{others} others"] if others else [])]
+    comma = "; " if any("," in name for name in shown) else ", "
+    return f"{comma.join(first)} and {last}" if first else last
 
 
 def _per(cell: CellRecord) -> str:

@@ -14,11 +14,15 @@ from orchestrator.results.contract import CellRecord
 
 @dataclass(frozen=True)
 class Footnote:
-    """A note; ``text`` may have several lines. Without ``mark`` it concerns every number of the table."""
+    """A note; ``text`` may have several lines. Without ``mark`` it concerns every number of the table.
+
+    ``reason`` is the end of the text that may be said of cells in other tables as well; nothing where there is none.
+    """
 
     mark: int | None
     text: str
     failure: bool = False
+    reason: str = ""
 
 
 class Footnotes:
@@ -50,12 +54,11 @@ class Footnotes:
             if alike is not None:
                 count = f" ({counted(len(alike), 'cell')})" if len(alike) > 1 else ""
                 names = listed([name(one) for one in alike])
-                self._add(alike, f"{names} {cell.status}{count}: {cell.reason}", failure=True)
+                self._add(alike, f"{names} {cell.status}{count}: ", cell.reason or "", failure=True)
             for sentence in [sentence for sentence, group in concerned.items() if group[0] is cell]:
                 group = concerned[sentence]
                 if not len(group) >= len(valid) > 1:
-                    names = ", ".join(dict.fromkeys(name(one) for one in group))
-                    self._add(group, f"{names}: {sentence}", failure=False)
+                    self._add(group, f"{listed([name(one) for one in group])}: ", sentence, failure=False)
 
     def all(self) -> Sequence[Footnote]:
         """Every note: those that concern the whole table first."""
@@ -65,11 +68,12 @@ class Footnotes:
         """The marks of a cell's notes, with a blank before each: `` [1] [2]``, or nothing."""
         return "".join(f" [{mark}]" for mark in self._marks[cell.id])
 
-    def _add(self, cells: Sequence[CellRecord], text: str, *, failure: bool) -> None:
+    def _add(self, cells: Sequence[CellRecord], subject: str, reason: str, *, failure: bool) -> None:
+        text = subject + reason
         known = {(note.text, note.failure): note.mark for note in self._notes if note.mark is not None}
         mark = known.get((text, failure))
         if mark is None:
             mark = len(known) + 1
-            self._notes.append(Footnote(mark, text, failure))
+            self._notes.append(Footnote(mark, text, failure, reason))
         for cell in cells:
             self._marks[cell.id].append(mark)

@@ -12,6 +12,11 @@ _OF_ONE_BOOT = re.compile(r"\[ *\d+\.\d+\]|\b(?:0x)?[0-9a-f]{8,16}\b")
 """What differs between two guests whose kernels say the same: when it was said, and addresses."""
 
 
+def shared_key(text: str) -> str:
+    """What is the same in two texts that say the same of two guests."""
+    return _OF_ONE_BOOT.sub("", text)
+
+
 def by_reason(cells: Iterable[CellRecord]) -> list[Sequence[CellRecord]]:
     """Return the cells without a number, those of one status and reason together; the first one's words stand for all.
 
@@ -20,5 +25,5 @@ def by_reason(cells: Iterable[CellRecord]) -> list[Sequence[CellRecord]]:
     groups: dict[tuple[str, str], list[CellRecord]] = {}
     for cell in cells:
         if cell.reason is not None:
-            groups.setdefault((cell.status, _OF_ONE_BOOT.sub("", cell.reason)), []).append(cell)
+            groups.setdefault((cell.status, shared_key(cell.reason)), []).append(cell)
     return list(groups.values())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.profile import CellProfile
 
-_WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "rounds")
+_WORK = ("call", "arguments", "workload", "scope", "packets", "command", "image", "kernel_modules", "rounds")
 """Parameters that say what a cell does; an earlier version may have recorded fewer of them."""
 
 

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import Boot
 from orchestrator.guest.machine import Machine
@@ -20,11 +22,15 @@ from orchestrator.run.preparation import Prepared, unsupported
 
 @dataclass(frozen=True)
 class BootArtifacts:
-    """A boot's kernel and machine, and what was prepared for each cell, by its id."""
+    """A boot's kernel and machine, and what was prepared for each cell, by its id.
+
+    ``kernel_modules`` are the files of the kernel's own modules to load first, by name, in the order of loading.
+    """
 
     kernel: Kernel
     machine: Machine
     cells: Mapping[str, Prepared[Any]]
+    kernel_modules: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def keys(self) -> dict[str, str]:
@@ -34,6 +40,8 @@ class BootArtifacts:
             keys["image"] = self.machine.root.key
         if self.machine.counter is not None:
             keys["counting plugin"] = self.machine.counter.file.parent.name
+        if self.kernel_modules:
+            keys |= {disk.name: disk.file.parent.name for disk in self.machine.data}
         for cell, prepared in self.cells.items():
             keys |= {f"{cell}: {module.name}": module.key for module in prepared.modules}
             keys |= {f"{cell}: {name}": key for name, key in prepared.keys.items()}
@@ -43,10 +51,16 @@ class BootArtifacts:
 def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtifacts:
     """Fetch and build what a boot needs. Raises HostError and the like when there is no kernel to boot.
 
-    A module that does not build, or a point that this kernel lacks, is its own cells' failure only.
+    A module that does not build, or a point or a module of its own that this kernel lacks, is its own cells' failure
+    only.
     """
     kernel = ready_kernel(context, kernel_spec(boot.kernel))
+    missing = missing_module_reason(kernel, boot.kernel_modules)
+    if missing is not None:
+        nothing = machine_of(context, kernel, replace(boot, kernel_modules=()))
+        return BootArtifacts(kernel, nothing, {cell.id: unsupported(missing) for cell in boot.cells})
     machine = machine_of(context, kernel, boot)
     refused = {id_: unsupported(reason) for id_, reason in wrong_points(kernel, boot.cells).items()}
     rest = [cell for cell in boot.cells if cell.id not in refused]
-    return BootArtifacts(kernel, machine, {**refused, **kind.prepare(context, kernel, rest)})
+    cells = {**refused, **kind.prepare(context, kernel, rest)}
+    return BootArtifacts(kernel, machine, cells, loaded_files(kernel, boot.kernel_modules))

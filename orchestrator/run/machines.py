@@ -31,7 +31,9 @@ class Hardware:
 def machine_of(context: BuildContext, kernel: Kernel, boot: Boot) -> Machine:
     """The machine of a plan's boot: exact, or one whose nanoseconds are believed. Raises HostError."""
     hardware = Hardware(cpu(boot.cpu), boot.smp, boot.memory_mib, timing_of(boot))
-    machine = machine_for(context, kernel, hardware, GuestDisks(boot.image, boot.channel))
+    machine = machine_for(
+        context, kernel, hardware, GuestDisks(boot.image, boot.channel, kernel_modules=bool(boot.kernel_modules))
+    )
     return replace(machine, keeps_time=boot.clock == "wall", counter=_counter(context, boot))
 
 

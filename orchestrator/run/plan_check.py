@@ -12,16 +12,18 @@ from orchestrator.experiment.plan import Plan
 from orchestrator.guest.available_cpu import check_cpu
 from orchestrator.guest.emulator import qemu_cpu_names
 from orchestrator.run.machines import timing_of
+from orchestrator.run.module_check import check_modules
 from orchestrator.run.point_check import FindKernel, check_points
 
 
 def check_plan(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:
-    """Check the CPUs and the points of a plan; the names of kernels whose points could not be checked.
+    """Check the CPUs, kernels' modules and points of a plan; the names of kernels whose points could not be checked.
 
-    Raises ConfigError, which lists all points that are wrong, and HostError for CPUs that this host cannot give,
-    or where it has no QEMU.
+    Raises ConfigError, which lists all modules or points that are wrong, and HostError for CPUs that this host cannot
+    give, or where it has no QEMU.
     """
     _check_cpus(experiment, plan)
+    check_modules(experiment, plan, find)
     return check_points(experiment, plan, find)
 
 

@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_code import loaded_code, module_code
+from orchestrator.artifacts.module_files import loaded_files
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.cell import Cell, is_found, kernel_point, whole_function
 from orchestrator.experiment.experiment import Experiment, NamedTable
@@ -15,7 +18,7 @@ from orchestrator.experiment.file.problems import Problem
 from orchestrator.experiment.file.source import KeyPath
 from orchestrator.experiment.plan import Plan
 from orchestrator.experiment.table import ProbedTable
-from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.probes.static_point import functions_like, wrong_point_reason
 
 FindKernel = Callable[[str], Kernel | None]
 """A kernel by its name or path; None where it is not to be had now."""
@@ -23,20 +26,37 @@ FindKernel = Callable[[str], Kernel | None]
 
 def wrong_points(kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
     """Why the kernel lacks the points that cells name, by the cells' ids; nothing where its code is not at hand."""
-    named = [(cell.id, point) for cell in cells if (point := kernel_point(cell)) is not None]
+    named = [(cell.id, point, cell.kernel_modules) for cell in cells if (point := kernel_point(cell)) is not None]
     code = kernel.code if named else None  # 60 MB to read
     if code is None:
         return {}
     found: dict[str, str] = {}
     reasons: dict[str, str | None] = {}
-    for cell_id, point in named:
+    for cell_id, point, modules in named:
         if point not in reasons:
-            symbol, plus, offset = (whole_function(point) or point).partition("+")
-            reasons[point] = wrong_point_reason(code, symbol, int(offset, 0) if plus else None)
+            reasons[point] = _reason(kernel, code, point, modules)
         reason = reasons[point]
         if reason is not None:
             found[cell_id] = reason
     return found
+
+
+def _reason(kernel: Kernel, code: KernelCode, point: str, modules: Sequence[str]) -> str | None:
+    """What is wrong with a point in the kernel itself, or in one of its own modules that are loaded."""
+    symbol, plus, offset = (whole_function(point) or point).partition("+")
+    place = int(offset, 0) if plus else None
+    if code.named(symbol) or not modules:
+        return wrong_point_reason(code, symbol, place)
+    found = loaded_code(kernel, modules, symbol)
+    if found is None:
+        codes = [code, *map(module_code, loaded_files(kernel, modules).values())]
+        names = functions_like(symbol, *codes)
+        guess = f"; did you mean {' or '.join(names)}?" if names else ""
+        return f"it has no function {symbol} of its own, nor have the modules that are loaded{guess}"
+    module, in_module = found
+    if whole_function(point) is not None:
+        return f"{symbol} is in module {module}: {point} is for functions of the kernel itself"
+    return wrong_point_reason(in_module, symbol, place)
 
 
 def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:
@@ -61,7 +81,7 @@ def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[s
             found.setdefault((cell.table, str(cell.parameters["points"])), {})[name] = None
     problems = []
     for (table, point), reasons_by_kernel in found.items():
-        sentence = _sentence(point, reasons_by_kernel)
+        sentence = found_sentence(point, reasons_by_kernel)
         if sentence is not None:
             problems += [
                 (one.origin, Problem(_key(one, point), sentence)) for one in experiment.tables if one.name == table
@@ -78,11 +98,11 @@ def _key(named: NamedTable, point: str) -> KeyPath:
     return ()
 
 
-def _sentence(point: str, reasons: Mapping[str, str | None]) -> str | None:
-    """What was found, and each reason once, with the kernels that have it; None where a kernel has the point."""
+def found_sentence(found: str, reasons: Mapping[str, str | None]) -> str | None:
+    """What the file has, and each reason against it once, with its kernels; None where a kernel has none."""
     kernels: dict[str, list[str]] = {}
     for kernel, reason in reasons.items():
         if reason is None:
             return None
         kernels.setdefault(reason, []).append(kernel)
-    return "; ".join([f"found '{point}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])
+    return "; ".join([f"found '{found}'", *(f"{', '.join(names)}: {reason}" for reason, names in kernels.items())])

@@ -26,6 +26,8 @@ from orchestrator.whole_file import write_whole
 
 _FILE = "provenance.json"
 _BEGIN_ANEW = "leave out --resume to begin a new run"
+_PARTS = ("kernel", "image", "work", "kernel_modules")
+"""What boots may differ in by its name; of one name it has to be the same."""
 _TOOLS = ("orchestrator", "qemu", "compiler")
 
 
@@ -88,27 +90,9 @@ class Provenance:
                 if module.key not in sources:
                     sources[module.key] = _source_hashes(module)
                     self._keep_sources(artifacts.kernel.spec.name, module)
-        kernel = artifacts.kernel
-        content: dict[str, object] = {
-            "kernel": {
-                "name": kernel.spec.name,
-                "release": kernel.release,
-                "packages": dict(kernel.packages),
-                "origin": dict(kernel.origin),
-                "image_sha256": _sha256(kernel.image),
-                **({} if kernel.packaged is None else {"packaged_image_sha256": _sha256(kernel.packaged)}),
-            },
-            "initramfs_sha256": _sha256(artifacts.machine.initramfs),
-        }
-        if booted.restored_from is not None:
-            content["restored_from"] = booted.restored_from
-        if booted.work:
-            content["work"] = dict(booted.work)
-        root = artifacts.machine.root
-        if root is not None:
-            content["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
+        content = _made_of(booted, artifacts)
         for earlier in self._content.boots:
-            if all(_name(earlier, part) == _name(content, part) for part in ("kernel", "image", "work")):
+            if all(_name(earlier, part) == _name(content, part) for part in _PARTS):
                 self._check_same(_parts(earlier), _parts(content))
         name = f"{folder}/{booted.name}"
         self._content.boots.append(
@@ -149,8 +133,35 @@ class Provenance:
         write_whole(self._file, self._content.model_dump_json(indent=1) + "\n")
 
 
+def _made_of(booted: GuestBooted, artifacts: BootArtifacts) -> dict[str, object]:
+    """What a guest was booted from: its kernel, its initramfs, its image, its work, the kernel's own modules."""
+    kernel = artifacts.kernel
+    content: dict[str, object] = {
+        "kernel": {
+            "name": kernel.spec.name,
+            "release": kernel.release,
+            "packages": dict(kernel.packages),
+            "origin": dict(kernel.origin),
+            "image_sha256": _sha256(kernel.image),
+            **({} if kernel.packaged is None else {"packaged_image_sha256": _sha256(kernel.packaged)}),
+        },
+        "initramfs_sha256": _sha256(artifacts.machine.initramfs),
+    }
+    if booted.restored_from is not None:
+        content["restored_from"] = booted.restored_from
+    if booted.work:
+        content["work"] = dict(booted.work)
+    root = artifacts.machine.root
+    if root is not None:
+        content["image"] = {"name": root.name, "key": root.key, "packages": dict(root.packages)}
+    if artifacts.kernel_modules:
+        files = {name: _sha256(file) for name, file in artifacts.kernel_modules.items()}
+        content["kernel_modules"] = {"name": ", ".join(files), "file_sha256": files}
+    return content
+
+
 def _name(boot: Mapping[str, object], part: str) -> object:
-    """The name of the boot's kernel, image or work, if it has one."""
+    """The name of the boot's kernel, image, work or modules, if it has one."""
     content = boot.get(part)
     return content.get("name") if isinstance(content, dict) else None
 
@@ -169,6 +180,9 @@ def _parts(boot: Mapping[str, object]) -> dict[str, object]:
     work = boot.get("work")
     if isinstance(work, dict):
         flat |= work
+    modules = boot.get("kernel_modules")
+    if isinstance(modules, dict):
+        flat |= modules.get("file_sha256", {})
     return {**flat, "initramfs_sha256": boot.get("initramfs_sha256")}
 
 

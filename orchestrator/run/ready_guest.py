@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest made ready to measure in: restored or booted, being the CPU it claims, on its final clocksource."""
+"""A guest made ready to measure in: the CPU it claims, on its final clocksource, with the modules asked for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.symbols import Symbols
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.guest_checks import check_cpus, wait_for_clocksource
+from orchestrator.run.loaded_modules import load_kernel_modules
 from orchestrator.run.started_guest import started, unwatched
 
 
@@ -35,7 +36,7 @@ def ready_guest(
     fresh: bool = False,
     watch: Callable[[Guest], None] = unwatched,
 ) -> Iterator[ReadyGuest]:
-    """Start a guest to measure in, as ``started`` does; it is killed at the end.
+    """Start a guest to measure in, as ``started`` does, and load its kernel's own modules; it is killed at the end.
 
     Raises GuestError, or EvidenceError for a wrong guest.
     """
@@ -43,4 +44,5 @@ def ready_guest(
         if guest.restored_from is None:  # a restored one was checked
             check_cpus(guest)
             wait_for_clocksource(guest)
-        yield ReadyGuest(guest, artifacts, Symbols.of(guest))
+        load_kernel_modules(guest, artifacts.kernel_modules)
+        yield ReadyGuest(guest, artifacts, Symbols.of(guest, artifacts.kernel_modules))

@@ -33,6 +33,8 @@ PAGE = ROOT / "docs" / "kernel-tests.md"
 SAMPLES = {"CONFIG_SAMPLE_KPROBES": "m", "CONFIG_SAMPLE_KRETPROBES": "m"}
 """What makes the modules in their Makefile."""
 
+TRACE_PRINTK = {"CONFIG_SAMPLE_TRACE_PRINTK": "m"}
+
 WITH_KUNIT = "lab-i386-up-kunit"
 ON_DEBIAN = pytest.mark.guest(kernel="debian-686", image="debian-i386")
 ALL_CASES_LIMIT = 7200.0
@@ -60,6 +62,16 @@ def put_folder(guest: Guest, folder: Path, target: str) -> None:
     guest.put(packed.getvalue(), "/tmp/folder.tar")
     guest.succeed(["mkdir", "-p", target])
     guest.succeed(["tar", "-xf", "/tmp/folder.tar", "-C", target])
+
+
+def offer_sample(guest: TestedGuest, folder: Path, name: str, values: dict[str, str]) -> None:
+    """Have modprobe find a sample module that tests of ftrace load; no package of Debian's has it."""
+    module = guest.load(folder, name=name.replace("-", "_"), values=values)
+    guest.unload(module)
+    release = guest.succeed(["uname", "-r"]).text.strip()
+    guest.succeed(["mkdir", "-p", f"/lib/modules/{release}"])
+    guest.put(module.file, f"/lib/modules/{release}/{name}.ko")
+    guest.succeed(["depmod", release])
 
 
 # --- samples/kprobes -----------------------------------------------------------------------------
@@ -102,9 +114,26 @@ def test_a_selftest_of_kprobe_events(guest: TestedGuest, linux: Path, ktap: Kern
 
 
 @ON_DEBIAN
+def test_a_selftest_that_needs_a_module(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
+    put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
+    offer_sample(guest, linux / "samples/trace_printk", "trace-printk", TRACE_PRINTK)
+    ktap.ftracetest(guest, "/root/ftrace", "test.d/kprobe/kprobe_module.tc")
+
+
+@pytest.mark.guest(kernel="debian-amd64", image="debian-amd64")
+@pytest.mark.nightly("i386 has no direct calls, and another image of Debian is needed for this alone")
+def test_selftests_of_direct_calls(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
+    put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
+    for name in ("ftrace-direct", "ftrace-direct-too"):
+        offer_sample(guest, linux / "samples/ftrace", name, {"CONFIG_SAMPLE_FTRACE_DIRECT": "m"})
+    ktap.ftracetest(guest, "/root/ftrace", "test.d/direct")
+
+
+@ON_DEBIAN
 @pytest.mark.nightly("all tests of ftrace take ten minutes")
 def test_all_selftests_of_ftrace(guest: TestedGuest, linux: Path, ktap: KernelTests) -> None:
     put_folder(guest, linux / "tools/testing/selftests/ftrace", "/root/ftrace")
+    offer_sample(guest, linux / "samples/trace_printk", "trace-printk", TRACE_PRINTK)
     ktap.ftracetest(guest, "/root/ftrace", expected="ftracetest_failures.yaml", time_limit=ALL_CASES_LIMIT)
 
 

@@ -255,6 +255,9 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
         ("test", "test"),
         ("exec --kernel-modules -- true", "module"),
         ("exec --kernel-modules -- true", "image"),
+        ("run modules.yaml", "module"),
+        ("run modules.yaml", "image"),
+        ("run none.yaml --set=tables.x.kernel_modules=[vfat]", "module"),
         ("exec --image debian-i386 -- true", "image"),
         ("exec --data=folder -- true", "image"),
         ("run x.yaml --set image=debian-i386", "image"),
@@ -266,7 +269,8 @@ def test_doctor_runs_on_a_host_without_qemu(ready: Checkout) -> None:
 def test_what_only_some_commands_need_is_asked_of_them_alone(bare: Checkout, command: str, listed: str) -> None:
     (bare.folder / f"images/{listed}-packages.txt").write_text("no-such-tool  its-package  makes it\n")
     (bare.folder.parent / "macro.yaml").write_text("name: x # no image: here\nmacro: {name: ping-flood}")
-    (bare.folder.parent / "none.yaml").write_text("# image: none\nname: x # macro: none\n")
+    (bare.folder.parent / "none.yaml").write_text("# image: none\nname: x # macro: none\n# kernel_modules: none\n")
+    (bare.folder.parent / "modules.yaml").write_text("name: x\nkernel_modules: [vfat]\n")
     done = bare.lab(*command.split())
     assert done.returncode == 3
     assert "missing on this host: no-such-tool" in done.stderr

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,14 @@ def tiny_module(changes: Mapping[str, str], origins: Mapping[str, Path] | None =
     """The small module with some of its files changed, which come from elsewhere."""
     files = {path.name: path.read_text() for path in sorted((_TINY / "module").iterdir())}
     return ModuleSource("lab_tiny", {**files, **changes}, origins or {})
+
+
+def make_module(path: Path, depends: str = "") -> Path:
+    """A file that is a module to whoever reads what it depends on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    argv = ["gcc", "-c", f'-DDEPENDS="{depends}"', "-o", str(path), str(_TINY / "modinfo.c")]
+    subprocess.run(argv, check=True, capture_output=True)
+    return path
 
 
 def tiny_kernel(root: Path) -> Kernel:

@@ -95,6 +95,7 @@ def _cell(place: _Place, probe: str) -> CallCell:
         published=_published(table.reference, kind.column),
         profile=table.profile or (),
         compared_with=() if probe == BASELINE or _is_refused(place) else (place.id(BASELINE),),
+        kernel_modules=table.kernel_modules or (),
     )
 
 
@@ -127,10 +128,18 @@ def _parameters(table: CallsTable, call: str | None, point: FoundPoint | None) -
         found_by = EXECUTED if table.points == EXECUTED else point.among
         if found_by is not None:
             parameters["points"] = found_by
+    return {**parameters, **_guest_parameters(table)}
+
+
+def _guest_parameters(table: CallsTable) -> dict[str, str]:
+    """What its guests have that others have not."""
+    parameters: dict[str, str] = {}
     if table.image is not None:
         parameters["image"] = shown_name(Path(table.image))
     if table.channel != "framed":
         parameters["channel"] = table.channel
+    if table.kernel_modules:
+        parameters["kernel_modules"] = phrase(", ".join(table.kernel_modules))
     return parameters
 
 

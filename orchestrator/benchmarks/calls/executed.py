@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -78,8 +78,9 @@ def executed_here(ready: ReadyGuest, workload: ExactWorkload, measured: Measurem
     marked = workload.measure_marked(ready.guest, measured, time_limit=time_limit)
     profile = counter.profile(mark, marked.timed, cell="executed", calls=marked.calls, program=marked.program)
     refused = RefusedPlaces.of(ready.guest, ready.symbols)
+    loaded = ready.artifacts.kernel_modules
     with valid_result():
-        return Executed(calls=profile.calls, functions=tuple(_functions(profile, ready.symbols, refused)))
+        return Executed(calls=profile.calls, functions=tuple(_functions(profile, ready.symbols, refused, loaded)))
 
 
 def executed_by(
@@ -125,7 +126,9 @@ def executed_by(
 _EXECUTED = TypeAdapter(Executed)
 
 
-def _functions(profile: CellProfile, symbols: Symbols, refused: RefusedPlaces) -> Iterator[ExecutedFunction]:
+def _functions(
+    profile: CellProfile, symbols: Symbols, refused: RefusedPlaces, loaded: Container[str]
+) -> Iterator[ExecutedFunction]:
     for one in profile.symbols:
         if one.place in ("kernel", "module"):
             executed = Counter({at.offset: at.executed for at in one.instructions if at.executed > 0})
@@ -136,7 +139,7 @@ def _functions(profile: CellProfile, symbols: Symbols, refused: RefusedPlaces) -
                 entered=entered,
                 instructions=one.executed,
                 counts=dict(executed),
-                refusal=_refusal(one, entered, profile.calls, symbols, refused),
+                refusal=_place_refusal(one, symbols, refused, loaded) or _count_refusal(entered, profile.calls),
             )
 
 
@@ -149,14 +152,20 @@ def _entry(symbol: SymbolProfile) -> int:
     return max(entry_places(code))
 
 
-def _refusal(symbol: SymbolProfile, entered: int, calls: int, symbols: Symbols, refused: RefusedPlaces) -> str | None:
-    if symbol.module is not None:
-        return f"it is a function of module {symbol.module}, which is no point"
+def _place_refusal(
+    symbol: SymbolProfile, symbols: Symbols, refused: RefusedPlaces, loaded: Container[str]
+) -> str | None:
+    if symbol.module is not None and symbol.module not in loaded:
+        return f"it is a function of module {symbol.module}, which is not among the experiment's kernel_modules"
     reason = refused.reason(symbol.address)
     if reason is not None:
         return reason
     if symbols.functions(symbol.name) > 1:
         return f"the kernel has {symbols.functions(symbol.name)} functions of this name"
+    return None
+
+
+def _count_refusal(entered: int, calls: int) -> str | None:
     if entered == 0:
         return "these calls do not come in at its beginning"
     if entered % calls:

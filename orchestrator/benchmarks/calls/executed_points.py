@@ -8,6 +8,7 @@ from itertools import product
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
+from orchestrator.artifacts.module_files import loaded_files, missing_module_reason
 from orchestrator.benchmarks.calls.cells import profiled_cell
 from orchestrator.benchmarks.calls.executed import Executed, executed_by
 from orchestrator.benchmarks.calls.preparation import workload_of
@@ -19,7 +20,7 @@ from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.errors import UsageError
 from orchestrator.experiment.cell import machine_id, whole_function
 from orchestrator.experiment.file.fields import EXECUTED
-from orchestrator.experiment.plan import Boot
+from orchestrator.experiment.plan import Boot, machine_key
 from orchestrator.probes.placement import FunctionPlaces, ProbePlace, function_places
 from orchestrator.probes.static_point import wrong_point_reason
 from orchestrator.program import PROGRAM
@@ -130,12 +131,10 @@ def found_points(executed: Executed) -> Iterator[FoundPoint]:
 
 
 def _executed(context: BuildContext, kernel: Kernel, cell: CallCell, obtain: Obtain) -> Executed | None:
-    if calls_unsupported_reason(kernel, cell) is not None:
+    if (calls_unsupported_reason(kernel, cell) or missing_module_reason(kernel, cell.kernel_modules)) is not None:
         return None
-    boot = Boot(
-        "calls", cell.cpu, cell.smp, cell.memory_mib, cell.kernel, cell.clock, cell.image, cell.channel, (cell,)
-    )
-    artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {})
+    boot = Boot("calls", *machine_key(cell), (cell,))
+    artifacts = BootArtifacts(kernel, machine_of(context, kernel, boot), {}, loaded_files(kernel, cell.kernel_modules))
     workload = workload_of(context, kernel, cell)
     assert isinstance(workload, ExactWorkload)  # the table takes no program that is run whole
     return executed_by(context, obtain, artifacts, workload, cell.time_limit)

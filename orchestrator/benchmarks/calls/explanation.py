@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.benchmarks.calls.executed import Executed, executed_by, executed_here
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
@@ -10,7 +12,6 @@ from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import ExactWorkload
 from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered
-from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import Session
 from orchestrator.run.machines import counting
 from orchestrator.run.ready_guest import ReadyGuest
@@ -53,7 +54,8 @@ def _executed(session: Session, ready: ReadyGuest, cell: CallCell, workload: Exa
 
 def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
     machine = counting(session.context, ready.guest.machine)
-    artifacts, obtain = BootArtifacts(ready.artifacts.kernel, machine, {}), session.context.cache.obtain
+    artifacts = replace(ready.artifacts, machine=machine, cells={})
+    obtain = session.context.cache.obtain
     try:
         found = executed_by(session.context, obtain, artifacts, workload, cell.time_limit, session.watch)
     except GuestError as error:  # of the other guest: the cell's own is sound

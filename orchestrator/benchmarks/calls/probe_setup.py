@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_code import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES
 from orchestrator.benchmarks.calls.capabilities import capability_list
 from orchestrator.benchmarks.calls.entered_function import call_number, entered_function, no_function_reason
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.catalog.kernel_options import without_option
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
@@ -58,7 +61,7 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
         return why_not
     for option in _needs(kind):
         if kernel.config.get(option) != "y":
-            return f"this kernel was built without {option}"
+            return without_option(option, _needs(kind), kernel.spec.arch)
     single_stepped_return = kind.template == "kretprobe" and _breakpoints(kind) == 2
     if single_stepped_return and has_booster(kernel) and not _behind_nop(kernel, kind):
         return (
@@ -152,7 +155,7 @@ def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -
     if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
     symbol, plus, offset = (cell.task.point or "").partition("+")
-    if plus and kind.at == "entry" and int(offset, 0) != kernel.tracer_offset(symbol):
+    if plus and kind.at == "entry" and int(offset, 0) != tracer_place(_entry_offset(kernel, cell, symbol)):
         return "the function tracer is at a function's first bytes only: name the function without an offset"
     return None
 
@@ -178,7 +181,18 @@ def _place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
             return symbol, int(offset, 0)
     else:
         symbol = entered_function(kernel, cell)
-    return symbol, kernel.entry_offset(symbol) if kind.at == "after-ftrace-nop" else kernel.tracer_offset(symbol)
+    entry = _entry_offset(kernel, cell, symbol)
+    return symbol, entry if kind.at == "after-ftrace-nop" else tracer_place(entry)
+
+
+def _entry_offset(kernel: Kernel, cell: CallCell, symbol: str) -> int:
+    """Bytes from a function's symbol to its first own instruction: the kernel's, or a loaded module's of its own."""
+    if kernel.code is None or not kernel.code.named(symbol):
+        in_module = loaded_code(kernel, cell.kernel_modules, symbol)
+        found = None if in_module is None else entry_offset(in_module[1], symbol)
+        if found is not None:
+            return found
+    return kernel.entry_offset(symbol)
 
 
 def has_booster(kernel: Kernel) -> bool:

@@ -23,6 +23,7 @@ from orchestrator.catalog.user_disk import is_user_disk
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import UserWorkload, find_workload
 from orchestrator.experiment.cell import machine_id, whole_function
+from orchestrator.experiment.file import fields as file_fields
 from orchestrator.experiment.file.fields import EXECUTED, Entries, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict, shown
 from orchestrator.experiment.machine import Machine
@@ -148,6 +149,8 @@ class CallsTable(ProbedTable):
     _found: Mapping[tuple[str, str], Sequence[FoundPoint]] = PrivateAttr(default_factory=dict)
 
     benchmark: Annotated[CallsBenchmark, AfterValidator(_with_repeats)]
+    kernel_modules: Entries[Annotated[str, BeforeValidator(file_fields.kernel_module)]] | None = None
+    """The kernel's own modules that are loaded before anything is measured. Points may be in them."""
     profile: Entries[Annotated[ProfilePart, one_of(lambda: CallsTable.PROFILE_PARTS)]] | None = None
     """What each cell says of where its instructions went. Needs the clock ``instructions``, and no program.
 

@@ -53,6 +53,8 @@ _POINT = re.compile(
     rf"|{_FILE}[A-Za-z_][A-Za-z0-9_]{{0,63}}:[A-Za-z_][A-Za-z0-9_]{{0,127}}"
     r"|[A-Za-z_][A-Za-z0-9_.]{0,127}\+\*"
 )
+_MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,54}")
+"""A module's name has at most 55 bytes (MODULE_NAME_LEN of include/linux/module.h, on 64 bits)."""
 _QEMU_CPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -223,6 +225,13 @@ def image(value: object) -> object:
         return str(user_path(value))
     except ConfigError as error:
         raise refused(error) from None
+
+
+def kernel_module(value: object) -> object:
+    """A module of the kernel's own, by its name as the kernel lists it."""
+    if not isinstance(value, str) or not _MODULE.fullmatch(value):
+        raise mismatch(value, "expected the name of a module of the kernel's own, such as vfat")
+    return value.replace("-", "_")  # one spelling, the kernel's
 
 
 def benchmark(value: object, info: ValidationInfo) -> object:

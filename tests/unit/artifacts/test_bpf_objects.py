@@ -54,7 +54,8 @@ def test_a_section_that_needs_an_option_is_unsupported_without_it(
     context: BuildContext, kernel: Kernel, tmp_path: Path
 ) -> None:
     file = compiled(tmp_path, PROGRAM.format(section="kprobe.multi/vfs_read"), *CLANG)
-    reason = r"^this kernel was built without CONFIG_FPROBE, which kprobe\.multi/vfs_read needs$"
+    lacking = "this kernel was built without CONFIG_FPROBE; lab-x86_64-smp-bpf has it"
+    reason = rf"^kprobe\.multi/vfs_read needs fprobes: {lacking}$"
     with pytest.raises(UnsupportedError, match=reason):
         bpf_object(context, kernel, file)
 

@@ -3,24 +3,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_modules import make_module
 
 from orchestrator.artifacts.drivers import module_info, with_dependencies
 from orchestrator.errors import LabError
-
-SOURCE = Path(__file__).parent / "tiny" / "modinfo.c"
-
-
-def make_module(path: Path, depends: str = "") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    argv = ["gcc", "-c", f'-DDEPENDS="{depends}"', "-o", str(path), str(SOURCE)]
-    subprocess.run(argv, check=True, capture_output=True)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 from loaded_tables import calls_experiment
-from record_builders import cell
+from record_builders import cell, failed
 from rich.console import Console as RichConsole
 
 from orchestrator.cli.columns import print_columns
@@ -83,6 +83,31 @@ def test_plain_lines_have_the_time_left() -> None:
     assert first == "run a-run: 2 cells, about 60 s left"
     assert second == f"[1/2] {NONE}: 409 instructions per call, about 30 s left"
     assert third.endswith("(overhead 627)"), "nothing is left"
+
+
+def test_a_reason_is_said_once() -> None:
+    stream, (display, listener) = io.StringIO(), live()
+    lines = _Lines(stream)
+    lines.begin("a-run", PLAN, 0, left(0.0))
+    listener.begin("a-run", PLAN, 0, left(0.0))
+    reason = "the kernel refuses the module, and says so at [   {time}.5]\nin its log"
+    for number, id_ in enumerate((NONE, KPROBE)):
+        record = failed("kprobe", reason.format(time=number), id=id_)
+        lines.cell_ends(record)
+        listener.cell_ends(record)
+    _, first, second = stream.getvalue().splitlines()
+    assert first == f"[1/2] {NONE}: failed: the kernel refuses the module, and says so at [   0.5]"
+    assert second == f"[2/2] {KPROBE}: failed, as [1/2]"
+    assert isinstance(display.console.file, io.StringIO)
+    assert f"failed, as {NONE}" in " ".join(display.console.file.getvalue().split())
+
+
+def test_a_short_reason_is_said_again() -> None:
+    stream = io.StringIO()
+    lines = _Lines(stream)
+    for id_ in (NONE, KPROBE):
+        lines.cell_ends(failed("kprobe", "no", id=id_))
+    assert stream.getvalue().count(": failed: no\n") == 2
 
 
 def test_nothing_is_said_of_a_time_that_is_not_known() -> None:

@@ -52,6 +52,14 @@ def test_a_missing_baseline_is_added() -> None:
     assert [cell.row for cell in plan(calls_experiment(probes=["djprobe"])).cells] == ["none", "djprobe"]
 
 
+def test_cells_with_other_modules_of_the_kernel_s_have_another_boot() -> None:
+    (with_modules,) = plan(calls_experiment(kernel_modules=["snd-pcm", "vfat"])).boots
+    (without,) = plan(calls_experiment()).boots
+    assert (with_modules.kernel_modules, without.kernel_modules) == (("snd_pcm", "vfat"), ())
+    assert {cell.parameters["kernel_modules"] for cell in with_modules.cells} == {"snd_pcm, vfat"}
+    assert all("kernel_modules" not in cell.parameters for cell in without.cells)
+
+
 def test_several_cpus_show_in_the_id() -> None:
     machine = {"cpu": "pentium4", "smp": 2, "memory": "512M"}
     benchmark = {"name": "gtodbench"}

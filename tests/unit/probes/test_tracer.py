@@ -53,6 +53,13 @@ def test_a_function_is_found_in_the_tracer_s_list(listing: str) -> None:
     assert find_traced(listing, {NAME, "__ia32_sys_gettimeofday"}) == LISTS[listing]
 
 
+def test_a_function_of_a_module_is_found_by_its_module() -> None:
+    listing = f"{NAME} (1) R    \n{NAME} [mine] (2) R    \n"
+    assert find_traced(listing, {NAME}, "mine") == Traced(2, 2)
+    assert find_traced(listing, {NAME}) == Traced(1, 2)
+    assert find_traced(listing, {NAME}, "other") is None
+
+
 @pytest.mark.parametrize(
     "listing", ["", "getname (1)      \n", f"{NAME} [mine] (1)      \n", f"{NAME}\n", f"x{NAME} (1)\n"]
 )

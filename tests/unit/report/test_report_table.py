@@ -32,7 +32,7 @@ def test_a_reason_of_many_cells_is_one_note_with_the_first_words_of_the_kernel()
     words = "the kernel refuses it:\n[    {time}.200000] kprobes: no"
     refused = [failed("kprobe", words.format(time=index), id=f"{index}", probe=f"probe{index}") for index in range(40)]
     text = printed(run(cell("none"), *refused), width=100)
-    assert "[1] probe0, probe1, probe2 and 37 more failed (40 cells): the kernel refuses it:\n" in text
+    assert "[1] probe0, probe1, probe2 and 37 others failed (40 cells): the kernel refuses it:\n" in text
     assert text.count("kprobes: no") == 1
     assert text.count("failed [1]") == 40
 

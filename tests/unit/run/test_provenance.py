@@ -89,6 +89,23 @@ def test_an_image_that_was_derived_is_recorded_with_the_packages_own(tmp_path: P
     assert "packaged_image_sha256" not in begin(tmp_path / "other", artifacts)
 
 
+def test_the_kernel_s_own_modules_stay_the_same(tmp_path: Path, artifacts: BootArtifacts) -> None:
+    vfat = tmp_path / "vfat.ko"
+    vfat.write_bytes(b"vfat")
+    with_vfat = replace(artifacts, kernel_modules={"vfat": vfat})
+    begin(tmp_path / "run", with_vfat)
+    (boot,) = json.loads((tmp_path / "run/provenance.json").read_text())["boots"]
+    digest = hashlib.sha256(b"vfat").hexdigest()
+    assert boot["kernel_modules"] == {"name": "vfat", "file_sha256": {"vfat": digest}}
+    # Another table may have other modules, or none.
+    Provenance(tmp_path / "run").boot(BOOTED, "boot2", artifacts)
+    Provenance(tmp_path / "run").boot(BOOTED, "boot3", replace(artifacts, kernel_modules={"fat": vfat, "vfat": vfat}))
+    vfat.write_bytes(b"built anew")
+    with pytest.raises(UsageError, match="begun with something else") as caught:
+        Provenance(tmp_path / "run").boot(BOOTED, "boot4", with_vfat)
+    assert caught.value.detail[0].startswith(f"vfat: was {digest}, is ")
+
+
 def test_a_modules_sources_are_recorded_once_for_its_cells(tmp_path: Path, artifacts: BootArtifacts) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()

@@ -23,7 +23,7 @@ from orchestrator.report.sheet import Sheet
 from orchestrator.report.wording import processors, unit_meaning
 from orchestrator.results.contract import CellRecord
 
-_APART = ("call", "workload", "at", "image", "channel")
+_APART = ("call", "workload", "at", "image", "channel", "kernel_modules")
 _Figure = Callable[[CellRecord], float | None]
 
 

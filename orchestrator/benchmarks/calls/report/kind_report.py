@@ -29,7 +29,7 @@ from orchestrator.report.sheet import Sheet
 from orchestrator.results.contract import CellRecord
 
 _BENCHMARKS = ("gtodbench", "syscall", "workload")
-_APART = ("call", "workload", "at", "image", "channel")
+_APART = ("call", "workload", "at", "image", "channel", "kernel_modules")
 
 
 class CallsReport:

@@ -54,7 +54,9 @@ def conditions(panel: Panel) -> str:
     what = f"{benchmark_title(first)} at {at}, " if at else ""
     indication = f"; {INDICATION}" if panel.emulated else ""
     image, channel = first.parameters.get("image"), first.parameters.get("channel")
-    where = (f"image {image}, " if image else "") + (f"channel {channel}, " if channel else "")
+    modules = first.parameters.get("kernel_modules")
+    named = (("image", image), ("channel", channel), ("with its modules", modules))
+    where = "".join(f"{name} {value}, " for name, value in named if value)
     return (
         f"{table}{first.cpu}, {processors(first)}, kernel {panel.kernel}, {where}handler {first.handler}, {what}"
         f"{first.metric} in {first.unit}{indication}"

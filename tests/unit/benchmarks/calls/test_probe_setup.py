@@ -151,7 +151,8 @@ def test_what_a_kernel_cannot_have(config: dict[str, str], probe: str, reason: s
 
 
 UPROBED = {**LAB, "CONFIG_UPROBE_EVENTS": "y"}
-NO_HISTOGRAMS = "this kernel was built without CONFIG_HIST_TRIGGERS"
+NO_UPROBES = "this kernel was built without CONFIG_UPROBE_EVENTS; debian-686 and lab-i386-up-bpf have it"
+NO_HISTOGRAMS = "this kernel was built without CONFIG_HIST_TRIGGERS; debian-686 and lab-i386-up-bpf have it"
 IN_THE_KERNEL = "it probes the kernel, and the point is in a program: take a uprobe"
 AT_THE_ENTRY = "a return is probed at a function's entry: name the function, without an offset"
 IN_THE_PROGRAM = (
@@ -166,7 +167,7 @@ IN_THE_PROGRAM = (
         ("kprobe", "program:inner", LAB, IN_THE_KERNEL),
         ("hook", "program:inner", LAB, IN_THE_KERNEL),
         ("uprobe-event", "vfs_read", LAB, IN_THE_PROGRAM),
-        ("uprobe-event", "program:inner", LAB, "this kernel was built without CONFIG_UPROBE_EVENTS"),
+        ("uprobe-event", "program:inner", LAB, NO_UPROBES),
         ("uretprobe-event", "program:inner", UPROBED, NO_HISTOGRAMS),
         ("none", "program:inner", LAB, None),
         ("uretprobe-event", "program:inner+0x4", UPROBED, AT_THE_ENTRY),
@@ -206,7 +207,8 @@ def test_own_programs_need_bpf_and_types(tmp_path: Path) -> None:
     config: dict[str, str] = {}
     for option in ("BPF_EVENTS", "BPF_JIT", "KPROBE_EVENTS", "DEBUG_INFO_BTF", "DYNAMIC_FTRACE", "X86_64"):
         reason = unsupported_reason(a_kernel("debian-amd64", config), a_cell(str(source)))
-        assert reason == f"this kernel was built without CONFIG_{option}"
+        able = "debian-amd64 and lab-x86_64-smp-bpf have it"
+        assert reason == f"this kernel was built without CONFIG_{option}; {able}"
         config[f"CONFIG_{option}"] = "y"
     assert unsupported_reason(a_kernel("debian-amd64", config), a_cell(str(source))) is None
 
@@ -244,7 +246,7 @@ def test_what_a_release_lacks() -> None:
 def test_fentry_is_for_64_bit_kernels() -> None:
     has = ("BPF_EVENTS", "BPF_JIT", "DEBUG_INFO_BTF", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "DYNAMIC_FTRACE")
     config = {f"CONFIG_{option}": "y" for option in has}
-    reason = "this kernel was built without CONFIG_X86_64"
+    reason = "this kernel was built without CONFIG_X86_64; debian-amd64 and lab-x86_64-smp-bpf have it"
     assert unsupported_reason(a_kernel("lab-i386-up-bpf", config), a_cell("bpf-fentry")) == reason
     whole = {**config, "CONFIG_X86_64": "y"}
     assert unsupported_reason(a_kernel("lab-x86_64-smp-bpf", whole), a_cell("bpf-fentry")) is None

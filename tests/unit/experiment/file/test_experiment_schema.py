@@ -86,6 +86,7 @@ def test_defaults_are_written_out(load: Loader) -> None:
             "libraries": None,
             "hits": 1,
         },
+        "kernel_modules": None,
         "time_limit": 120,
     }
 
@@ -135,6 +136,10 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("machines.0.smp=0", "machines.0.smp: found 0; expected a whole number from 1 to 16"),
         ("machines.0.smp=true", "machines.0.smp: found true; expected a whole number"),
         ("machines.0.smp=2", "machines.0.smp: found 2; clock 'instructions' needs 1: QEMU counts"),
+        ("kernel_modules=vfat", "kernel_modules: found 'vfat'; expected a list of 1 to 1000 entries"),
+        ("kernel_modules=[-v]", "kernel_modules.0: found '-v'; expected the name of a module of the kernel's own"),
+        ("kernel_modules=[a/b]", "kernel_modules.0: found 'a/b'; expected the name of a module of the kernel's own"),
+        ("kernel_modules=[snd-pcm, snd_pcm]", "kernel_modules.1: the same entry is here twice"),
         ("machines.0.memory=63M", "machines.0.memory: found '63M'; expected a size from 64M to 4G"),
         ("machines.0.memory=5G", "machines.0.memory: found '5G'; expected a size"),
         ("machines.0.memory=256", "machines.0.memory: found 256; expected a size"),

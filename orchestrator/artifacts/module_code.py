@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The functions of a module's file, as a kernel's image has them: at addresses that it has nowhere else.
+
+What the kernel decides as it loads a module is left out: its addresses, and what they are in its instructions. The
+function tracer's calls are nops, as the loader leaves them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import Section, SymbolTableSection
+
+from orchestrator.artifacts.function_entry import FTRACE_NOPS, TRACER_BYTES
+from orchestrator.artifacts.kallsyms import Symbol
+from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, CodePart, KernelCode
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_files import loaded_files
+from orchestrator.elf import DAMAGED
+from orchestrator.errors import LabError
+
+_TRACER = "__fentry__"
+_INIT = ".init"
+_BOUNDS = ("_sinittext", "_einittext")
+_BASE, _DISTANCE = 0x10000000, 0x01000000
+"""Where the first section is, and how far one is from the next: on 32 bits there is room for 200."""
+_LARGEST = 64 << 20
+"""Bytes of a file; i915.ko has 4 MB."""
+
+
+def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> tuple[str, KernelCode] | None:
+    """The module, of these and of what they need, that has a function, and its code; None where none has it.
+
+    Raises LabError for a file that is no module.
+    """
+    for name, file in loaded_files(kernel, modules).items():
+        code = module_code(file)
+        if any(one.type in FUNCTION_TYPES for one in code.named(symbol)):
+            return name, code
+    return None
+
+
+def module_code(file: Path) -> KernelCode:
+    """The functions of a module's file. Raises LabError where it is no module."""
+    try:
+        return _code(file, file.stat().st_mtime_ns)
+    except (OSError, *DAMAGED) as error:
+        raise LabError(f"the functions of a module cannot be read ({error})", where=str(file)) from None
+
+
+@lru_cache(maxsize=16)
+def _code(file: Path, changed: int) -> KernelCode:
+    del changed
+    with file.open("rb") as stream:
+        image = bytearray(stream.read(_LARGEST))
+    elf = ELFFile(io.BytesIO(bytes(image)))
+    sections = {
+        index: section for index, section in enumerate(elf.iter_sections()) if _is_code(section) and section["sh_size"]
+    }
+    parts = {
+        index: CodePart(_BASE + number * _DISTANCE, section["sh_size"], section["sh_offset"])
+        for number, (index, section) in enumerate(sections.items())
+    }
+    for place in _tracer_calls(elf, parts):
+        image[place : place + TRACER_BYTES] = FTRACE_NOPS[0 if elf.elfclass == 64 else 1]
+    symbols = [*_functions(elf, parts), *_init_bounds(sections, parts)]
+    return KernelCode(
+        sorted(symbols, key=lambda one: one.address), bytes(image), elf.elfclass // 8, list(parts.values()), {}
+    )
+
+
+def _is_code(section: Section) -> bool:
+    return bool(section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR) and section["sh_type"] == "SHT_PROGBITS"
+
+
+def _functions(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[Symbol]:
+    table = elf.get_section_by_name(".symtab")
+    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+        part = parts.get(symbol["st_shndx"]) if symbol["st_info"]["type"] == "STT_FUNC" else None
+        if part is not None:
+            yield Symbol(part.address + symbol["st_value"], "t", symbol.name)
+    # Where the last function of a section ends.
+    for part in parts.values():
+        yield Symbol(part.address + part.size, "d", "")
+
+
+def _init_bounds(sections: Mapping[int, Section], parts: Mapping[int, CodePart]) -> Iterator[Symbol]:
+    """The bounds of what is freed once the module has begun, by the names that a kernel has for its own."""
+    freed = next((parts[index] for index, section in sections.items() if section.name.startswith(_INIT)), None)
+    if freed is not None:
+        for name, address in zip(_BOUNDS, (freed.address, freed.address + freed.size), strict=True):
+            yield Symbol(address, "d", name)
+
+
+def _tracer_calls(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[int]:
+    """Where in the file the calls of the function tracer are: their targets are filled in at loading."""
+    table = elf.get_section_by_name(".symtab")
+    if not isinstance(table, SymbolTableSection):
+        return
+    for section in elf.iter_sections():
+        part = parts.get(section["sh_info"])
+        if part is None or not isinstance(section, RelocationSection):
+            continue
+        for one in section.iter_relocations():
+            if table.get_symbol(one["r_info_sym"]).name == _TRACER:
+                yield part.place + one["r_offset"] - 1
