@@ -223,4 +223,6 @@ def _fault(details: ErrorDetails) -> str:
             return "missing"
         case "extra_forbidden":
             return "unknown key"
+        case "value_error":  # a sentence of the contract's own
+            return str(details["ctx"]["error"])
     return f"another value than this version writes: {details['input']!r:.80}"

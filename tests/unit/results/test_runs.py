@@ -55,7 +55,7 @@ def test_results_of_a_newer_contract_are_refused_in_one_sentence(lab: Path, tmp_
     (directory / "results.json").write_text(json.dumps(newer))
     with pytest.raises(LabError) as refused:
         find_run(str(directory), tmp_path / "elsewhere")
-    newer_version = "file: Value error, a newer version of this program wrote it: contract 2, known up to 1"
+    newer_version = "the file: a newer version of this program wrote it: contract 2, known up to 1"
     assert list(refused.value.detail) == [newer_version]
 
 
