@@ -9,5 +9,7 @@ import shlex
 NAME = "orchestrator"
 """The program's name where it is installed."""
 
-PROGRAM = shlex.quote(os.environ.get("ORCHESTRATOR_CALLED_AS") or NAME)
-"""As it was called this time, such as ``./lab``: the script ``lab`` says it in the environment."""
+_WORDS = [os.environ.get("ORCHESTRATOR_CALLED_BY"), os.environ.get("ORCHESTRATOR_CALLED_AS") or NAME]
+
+PROGRAM = shlex.join(word for word in _WORDS if word)
+"""As it was called this time, such as ``./lab`` or ``sh lab``: the script ``lab`` says it in the environment."""

@@ -33,7 +33,7 @@ OUT_OF_TREE = 1 << 12
 UNSIGNED = 1 << 13
 """The kernel's taint bits for modules that are not part of it and not signed (Documentation/admin-guide)."""
 
-_JUMP_BYTES = 5
+JUMP_BYTES = 5
 _JUMPS = frozenset({0xE9, 0xEB})
 
 
@@ -82,7 +82,7 @@ class Observation:
         """Where a five-byte jump or call at the probe point leads, relative to the probe point."""
         if self.live[0] not in (0xE8, 0xE9):
             return None
-        return _JUMP_BYTES + int.from_bytes(self.live[1:_JUMP_BYTES], "little", signed=True)
+        return JUMP_BYTES + int.from_bytes(self.live[1:JUMP_BYTES], "little", signed=True)
 
     @property
     def pointer(self) -> int:

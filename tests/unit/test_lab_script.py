@@ -66,7 +66,7 @@ ORCHESTRATOR = """\
     def main():
         print(os.getpid(), os.getcwd(), *sys.argv[1:], sep="|", flush=True)
         if sys.argv[1:] == ["called as"]:
-            print(os.environ["ORCHESTRATOR_CALLED_AS"])
+            print(os.environ["ORCHESTRATOR_CALLED_BY"], os.environ["ORCHESTRATOR_CALLED_AS"])
         if sys.argv[1:] == ["sleep"]:
             time.sleep(60)
         return 7
@@ -210,10 +210,22 @@ def test_through_a_symlink(ready: Checkout, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (7, "")
 
 
-def test_the_program_learns_what_it_was_called(ready: Checkout) -> None:
-    done = ready.run(["sh", "-c", 'cd "$1" && ./lab "called as"', "-", str(ready.folder)], {})
-    assert done.stdout.splitlines()[1:] == ["./lab"]
-    assert ready.lab("called as").stdout.splitlines()[1:] == [str(ready.folder / "lab")]
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("./lab", "./lab"),
+        ("sh lab", "sh lab"),
+        ("sh ./lab", "./lab"),
+        ("chmod -x lab && sh ./lab", "sh ./lab"),
+        ('PATH="$PWD:$PATH" && lab', "lab"),
+        ('"$PWD/lab"', "{folder}/lab"),
+    ],
+)
+def test_the_program_learns_what_it_was_called(ready: Checkout, typed: str, said: str) -> None:
+    command = f'cd "$1" && {typed} "called as"'
+    done = ready.run(["sh", "-c", command, "-", str(ready.folder)], {})
+    (ready.folder / "lab").chmod(0o755)
+    assert [line.strip() for line in done.stdout.splitlines()[1:]] == [said.format(folder=ready.folder)]
 
 
 def test_signals_reach_the_orchestrator_itself(ready: Checkout) -> None:

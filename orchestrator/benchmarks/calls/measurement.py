@@ -24,6 +24,7 @@ from orchestrator.probes.arming import attached
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.evidence import Observation, check_same, check_untouched, mechanism_seen, observe
 from orchestrator.probes.loading import RefusedError
+from orchestrator.probes.not_optimised import why_not_optimised
 from orchestrator.probes.point import ProbePoint, find_entry, find_place
 from orchestrator.probes.user_point import UserPoint, observe_program
 from orchestrator.profile.profiled import Counter, stored
@@ -116,15 +117,22 @@ def measure_call(
         # A capability may be verified by this refusal; and which found points take a probe is to be found out.
         raise UnsupportedError(error.reason) from None
     except OtherMechanism as error:
-        if not cell.task.is_found:
-            raise
-        raise UnsupportedError(error.what) from None
+        what = _explained(work, error)
+        raise (UnsupportedError if cell.task.is_found else OtherMechanism)(what, hint=error.hint) from None
     except NotEntered:
         ready.guest.check_console(mark)
         permitted_taint(ready.guest)
         raise
     ready.guest.check_console(mark)
     return _record(work, figures, proof, prepared.notes)
+
+
+def _explained(work: _Work, error: OtherMechanism) -> str:
+    """What the kernel did instead and, where it was to optimise a kprobe, why it has not, as far as that is known."""
+    guest, kernel = work.ready.guest, work.ready.artifacts.kernel
+    if work.kind.mechanism != "jump":
+        return error.what
+    return f"{error.what}; {why_not_optimised(guest, kernel.code, kernel.config, work.point)}"
 
 
 def _find_point(ready: ReadyGuest, cell: CallCell, setup: CallSetup) -> ProbePoint:

@@ -38,6 +38,11 @@ def test_usage_and_hints(as_what: str, name: str, tmp_path: Path) -> None:
     assert hint == f"hint: Make one: {name} run CONFIG"
 
 
+def test_a_shell_that_was_named_before_it(tmp_path: Path) -> None:
+    said = called("lab", "report", ORCHESTRATOR_LAB=str(tmp_path), ORCHESTRATOR_CALLED_BY="sh").stderr
+    assert said.splitlines()[-1] == "hint: Make one: sh lab run CONFIG"
+
+
 def test_completion_is_for_the_installed_name() -> None:
     # Without this typer looks for the shell among this process's parents, where a nightly run may have none.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
