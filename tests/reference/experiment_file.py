@@ -34,7 +34,7 @@ _ORDER = (
         "reference",
         "kernel_for",
     ),
-    *("image", "channel", "time_limit"),
+    *("image", "channel", "kernel_modules", "time_limit"),
 )
 Said = Mapping[str, Sequence[str]]
 """What is said of a key, as Markdown, by the kinds that it is said of; of several texts each is said of some."""
@@ -141,6 +141,7 @@ _MORE: Mapping[str, str] = {
     "profile": "[profiles](../profiles.md)",
     "image": "[images](../images.md)",
     "channel": "[a Debian in the guest](../experiments.md#a-debian-in-the-guest)",
+    "kernel_modules": "[points in the kernel's own modules](../experiments.md#points-in-the-kernels-own-modules)",
     "time_limit": "[a slow host](../faults.md#a-slow-host)",
     "machine: cpu": "[adding a CPU](../adding-a-cpu.md)",
     "calls: expect": "[calls](../experiments.md#calls)",
