@@ -43,10 +43,10 @@ class Measuring:
         from orchestrator.benchmarks.registry import kinds
         from orchestrator.paths import lab_dir
         from orchestrator.results.store import Store
-        from orchestrator.run.runner import Runner
+        from orchestrator.run.runner import Runner, local_crew
 
         with self._watched() as (context, watching), Store.open(lab_dir()) as store:
-            entry = work(Runner(context, store, watching, kinds(), self.jobs, self.events, self.fresh))
+            entry = work(Runner(context, store, watching, kinds(), local_crew(self.jobs), self.events, self.fresh))
             return entry, store.load_run(entry.id)
 
     @contextmanager

@@ -31,3 +31,6 @@ class ProgressListener(Protocol):
 
     def cell_ends(self, record: CellRecord) -> None:
         """A cell has an outcome, and it is stored."""
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        """A cell's outcome is not believed any more, and is no longer stored."""

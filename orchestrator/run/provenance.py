@@ -114,6 +114,7 @@ class Provenance:
         self._content.boots.append(
             {
                 "name": name,
+                **_worker(booted),
                 "qemu": list(booted.command_line),
                 **content,
                 "modules": modules,
@@ -147,6 +148,10 @@ class Provenance:
 
     def _write(self) -> None:
         write_whole(self._file, self._content.model_dump_json(indent=1) + "\n")
+
+
+def _worker(booted: GuestBooted) -> dict[str, object]:
+    return {"worker": booted.worker} if booted.worker else {}
 
 
 def _name(boot: Mapping[str, object], part: str) -> object:

@@ -37,6 +37,10 @@ class TimeLeft:
         self._left.discard(cell)
         self._last = self._clock()
 
+    def withdrawn(self, cell: str) -> None:
+        """A cell's outcome is forgotten."""
+        self._left.add(cell)
+
     def seconds(self) -> float | None:
         """Seconds that are left; None where that is not known, or where what goes on takes longer than before."""
         boots: list[float] = []

@@ -18,6 +18,7 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import BootTask
+from orchestrator.run.crew import Job
 from orchestrator.run.events import CellBegan, Outcome, Progress
 from orchestrator.run.journal import RunJournal
 from orchestrator.run.provenance import Provenance
@@ -48,6 +49,9 @@ class RecordingListener:
     def cell_begins(self, cell_id: str) -> None:
         self.lines.append(f"begins {cell_id}")
 
+    def cell_withdrawn(self, cell_id: str) -> None:
+        self.lines.append(f"withdrawn {cell_id}")
+
     def cell_ends(self, record: CellRecord) -> None:
         self.lines.append(f"ends {record.id}")
 
@@ -72,12 +76,12 @@ class Book:
         self._store, self._entry = store, entry
         self._journal = RunJournal(entry, store, self.listener, Provenance(entry.directory), PLAN, kinds())
         boot = PLAN.boots[0]
-        self._task = BootTask(kinds().named(boot.kind), boot, boot.cells, {}, entry.directory / "boot1")
-        self._artifacts = BootArtifacts(None, None, {})  # type: ignore[arg-type]  # no guest is booted here
+        task = BootTask(kinds().named(boot.kind), boot, boot.cells, {}, entry.directory / "boot1")
+        self._job = Job(task, BootArtifacts(None, None, {}))  # type: ignore[arg-type]  # no guest is booted here
 
     def take(self, *events: Outcome | Progress | CellBegan) -> None:
         for event in events:
-            self._journal.take(event, self._task, self._artifacts)
+            self._journal.take(event, self._job)
 
     def stored(self) -> dict[str, CellRecord]:
         return {record.id: record for record in self._store.load_run(self._entry.id).cells}
