@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.counting_plugin import counting_plugin
 from orchestrator.counted import counted
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.experiment.cell import Cell
@@ -609,9 +610,18 @@ class FleetCrew:
     def _packed(self, job: Job) -> Parcel:
         wanted = {cell.id for cell in job.task.cells}
         artifacts = dataclasses.replace(
-            job.artifacts, cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted}
+            job.artifacts,
+            cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted},
+            plugin=self._plugin() if job.task.boot.clock == "instructions" else None,
         )
         return packed((job.task, artifacts), self._context.cache.root, _code_files(job))
+
+    def _plugin(self) -> Path | None:
+        """What counts instructions where a failure has to be explained; a worker has no compiler."""
+        try:
+            return counting_plugin(self._context)
+        except LabError:
+            return None  # the explanation says what it lacks
 
     def _candidates(self) -> bool:
         return any(member.standing is Standing.CANDIDATE for member in self._roster)

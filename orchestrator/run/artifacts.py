@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -20,11 +21,16 @@ from orchestrator.run.preparation import Prepared, unsupported
 
 @dataclass(frozen=True)
 class BootArtifacts:
-    """A boot's kernel and machine, and what was prepared for each cell, by its id."""
+    """A boot's kernel and machine, and what was prepared for each cell, by its id.
+
+    ``plugin`` counts instructions where the machine does not and a failure has to be explained; None where it is to be
+    made when it is needed.
+    """
 
     kernel: Kernel
     machine: Machine
     cells: Mapping[str, Prepared[Any]]
+    plugin: Path | None = None
 
     @property
     def keys(self) -> dict[str, str]:
