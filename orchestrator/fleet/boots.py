@@ -12,13 +12,14 @@ from typing import Any
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.fleet.messages import LARGEST_FILE, MOST_FILES, FileMessage, sent
+from orchestrator.fleet.messages import BEGINS, LARGEST_FILE, MOST_FILES, FileMessage, sent
 from orchestrator.fleet.parcel import unpacked
 from orchestrator.fleet.warehouse import Warehouse
 from orchestrator.guest.guest import Guest
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.boot import PROFILES_FOLDER, BootTask, Session, run_boot
 from orchestrator.run.events import Event, Outcome, Progress
+from orchestrator.run.machines import timing_of
 from orchestrator.scratch import ScratchFolder
 
 Send = Callable[[dict[str, object]], None]
@@ -77,12 +78,15 @@ class _Running:
     def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> dict[str, object]:
         """Do it in a folder of its own, which is removed at its end."""
         try:
-            self._tell(Progress("begins"))
+            self._tell(Progress(BEGINS))
             with ScratchFolder("orchestrator-boot-") as folder:
                 task, artifacts = unpacked(data, warehouse.place)
                 assert isinstance(task, BootTask)
                 assert isinstance(artifacts, BootArtifacts)
                 task = dataclasses.replace(task, directory=folder / task.directory.name)
+                if task.boot.clock == "wall":  # by the accelerator of this machine, not of the client's
+                    machine = dataclasses.replace(artifacts.machine, timing=timing_of(task.boot))
+                    artifacts = dataclasses.replace(artifacts, machine=machine)
                 context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
                 try:
                     run_boot(Session(task, artifacts, context, self._emitter(task), self._watch))

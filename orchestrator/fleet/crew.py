@@ -27,7 +27,7 @@ from orchestrator.experiment.kind import KindRegistry
 from orchestrator.fleet.calibration import calibration_job, measured_here
 from orchestrator.fleet.facts import Offer, Versions
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
-from orchestrator.fleet.messages import FileMessage, received
+from orchestrator.fleet.messages import BEGINS, FileMessage, received
 from orchestrator.fleet.parcel import Parcel, packed
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Roster, Standing
 from orchestrator.fleet.trust import CHECK_EVERY, Counts, checkable, counts, difference
@@ -294,7 +294,9 @@ class FleetCrew:
         name, work = attempt.member.name, attempt.work
         if isinstance(event, Progress):
             attempt.last = event.text
-            event = Progress(f"{name}: {event.text}")
+            boot = attempt.task.boot
+            text = f"{attempt.task.directory.name}, {boot.kernel} on {boot.cpu}" if event.text == BEGINS else event.text
+            event = Progress(text, name)
         elif isinstance(event, GuestBooted):
             event = dataclasses.replace(event, worker=name)
         if work is not None:

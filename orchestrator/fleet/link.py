@@ -6,6 +6,7 @@ Nothing here decides anything: see ``crew``.
 
 from __future__ import annotations
 
+import io
 import queue
 import secrets
 import threading
@@ -199,8 +200,8 @@ class Link:
             self._send(address, text, parcel.files[texts[text]], texts[text].size)
         self._has[address] |= set(wanted)
 
-    def _send(self, address: str, reference: str, file: Path, size: int) -> None:
-        with file.open("rb") as opened:
+    def _send(self, address: str, reference: str, file: Path | bytes, size: int) -> None:
+        with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as opened:
             offset = 0
             while True:
                 piece = opened.read(PIECE)
@@ -211,7 +212,7 @@ class Link:
                 if offset >= size:
                     return
                 if not piece:
-                    raise LabError(f"{file} has changed while it was sent")
+                    raise LabError(f"{file!s:.200} has changed while it was sent")
 
     def _on(self, address: str, function: Callable[..., Any], *arguments: object) -> Any:
         """What an asynchronous function returns on a worker."""

@@ -17,6 +17,9 @@ from orchestrator.errors import LabError
 from orchestrator.results.contract import CellId, CellRecord
 from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 
+BEGINS = "begins"
+"""The progress that each boot reports first."""
+
 LARGEST_FILE = 64 << 20
 MOST_FILES = 4000
 LARGEST_MESSAGE = 8 << 20

@@ -3,7 +3,8 @@
 
 Objects are pickled. A path that leads to a file becomes a reference to its content; in the place where it is unpacked
 it is the path of the same content there. Other paths become places where nothing is: folders of compilers and headers
-serve to build, and a worker builds nothing.
+serve to build, and a worker builds nothing. A kernel is pickled by itself, as a file that its boots share: 180 of the
+184 kB of a boot are its configuration.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from orchestrator.artifacts import digests
+from orchestrator.artifacts.kernels import Kernel
 
 _GIVEN = "given"
 """The folder of files that are not of the cache: a user's own module or kernel."""
+
+_OBJECTS = "objects"
+"""The folder of what boots share."""
 
 
 class Reference(BaseModel):
@@ -45,10 +50,10 @@ class Reference(BaseModel):
 
 @dataclass(frozen=True)
 class Parcel:
-    """Pickled objects, and the files they need: references with the paths they have here."""
+    """Pickled objects, and the files they need: references with their paths here, or with their content."""
 
     data: bytes
-    files: dict[Reference, Path]
+    files: dict[Reference, Path | bytes]
 
 
 def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel:
@@ -56,12 +61,11 @@ def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel
 
     Raises OSError where a file cannot be read.
     """
-    files: dict[Reference, Path] = {}
-    buffer = io.BytesIO()
-    _Packer(buffer, cache, files).dump(content)
+    files: dict[Reference, Path | bytes] = {}
+    data = _packed(content, cache, files, None)
     for path in besides:
         files[_reference(path, cache)] = path
-    return Parcel(buffer.getvalue(), files)
+    return Parcel(data, files)
 
 
 def unpacked(data: bytes, place: Callable[[str], Path]) -> Any:
@@ -69,19 +73,36 @@ def unpacked(data: bytes, place: Callable[[str], Path]) -> Any:
     return _Unpacker(io.BytesIO(data), place).load()
 
 
-class _Packer(pickle.Pickler):
-    def __init__(self, buffer: io.BytesIO, cache: Path, files: dict[Reference, Path]) -> None:
-        super().__init__(buffer, protocol=5)
-        self._cache, self._files = cache, files
+def _packed(content: object, cache: Path, files: dict[Reference, Path | bytes], shared: Kernel | None) -> bytes:
+    buffer = io.BytesIO()
+    _Packer(buffer, cache, files, shared).dump(content)
+    return buffer.getvalue()
 
-    def persistent_id(self, obj: object) -> str | None:
+
+class _Packer(pickle.Pickler):
+    def __init__(
+        self, buffer: io.BytesIO, cache: Path, files: dict[Reference, Path | bytes], shared: Kernel | None
+    ) -> None:
+        super().__init__(buffer, protocol=5)
+        self._cache, self._files, self._shared = cache, files, shared
+
+    def persistent_id(self, obj: object) -> tuple[str, str] | None:
+        if isinstance(obj, Kernel) and obj is not self._shared:
+            return "object", self._share(obj)
         if not isinstance(obj, Path) or not obj.is_absolute():
             return None
         if obj.is_file():
             reference = _reference(obj, self._cache)
             self._files[reference] = obj
-            return reference.place
-        return _place(obj, self._cache, "nothing")
+            return "path", reference.place
+        return "path", _place(obj, self._cache, "nothing")
+
+    def _share(self, kernel: Kernel) -> str:
+        data = _packed(kernel, self._cache, self._files, kernel)
+        sha256 = hashlib.sha256(data).hexdigest()
+        reference = Reference(place=f"{_OBJECTS}/{sha256[:24]}", sha256=sha256, size=len(data))
+        self._files[reference] = data
+        return reference.place
 
 
 class _Unpacker(pickle.Unpickler):
@@ -89,8 +110,10 @@ class _Unpacker(pickle.Unpickler):
         super().__init__(buffer)
         self._place = place
 
-    def persistent_load(self, pid: Any) -> Path:
-        return self._place(pid)
+    def persistent_load(self, pid: Any) -> Any:
+        kind, name = pid
+        path = self._place(name)
+        return path if kind == "path" else unpacked(path.read_bytes(), self._place)
 
 
 def _reference(path: Path, cache: Path) -> Reference:

@@ -1,33 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The processes of a fleet: a worker with its nanny, and the keeper of a fleet on this machine."""
+"""The servers of a fleet in a process: a worker with its nanny, and the scheduler."""
 
 from __future__ import annotations
 
-import os
 import socket
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.fleet.keys import security_of
+from orchestrator.fleet.room import Room
 from orchestrator.fleet.settings import set_up_dask
-from orchestrator.guest.host_memory import host_memory_mib
 from orchestrator.scratch import ScratchFolder
 
-_RESERVED_MIB = 1024
-"""Of the host's memory, for all but guests."""
+if TYPE_CHECKING:
+    from distributed.nanny import Nanny
 
-
-@dataclass(frozen=True)
-class Room:
-    """What a worker offers: guests at once, and MiB for all of them with their QEMU."""
-
-    guests: int
-    memory_mib: int
-
-    @classmethod
-    def of_host(cls, share: int = 1) -> Room:
-        """An equal share of this host: a guest for each processor that we may use."""
-        cores = len(os.sched_getaffinity(0))
-        return cls(max(1, cores // share), max(1, (host_memory_mib() - _RESERVED_MIB) // share))
+WORKER_FOLDER = "orchestrator-worker-"
+"""What the names of workers' temporary folders begin with."""
 
 
 def usual_name() -> str:
@@ -38,28 +29,44 @@ def usual_name() -> str:
     return "".join(kept).lstrip("._-")[:64] or "worker"
 
 
-async def serve_worker(scheduler: str, key: str, name: str, room: Room, host: str | None) -> None:
-    """Be a worker of the fleet whose scheduler is at that address, until it ends; ``host`` is what to listen on."""
+@asynccontextmanager
+async def served_worker(scheduler: str, key: str, name: str, room: Room, host: str | None) -> AsyncIterator[Nanny]:
+    """A worker that has joined the fleet whose scheduler is at that address; it ends with the context.
+
+    ``host`` is the interface to listen on; None is the one that leads to the scheduler. Raises what Dask raises where
+    the worker cannot join.
+    """
     set_up_dask()
     from distributed.nanny import Nanny
 
-    from orchestrator.fleet.worker import BootPlugin, FleetWorker
-
-    with ScratchFolder("orchestrator-worker-") as folder:
+    with ScratchFolder(WORKER_FOLDER) as folder:
         nanny = Nanny(
             scheduler,
             nthreads=room.guests + 1,  # one to answer questions while guests run
             name=name,
             host=host,
             security=security_of(key),
-            worker_class=FleetWorker,
-            plugins=(BootPlugin(name, room.guests, room.memory_mib),),
+            worker_class=partial(_worker, room),
             memory_limit=0,
             local_directory=str(folder),
             death_timeout=30,
         )
         async with nanny:
-            await nanny.finished()
+            yield nanny
+
+
+async def serve_worker(scheduler: str, key: str, name: str, room: Room, host: str | None) -> None:
+    """Be a worker until it ends: see ``served_worker``."""
+    async with served_worker(scheduler, key, name, room, host) as nanny:
+        await nanny.finished()  # type: ignore[no-untyped-call]
+
+
+def _worker(room: Room, **options: Any) -> object:
+    """In a process of its own: the nanny's needs none of what runs guests, which is 25 MB."""
+    from orchestrator.fleet.worker import BootPlugin, FleetWorker
+
+    plugin = BootPlugin(options["name"], room.guests, room.memory_mib)
+    return FleetWorker(plugins=(plugin,), **options)  # type: ignore[no-untyped-call]
 
 
 async def serve_scheduler(host: str, port: int, key: str) -> None:

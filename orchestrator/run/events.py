@@ -11,9 +11,10 @@ from orchestrator.results.contract import CellRecord
 
 @dataclass(frozen=True)
 class Progress:
-    """Something that takes a person's time begins: a download, a build, a boot."""
+    """Something that takes a person's time begins: a download, a build, a boot; on a ``worker`` of a fleet or here."""
 
     text: str
+    worker: str = ""
 
 
 @dataclass(frozen=True)

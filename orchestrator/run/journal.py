@@ -46,8 +46,11 @@ class RunJournal:
     def take(self, event: Event | Withdrawn, job: Job) -> None:
         """Write down an event of a boot. Raises UsageError where a guest is not what the run began with."""
         match event:
-            case Progress(text):
-                self._listener.say(text)
+            case Progress(text, worker):
+                if worker:
+                    self._listener.worker_says(worker, text)
+                else:
+                    self._listener.say(text)
             case CellBegan(cell):
                 self._listener.cell_begins(cell)
             case GuestBooted():

@@ -23,6 +23,9 @@ class ProgressListener(Protocol):
     def say(self, text: str) -> None:
         """Something that takes a person's time begins: a download, a build, a boot."""
 
+    def worker_says(self, worker: str, text: str) -> None:
+        """The same on a worker of a fleet."""
+
     def warn(self, text: str) -> None:
         """Something was built with warnings: several lines, once for each boot that needs it."""
 

@@ -49,6 +49,9 @@ class Silent:
     def cell_begins(self, cell_id: str) -> None:
         pass
 
+    def worker_says(self, worker: str, text: str) -> None:
+        pass
+
     def cell_withdrawn(self, cell_id: str) -> None:
         pass
 

@@ -49,6 +49,9 @@ class RecordingListener:
     def cell_begins(self, cell_id: str) -> None:
         self.lines.append(f"begins {cell_id}")
 
+    def worker_says(self, worker: str, text: str) -> None:
+        self.lines.append(f"{worker}: {text}")
+
     def cell_withdrawn(self, cell_id: str) -> None:
         self.lines.append(f"withdrawn {cell_id}")
 
