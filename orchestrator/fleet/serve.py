@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.fleet.keys import security_of
 from orchestrator.fleet.room import Room
 from orchestrator.fleet.settings import set_up_dask
+from orchestrator.fleet.state import WORKER_FOLDER
 from orchestrator.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from distributed.nanny import Nanny
-
-WORKER_FOLDER = "orchestrator-worker-"
-"""What the names of workers' temporary folders begin with."""
 
 
 def usual_name() -> str:
@@ -58,7 +56,7 @@ async def served_worker(scheduler: str, key: str, name: str, room: Room, host: s
 async def serve_worker(scheduler: str, key: str, name: str, room: Room, host: str | None) -> None:
     """Be a worker until it ends: see ``served_worker``."""
     async with served_worker(scheduler, key, name, room, host) as nanny:
-        await nanny.finished()  # type: ignore[no-untyped-call]
+        await nanny.finished()
 
 
 def _worker(room: Room, **options: Any) -> object:
@@ -66,7 +64,7 @@ def _worker(room: Room, **options: Any) -> object:
     from orchestrator.fleet.worker import BootPlugin, FleetWorker
 
     plugin = BootPlugin(options["name"], room.guests, room.memory_mib)
-    return FleetWorker(plugins=(plugin,), **options)  # type: ignore[no-untyped-call]
+    return FleetWorker(plugins=(plugin,), **options)
 
 
 async def serve_scheduler(host: str, port: int, key: str) -> None:
