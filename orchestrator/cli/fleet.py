@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.cli import completion, options
 from orchestrator.cli.failures import expected_failures
+from orchestrator.fleet.state import USUAL_NAME
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
 
 _MOST_WORKERS = 64
-_LOCAL = "local"
 
 _Key = Annotated[
     Path | None,
@@ -64,7 +64,7 @@ def keys(
 @app.command("up")
 @expected_failures
 def up(
-    name: Annotated[str, typer.Option(metavar="NAME", help="The fleet's name here, for --fleet.")] = _LOCAL,
+    name: Annotated[str, typer.Option(metavar="NAME", help="The fleet's name here, for --fleet.")] = USUAL_NAME,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -89,7 +89,7 @@ def up(
 
     Returns when all workers have joined. Exits with 1 where some have not; with none at all nothing is left running.
     """
-    from orchestrator.errors import UsageError
+    from orchestrator.errors import LabError, UsageError
     from orchestrator.fleet.settings import need_dask
     from orchestrator.fleet.state import check_name
 
@@ -111,8 +111,7 @@ def up(
     try:
         joined, failed = _told(started)
         if not joined:
-            started.end()
-            raise typer.Exit(1)
+            raise LabError("no worker has joined: nothing was left running")
         started.let_stay()
     except BaseException:
         started.end()
@@ -207,7 +206,7 @@ def worker(
 @app.command("status")
 @expected_failures
 def status(
-    name: _Name = _LOCAL,
+    name: _Name = USUAL_NAME,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
     """Show a fleet's scheduler and workers, with their room and the guests under way. Exits with 1 when one is missing.
@@ -224,7 +223,7 @@ def status(
 
 @app.command("down")
 @expected_failures
-def down(name: _Name = _LOCAL) -> None:
+def down(name: _Name = USUAL_NAME) -> None:
     """End a fleet that was started here: its scheduler, its workers, and all their guests."""
     from orchestrator.fleet.local import end_fleet
     from orchestrator.fleet.state import stored

@@ -90,10 +90,10 @@ def run(
     _check_names(configs, experiments)
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
     measuring = Measuring(jobs, events, fresh, offline, verbose, fleet)
-    measuring.check()
     if dry_run:
         experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
     else:
+        measuring.check()
         experiments = [measuring.found(experiment) for experiment in experiments]
     plans = [_planned(experiment, only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]

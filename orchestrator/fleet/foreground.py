@@ -8,10 +8,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
-from orchestrator.fleet.kept_log import KeptLog, last_lines, output_into
+from orchestrator.fleet.kept_log import KeptLog, output_into, told
 from orchestrator.fleet.room import Room
 from orchestrator.fleet.serve import served_worker
 from orchestrator.fleet.state import log_file
@@ -33,7 +33,7 @@ class Foreground:
     """
 
     scheduler: str
-    key: str
+    key: str = field(repr=False)
     name: str
     room: Room
     host: str | None
@@ -42,13 +42,14 @@ class Foreground:
     def serve(self, say: Callable[[str], None]) -> None:
         """Be it, until the fleet ends. Raises Interrupted for a signal, LabError where it cannot join."""
         log = KeptLog(log_file(f"worker-{self.name}"))
+        log.empty()
         try:
             with output_into(log):
                 number = asyncio.run(self._serve(log, say))
         except (LabError, Interrupted):
             raise
         except Exception as error:  # whatever Dask makes of a worker that cannot join
-            raise self._not_joined(str(error).strip() or type(error).__name__, log) from None
+            raise self._not_joined(f"{type(error).__name__}: {error}", log) from None
         finally:
             log.close()
         if number == _INPUT_ENDED:
@@ -84,14 +85,15 @@ class Foreground:
         return stopped.result() if stopped.done() else None
 
     def _not_joined(self, why: str, log: KeptLog) -> LabError:
-        if "name taken" in why:
+        errors = told(log.file)
+        if any(f"name taken, {self.name}" in line for line in errors):
             return UsageError(
                 f"the fleet has a worker called '{self.name}' already", hint="give this one a name of its own: --name"
             )
         return HostError(
-            f"the worker could not join the fleet at {self.scheduler}: {why.splitlines()[-1]}",
+            f"the worker could not join the fleet at {self.scheduler}",
             where=str(log.file),
-            detail=last_lines(log.file),
+            detail=errors or why.splitlines()[-1:],
             hint=f"`{PROGRAM} doctor --fleet {self.scheduler}` asks the others",
         )
 

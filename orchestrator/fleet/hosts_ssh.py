@@ -46,7 +46,8 @@ class HostWorker(threading.Thread):
         except paramiko.SSHException as error:
             why = _sentence(self._order, error)
         except (OSError, EOFError, UnicodeError) as error:
-            why = f"{self._order.ssh} cannot be reached: {error}" if str(error) else "the connection has ended"
+            words = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            why = f"{self._order.ssh} cannot be reached: {words}" if words else "the connection has ended"
         finally:
             self._client.close()
         if not self._stopping.is_set():

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from orchestrator.fleet.kept_log import KeptLog, last_lines
+from orchestrator.fleet.kept_log import KeptLog, told
 from orchestrator.fleet.orders import STAY, Orders, Report, WorkerOrder
 from orchestrator.fleet.state import WORKER_FOLDER, FleetState, log_file, process_start, state_file
 from orchestrator.scratch import ScratchFolder
@@ -52,7 +52,7 @@ def main() -> int:
     except BlockingIOError:
         tell(Report("refused", text=f"fleet '{orders.name}' is being kept by another process already"))
         return 1
-    os.ftruncate(log.descriptor, 0)
+    log.empty()
     with ScratchFolder(WORKER_FOLDER) as folder:  # the scheduler would make one that nobody removes
         os.environ["DASK_TEMPORARY_DIRECTORY"] = str(folder)
         return asyncio.run(Keeper(orders, log, tell).keep())
@@ -109,8 +109,12 @@ class Keeper:
         orders = self._orders
         try:
             return await started_scheduler(orders.host, orders.port, security_of(orders.key))
-        except OSError as error:
-            self._tell(Report("refused", text=_refusal(orders, error)))
+        except (OSError, RuntimeError) as error:
+            # Dask raises a RuntimeError because of the one that says why.
+            cause = error.__cause__ or error
+            if not isinstance(cause, OSError):
+                raise
+            self._tell(_refusal(orders, cause))
             return None
 
     def _await_permission(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -128,7 +132,7 @@ class Keeper:
             await (self._on_host if order.ssh else self._here)(order, scheduler, settled)
         except Exception as error:  # whatever Dask makes of a worker that does not come
             text = str(error).strip() or type(error).__name__
-            self._tell(Report("failed", order.name, text.splitlines()[-1], tuple(last_lines(self._log.file))))
+            self._tell(Report("failed", order.name, text.splitlines()[-1], tuple(told(self._log.file))))
         finally:
             settled.set()
 
@@ -159,9 +163,9 @@ class Keeper:
             await asyncio.sleep(_POLL)
         if not ended.empty():
             why = ended.get_nowait()
-            self._log.line(order.name, why)
             if not worker.has_joined:
-                self._tell(Report("failed", order.name, why, tuple(last_lines(self._log.file))))
+                self._tell(Report("failed", order.name, why, tuple(told(self._log.file, order.name))))
+            self._log.line(order.name, why)
 
     async def _tend_log(self) -> None:
         while not self._stop.is_set():
@@ -175,15 +179,18 @@ def _put(loop: asyncio.AbstractEventLoop, ended: asyncio.Queue[str], why: str) -
         loop.call_soon_threadsafe(ended.put_nowait, why)
 
 
-def _refusal(orders: Orders, error: OSError) -> str:
+def _refusal(orders: Orders, error: OSError) -> Report:
     match error.errno:
         case errno.EADDRINUSE:
-            return f"port {orders.port} of {orders.host} is taken by another program"
+            text = f"port {orders.port} of {orders.host} is taken by another program"
+            hint = "name another --port, or none: then it is one that is free"
         case errno.EADDRNOTAVAIL:
-            return f"{orders.host} is no address of this machine"
-        case errno.EACCES:
-            return f"this user may not listen on port {orders.port}"
-    return f"the scheduler cannot listen on {orders.host}: {error.strerror or error}"
+            text = f"{orders.host} is no address of this machine"
+            hint = "--host takes one that `ip address` shows here"
+        case _:
+            text = f"the scheduler cannot listen on {orders.host}, port {orders.port}: {error.strerror or error}"
+            hint = "name another --host or --port"
+    return Report("refused", text=text, hint=hint)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ LARGEST = 1 << 20
 _KEPT = LARGEST // 4
 _LONGEST_LINE = 1000
 _QUOTED = 8
+_READ = 64 << 10
+_ERROR = re.compile(r"[A-Za-z_][A-Za-z_.]*(Error|Exception): ")
+"""The last line of a traceback."""
 
 
 class KeptLog:
@@ -42,20 +46,31 @@ class KeptLog:
                 os.ftruncate(self.descriptor, 0)
                 os.write(self.descriptor, b"...\n" + kept.partition(b"\n")[2])
 
+    def empty(self) -> None:
+        """Begin anew."""
+        os.ftruncate(self.descriptor, 0)
+
     def close(self) -> None:
         """Close the file."""
         os.close(self.descriptor)
 
 
-def last_lines(file: Path) -> Sequence[str]:
-    """The end of a log, to be quoted."""
+def told(file: Path, source: str = "") -> Sequence[str]:
+    """What the end of a log says went wrong, to be quoted: errors in a sentence each, without their tracebacks.
+
+    With a ``source`` it is the last lines that came from there; so it is where there are no errors.
+    """
     try:
         with file.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _QUOTED * _LONGEST_LINE))
-            lines = opened.read().decode(errors="replace").splitlines()
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _READ))
+            text = opened.read().decode(errors="replace")
     except OSError:
         return []
-    return [line[:_LONGEST_LINE] for line in lines if line.strip()][-_QUOTED:]
+    lines = [line[:_LONGEST_LINE] for line in text.splitlines() if line.strip()]
+    if source:
+        lines = [line for line in lines if line.startswith(f"{source}: ")]
+    errors = list(dict.fromkeys(line for line in lines if _ERROR.match(line)))
+    return (errors or lines)[-_QUOTED:]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.fleet.kept_log import last_lines
+from orchestrator.fleet.kept_log import KeptLog, told
 from orchestrator.fleet.orders import STAY, Orders, Report
 from orchestrator.fleet.state import (
     WORKER_FOLDER,
@@ -46,18 +46,18 @@ class StartedFleet:
                 " and --name starts another one beside it",
             )
         self._orders = orders
-        folder = log_file(orders.name).parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = KeptLog(log_file(orders.name))
         self._keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", "orchestrator.fleet.keeper"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,  # the caller's may be removed before the fleet ends
+            stderr=log.descriptor,
+            cwd=log.file.parent,  # the caller's may be removed before the fleet ends
             env=_environment(),
             umask=0o077,
             start_new_session=True,
         )
+        log.close()
         assert self._keeper.stdin is not None
         self._keeper.stdin.write(orders.line())
         self._keeper.stdin.flush()
@@ -68,12 +68,12 @@ class StartedFleet:
         for line in self._keeper.stdout:
             report = Report.of_line(line)
             if report.kind == "refused":
-                raise HostError(report.text, hint=f"see `{PROGRAM} fleet up --help`")
+                raise HostError(report.text, hint=report.hint)
             if report.kind == "ready":
                 return
             yield report
         log = log_file(self._orders.name)
-        raise LabError("the fleet's keeper has ended at once", where=str(log), detail=last_lines(log))
+        raise LabError("the fleet's keeper has ended at once", where=str(log), detail=told(log))
 
     def let_stay(self) -> None:
         """Let it go on when this process has ended."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 STAY = b"stay\n"
@@ -30,7 +30,7 @@ class Orders:
     """A fleet to keep: its scheduler listens on ``host``, at ``port`` or, for 0, at any that is free."""
 
     name: str
-    key: str
+    key: str = field(repr=False)
     key_file: str
     host: str
     port: int
@@ -51,14 +51,16 @@ class Orders:
 class Report:
     """What has become of a part of the orders.
 
-    ``refused``: the scheduler cannot be started, and the keeper ends. ``listening``: it was started at the address
-    ``text``. ``joined`` and ``failed``: a worker, by its name, and why not. ``ready``: nothing more will be reported.
+    ``refused``: the scheduler cannot be started, and the keeper ends; ``hint`` is what to do. ``listening``: it was
+    started at the address ``text``. ``joined`` and ``failed``: a worker, by its name, and why not. ``ready``: nothing
+    more will be reported.
     """
 
     kind: Literal["refused", "listening", "joined", "failed", "ready"]
     name: str = ""
     text: str = ""
     detail: tuple[str, ...] = ()
+    hint: str = ""
 
     def line(self) -> bytes:
         """The report as it is sent."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import HostError, UsageError
@@ -25,7 +25,7 @@ class Target:
     """A fleet's scheduler, and the key to it. ``state`` is that of a fleet that this lab has started."""
 
     address: str
-    key: str
+    key: str = field(repr=False)
     state: FleetState | None = None
 
 
