@@ -94,6 +94,10 @@ class _Check:
     record: CellRecord
     of: Member
     work: _Work
+    done: int
+    """The number of its boot among those of the worker."""
+    is_again: bool = False
+    """Whether a worker was lost with it before."""
 
 
 @dataclasses.dataclass
@@ -385,18 +389,22 @@ class FleetCrew:
         del self._attempts[attempt.name]
         attempt.member.taken.pop(attempt.name, None)
         if attempt.work is not None and attempt.outcomes:
-            attempt.member.unchecked.append((attempt.work.job.name, tuple(attempt.outcomes)))
+            attempt.member.unchecked.append(tuple(attempt.outcomes))
             found = checkable(attempt.outcomes.values())
             if found:
-                self._examples[attempt.member.address] = _Check(found[0], attempt.member, attempt.work)
+                self._examples[attempt.member.address] = _Check(
+                    found[0], attempt.member, attempt.work, attempt.member.done
+                )
 
     def _lose(self, attempt: _Attempt, why: str) -> None:
         """An attempt is given up: its outcomes so far stay, the rest is another worker's."""
         self._link.cancel(attempt.name)
         self._end(attempt)
         member = attempt.member
-        if attempt.check is not None:
-            self._checks.append(attempt.check)
+        if attempt.check is not None and attempt.check.is_again:
+            self._arbitrate(attempt.check, [])
+        elif attempt.check is not None:
+            self._checks.append(dataclasses.replace(attempt.check, is_again=True))
         elif attempt.work is None:
             if member.standing is Standing.CANDIDATE:
                 self._refuse(member, f"its calibration did not end: {why}")
@@ -456,12 +464,20 @@ class FleetCrew:
         """Two workers have counted a cell: where they differ, this machine decides which of them is wrong."""
         measured = counts([check.record])
         if difference(measured, found) is None:
-            for one in (check.of, member):
-                one.unchecked.clear()
-                one.boots = 0
-                self._examples.pop(one.address, None)
+            self._believe(check, [member])
             return
         self._listener.warn(f"warning: {check.of.name} and {member.name} do not count {check.record.id} alike")
+        self._arbitrate(check, [(member, found)])
+
+    def _believe(self, check: _Check, others: Iterable[Member]) -> None:
+        """The worker that was checked counted right then, and those who have counted the same do so now."""
+        check.of.counts_right(check.done)
+        for member in others:
+            member.counts_right(member.done)
+            self._examples.pop(member.address, None)
+
+    def _arbitrate(self, check: _Check, others: Sequence[tuple[Member, Counts]]) -> None:
+        """Count a cell on this machine, and retire the workers that do not count it like that."""
         self._arbitrated += 1
 
         def decide() -> None:
@@ -472,10 +488,14 @@ class FleetCrew:
 
             def decided() -> None:
                 self._arbitrated -= 1
-                for one, its in ((check.of, measured), (member, found)):
-                    other = "this machine cannot tell who is wrong" if here is None else difference(here, its)
+                for member, found in [(check.of, counts([check.record])), *others]:
+                    other = "this machine cannot tell who is wrong" if here is None else difference(here, found)
                     if other is not None:
-                        self._retire(one, f"it does not count as this machine does: {other}")
+                        self._retire(member, f"it does not count as this machine does: {other}")
+                    elif member is check.of:
+                        self._believe(check, [])
+                    else:
+                        member.counts_right(member.done)
 
             self._link.heard.put(decided)
 
@@ -515,7 +535,7 @@ class FleetCrew:
 
     def _withdrawn(self, member: Member) -> Mapping[str, list[str]]:
         """By job, what a member has measured since it was checked, and all that was compared with it."""
-        doubtful = {id_ for _, ids in member.unchecked for id_ in ids}
+        doubtful = {id_ for ids in member.unchecked for id_ in ids}
         member.unchecked.clear()
         by_job: dict[str, list[str]] = {}
         for work in self._works:

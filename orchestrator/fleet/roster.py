@@ -39,10 +39,24 @@ class Member:
     """The MiB of each attempt under way."""
     known: set[str] = field(default_factory=set)
     """The machines of which it has a saved guest, by what identifies them to the client."""
-    unchecked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    """What it has measured since it was last found to count right: the job's name and the cells' ids."""
+    unchecked: list[tuple[str, ...]] = field(default_factory=list)
+    """The ids of the cells of each boot since it was last found to count right."""
+    checked: int = 0
+    """The number of boots, of all that it has done, up to which it is known to count right."""
     boots: int = 0
     """Boots that it has done since then."""
+
+    @property
+    def done(self) -> int:
+        """The number of all boots that it has done, or begun and reported of."""
+        return self.checked + len(self.unchecked)
+
+    def counts_right(self, done: int) -> None:
+        """It was found to count right in a boot of this number."""
+        new = max(0, done - self.checked)
+        self.checked += len(self.unchecked[:new])
+        del self.unchecked[:new]
+        self.boots = 0
 
     @property
     def works(self) -> bool:
