@@ -42,8 +42,8 @@ class Reference(BaseModel):
     @field_validator("place")
     @classmethod
     def _stays_below(cls, place: str) -> str:
-        parts = PurePosixPath(place).parts
-        if not parts or ".." in parts or parts[0] == "/" or "\0" in place or len(place) > 1000:
+        path = PurePosixPath(place)
+        if not path.parts or ".." in path.parts or path.is_absolute() or "\0" in place or len(place) > 1000:
             raise ValueError("not a place below a folder")
         return place
 
