@@ -24,7 +24,8 @@ LARGEST_FILE = 64 << 20
 MOST_FILES = 4000
 LARGEST_MESSAGE = 8 << 20
 
-_FILE_NAME = re.compile(r"((events|profiles)/)?[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,250}")
+# 255 bytes is the longest name that Linux takes, and write_whole() adds five while it writes.
+_FILE_NAME = re.compile(r"((events|profiles)/)?(?!(events|profiles)$)[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,249}")
 
 _Line = Annotated[str, StringConstraints(max_length=4000)]
 _Word = Annotated[str, StringConstraints(max_length=70_000)]
@@ -66,7 +67,7 @@ class FileMessage(_Message):
     content: bytes = Field(max_length=LARGEST_FILE)
 
     def checked_name(self) -> str:
-        """The name. Raises LabError where it could lead out of the boot's folder."""
+        """The name. Raises LabError where it could lead out of the boot's folder, or be no file's there."""
         if not _FILE_NAME.fullmatch(self.name):
             raise LabError(f"a worker sent a file called {self.name[:100]!r}")
         return self.name
