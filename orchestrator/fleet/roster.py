@@ -124,13 +124,14 @@ class Roster:
         """The member that is to do a boot; None while none can.
 
         One that has a saved guest of the machine comes first, then the one with the most room. ``avoided`` are names of
-        members that lost the boot before: they get it only where there is no other. All that is timed is done by one.
+        members that lost the boot before: they get it only where no other has the memory. All that is timed is done by one.
         """
         free = [member for member in self.working() if member.has_room(memory_mib)]
         if is_timed:
             free = [member for member in free if self.host_of_times in ("", member.name)]
         others = [member for member in free if member.name not in set(avoided)]
-        if not others and any(member.name not in set(avoided) for member in self.working()) and not is_timed:
+        could = [member for member in self.working() if member.memory_mib >= memory_mib]
+        if not others and any(member.name not in set(avoided) for member in could) and not is_timed:
             return None  # one that has not lost it is busy
         candidates = others or free
         if not candidates:
