@@ -27,7 +27,7 @@ from orchestrator.experiment.kind import KindRegistry
 from orchestrator.fleet.calibration import calibration_job, measured_here
 from orchestrator.fleet.facts import Offer, Versions
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
-from orchestrator.fleet.messages import BEGINS, FileMessage, received
+from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, received
 from orchestrator.fleet.parcel import Parcel, packed
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Roster, Standing
 from orchestrator.fleet.trust import CHECK_EVERY, Counts, checkable, counts, difference
@@ -111,6 +111,7 @@ class _Attempt:
     check: _Check | None = None
     heard: int = 0
     """Messages so far."""
+    files: int = 0
     last: str = ""
     """The last progress that was reported."""
     outcomes: dict[str, CellRecord] = dataclasses.field(default_factory=dict)
@@ -190,8 +191,8 @@ class FleetCrew:
             self._seen = time.monotonic()
             try:
                 while not self._is_done():
-                    self._hear()
                     self._give()
+                    self._hear()
                     while self._out:
                         yield self._out.popleft()
             finally:
@@ -326,10 +327,14 @@ class FleetCrew:
     def _file(self, attempt: _Attempt, file: FileMessage) -> None:
         if attempt.work is None:
             return
+        attempt.files += 1
         try:
             target = attempt.work.job.task.directory / file.checked_name()
         except LabError as error:
             self._retire(attempt.member, error.what)
+            return
+        if attempt.files > MOST_FILES:
+            self._retire(attempt.member, f"it sent more than {MOST_FILES} files of one boot")
             return
         with storage_faults(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -379,7 +384,10 @@ class FleetCrew:
             work = attempt.work
             member.known.add(work.machine)
             member.boots += 1
-            self._emit(work, JobEnded())
+            if work.left:  # withdrawn while this attempt at the rest was under way
+                self._waiting.appendleft(work)
+            else:
+                self._emit(work, JobEnded())
             if member.boots >= self._check_every and member.address in self._examples:
                 member.boots = 0
                 self._checks.append(self._examples.pop(member.address))
@@ -612,7 +620,11 @@ class FleetCrew:
         self._start(attempt, dataclasses.replace(work.job, task=task))
 
     def _give_check(self, check: _Check) -> None:
-        others = [member for member in self._roster.working() if member is not check.of]
+        others = [
+            member
+            for member in self._roster.working()
+            if member is not check.of and member.memory_mib >= check.work.memory_mib
+        ]
         if check.of.standing is Standing.RETIRED or not others:
             self._checks.remove(check)
             return

@@ -124,7 +124,8 @@ class Roster:
         """The member that is to do a boot; None while none can.
 
         One that has a saved guest of the machine comes first, then the one with the most room. ``avoided`` are names of
-        members that lost the boot before: they get it only where no other has the memory. All that is timed is done by one.
+        members that lost the boot before: they get it only where no other has the memory. All that is timed is done by
+        one.
         """
         free = [member for member in self.working() if member.has_room(memory_mib)]
         if is_timed:
