@@ -232,7 +232,7 @@ class FleetCrew:
         now = time.monotonic()
         if self._roster.expected():
             self._seen = now
-        elif now - self._seen > _PATIENCE:
+        elif now - self._seen > _PATIENCE or not self._may_return():
             members = [
                 f"{member.name or member.address} {member.standing.value}: {member.why}" for member in self._roster
             ]
@@ -241,6 +241,11 @@ class FleetCrew:
                 detail=members,
                 hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
             )
+
+    def _may_return(self) -> bool:
+        """Whether a worker has gone that its nanny may replace, or none has come yet."""
+        members = list(self._roster)
+        return not members or any(member.standing is Standing.GONE for member in members)
 
     def _offered(self, offered: Offered) -> None:
         member = self._roster.member(offered.address)
