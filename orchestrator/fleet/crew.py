@@ -262,10 +262,10 @@ class FleetCrew:
             self._refuse(member, why)
             return
         assert self._versions is not None
+        member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib
         if offer.name in self._untrusted:
             self._refuse(member, "a worker of this name was retired")
             return
-        member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib
         other = self._versions.difference(offer.versions)
         if other is not None:
             self._refuse(member, other)
@@ -527,8 +527,8 @@ class FleetCrew:
 
     def _retire(self, member: Member, why: str, *, is_believed: bool = False) -> None:
         """A worker gets no boots any more. Unless it is believed, what it measured since its last check goes, too."""
-        if member.standing is Standing.RETIRED:
-            return
+        if member.standing is Standing.RETIRED or (member.standing is Standing.GONE and not member.unchecked):
+            return  # it has nothing more to lose
         was_candidate = member.standing is Standing.CANDIDATE
         member.standing, member.why = Standing.RETIRED, why
         for attempt in [one for one in self._attempts.values() if one.member is member]:
