@@ -11,29 +11,27 @@ import dataclasses
 import queue
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from orchestrator.artifacts.build_context import BuildContext
-from orchestrator.artifacts.counting_plugin import counting_plugin
 from orchestrator.counted import counted
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.experiment.cell import Cell
 from orchestrator.experiment.kind import KindRegistry
-from orchestrator.fleet.calibration import calibration_job, measured_here
-from orchestrator.fleet.facts import Offer, Versions
+from orchestrator.fleet.admission import Admission
+from orchestrator.fleet.attempts import Attempt, Check, Result, Work
+from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
 from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, received
-from orchestrator.fleet.parcel import Parcel, packed
+from orchestrator.fleet.packing import packed_job
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Roster, Standing
-from orchestrator.fleet.trust import CHECK_EVERY, Counts, checkable, counts, difference
+from orchestrator.fleet.side import Side
+from orchestrator.fleet.trust import CHECK_EVERY
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
-from orchestrator.run.boot import BootTask
 from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, Withdrawn
 from orchestrator.run.events import Event, GuestBooted, Outcome, Progress
 from orchestrator.run.interruptions import signals_in_turn
@@ -49,72 +47,6 @@ _PATIENCE = 60.0
 """Seconds without any worker, behind which a run ends: one that was killed is replaced within ten."""
 
 _POLL = 1.0
-
-
-class _Result(BaseModel):
-    """How a worker says that a boot ended."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    end: str = Field(pattern=r"^(done|host|usage|error|unwanted)$")
-    messages: int = Field(ge=0)
-    what: str = Field(default="", max_length=100_000)
-    where: str = Field(default="", max_length=10_000)
-    hint: str = Field(default="", max_length=10_000)
-    detail: list[str] = Field(default=[], max_length=1000)
-
-
-@dataclasses.dataclass
-class _Work:
-    """A job with what is left of it."""
-
-    job: Job
-    left: dict[str, Cell[Any]]
-    guests: int
-    losses: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    """The workers that it has lost, and what was heard of each."""
-    remarks: dict[str, str] = dataclasses.field(default_factory=dict)
-    """What is to be said of a cell that is measured again."""
-
-    @property
-    def memory_mib(self) -> int:
-        return self.job.artifacts.machine.memory_mib + OVERHEAD_MIB
-
-    @property
-    def machine(self) -> str:
-        """What names the machine of which a worker may have a saved guest."""
-        boot = self.job.task.boot
-        return f"{self.job.artifacts.keys['initramfs']} {boot.cpu} {boot.smp} {boot.memory_mib} {boot.image}"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Check:
-    """A record of one worker's, to be counted by another."""
-
-    record: CellRecord
-    of: Member
-    work: _Work
-    done: int
-    """The number of its boot among those of the worker."""
-    is_again: bool = False
-    """Whether a worker was lost with it before."""
-
-
-@dataclasses.dataclass
-class _Attempt:
-    """A boot on a worker: of a job, of the calibration (neither work nor check), or to check another worker."""
-
-    name: str
-    member: Member
-    task: BootTask
-    work: _Work | None = None
-    check: _Check | None = None
-    heard: int = 0
-    """Messages so far."""
-    files: int = 0
-    last: str = ""
-    """The last progress that was reported."""
-    outcomes: dict[str, CellRecord] = dataclasses.field(default_factory=dict)
 
 
 @contextmanager
@@ -143,22 +75,13 @@ class FleetCrew:
         listener: ProgressListener,
         check_every: int = CHECK_EVERY,
     ) -> None:
-        self._link, self._kinds, self._context, self._listener = link, kinds, context, listener
-        self._check_every = check_every
-        self._roster = Roster()
-        self._works: list[_Work] = []
-        self._waiting: deque[_Work] = deque()
-        self._checks: deque[_Check] = deque()
-        self._examples: dict[str, _Check] = {}
-        """By address, the cheapest record of a worker's newest boot that was not checked."""
-        self._untrusted: set[str] = set()
-        """Names of workers that were found to count wrong."""
-        self._arbitrated = 0
-        self._attempts: dict[str, _Attempt] = {}
-        self._parcels: dict[str, Parcel] = {}
-        self._versions: Versions | None = None
-        self._calibration: Job | None = None
-        self._expected: Counts | None = None
+        self._link, self._context, self._listener, self._roster = link, context, listener, Roster()
+        side = Side(link, context, listener, self._roster)
+        self._admission = Admission(side, kinds, self._start_calibration)
+        self._checking = Checking(side, check_every, self._start_check, self._retire)
+        self._works: list[Work] = []
+        self._waiting: deque[Work] = deque()
+        self._attempts: dict[str, Attempt] = {}
         self._number = 0
         self._seen = 0.0
         self._out: deque[tuple[Job, CrewEvent]] = deque()
@@ -170,8 +93,15 @@ class FleetCrew:
 
     def submit(self, job: Job) -> None:
         """See Crew."""
+        if job.timed_on == "":
+            raise UsageError(
+                "times of this run were measured on this machine, and those of another do not go with them",
+                hint="leave out --fleet to go on with it",
+            )
+        if job.timed_on is not None:
+            self._roster.host_of_times = job.timed_on
         cells = {cell.id: cell for cell in job.task.cells}
-        self._works.append(_Work(job, cells, guests=_guests_so_far(job.task.directory)))
+        self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
 
     def cancel(self) -> None:
         """See Crew."""
@@ -186,8 +116,7 @@ class FleetCrew:
         with signals_in_turn(self._link.heard.put):
             self._waiting.extend(self._works)
             if self._waiting:
-                self._versions = Versions.here()
-                self._link.do(self._calibrate)
+                self._admission.begin([work.job for work in self._works])
             self._seen = time.monotonic()
             try:
                 while not self._is_done():
@@ -220,7 +149,7 @@ class FleetCrew:
             case Left(address):
                 self._left(address)
             case Offered():
-                self._offered(item)
+                self._admission.offered(item)
             case Told(message):
                 self._told(message)
             case Ended():
@@ -246,31 +175,6 @@ class FleetCrew:
         """Whether a worker has gone that its nanny may replace, or none has come yet."""
         members = list(self._roster)
         return not members or any(member.standing is Standing.GONE for member in members)
-
-    def _offered(self, offered: Offered) -> None:
-        member = self._roster.member(offered.address)
-        if member is None or member.standing is not Standing.CANDIDATE:
-            return
-        try:
-            offer = Offer.model_validate_json(offered.text)
-        except ValidationError:
-            why = (
-                offered.text.removeprefix("error: ")
-                if offered.text.startswith("error: ")
-                else "it says what is no offer"
-            )
-            self._refuse(member, why)
-            return
-        assert self._versions is not None
-        member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib
-        if offer.name in self._untrusted:
-            self._refuse(member, "a worker of this name was retired")
-            return
-        other = self._versions.difference(offer.versions)
-        if other is not None:
-            self._refuse(member, other)
-        elif self._expected is not None:
-            self._start_calibration(member)
 
     def _left(self, address: str) -> None:
         member = self._roster.left(address)
@@ -300,7 +204,7 @@ class FleetCrew:
             case event:
                 self._event(attempt, event)
 
-    def _event(self, attempt: _Attempt, event: Event) -> None:
+    def _event(self, attempt: Attempt, event: Event) -> None:
         name, work = attempt.member.name, attempt.work
         if isinstance(event, Progress):
             attempt.last = event.text
@@ -312,7 +216,7 @@ class FleetCrew:
         if work is not None:
             self._emit(work, event)
 
-    def _outcome(self, attempt: _Attempt, record: CellRecord, *, is_compared: bool) -> None:
+    def _outcome(self, attempt: Attempt, record: CellRecord, *, is_compared: bool) -> None:
         cell = next((cell for cell in attempt.task.cells if cell.id == record.id), None)
         if (
             cell is None
@@ -329,7 +233,7 @@ class FleetCrew:
             notes = record.notes if remark is None else (*record.notes, remark)
             self._emit(work, Outcome(changed(record, worker=attempt.member.name, notes=notes), is_compared))
 
-    def _file(self, attempt: _Attempt, file: FileMessage) -> None:
+    def _file(self, attempt: Attempt, file: FileMessage) -> None:
         if attempt.work is None:
             return
         attempt.files += 1
@@ -350,7 +254,7 @@ class FleetCrew:
         if attempt is None:
             return
         try:
-            result = _Result.model_validate(ended.result) if ended.error is None else None
+            result = Result.model_validate(ended.result) if ended.error is None else None
         except ValidationError:
             result = None
         if result is None:
@@ -365,69 +269,50 @@ class FleetCrew:
         else:
             self._lose(attempt, result.what or "not all of the boot's messages came")
 
-    def _lacks(self, attempt: _Attempt) -> bool:
+    def _lacks(self, attempt: Attempt) -> bool:
         return any(cell.id not in attempt.outcomes for cell in attempt.task.cells)
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
-    def _finish(self, attempt: _Attempt) -> None:
+    def _finish(self, attempt: Attempt) -> None:
         self._end(attempt)
         member = attempt.member
         if attempt.check is not None:
-            self._compare(attempt.check, member, counts(attempt.outcomes.values()))
+            self._checking.compare(attempt)
         elif attempt.work is None:
-            assert self._expected is not None
-            other = difference(self._expected, counts(attempt.outcomes.values()))
-            if other is None:
-                member.standing = Standing.ADMITTED
-                self._listener.say(
-                    f"{member.name} works: {counted(member.guests, 'guest')}, counts as this machine does"
-                )
-            else:
-                self._refuse(member, f"it does not count as this machine does: {other}")
+            self._admission.calibrated(member, attempt.outcomes.values())
         else:
             work = attempt.work
             member.known.add(work.machine)
-            member.boots += 1
             if work.left:  # withdrawn while this attempt at the rest was under way
                 self._waiting.appendleft(work)
             else:
                 self._emit(work, JobEnded())
-            if member.boots >= self._check_every and member.address in self._examples:
-                member.boots = 0
-                self._checks.append(self._examples.pop(member.address))
+            self._checking.did_boot(member)
 
-    def _end(self, attempt: _Attempt) -> None:
+    def _end(self, attempt: Attempt) -> None:
         """It is over: its room is free, and what it has measured waits for a check."""
         del self._attempts[attempt.name]
         attempt.member.taken.pop(attempt.name, None)
         if attempt.work is not None and attempt.outcomes:
-            attempt.member.unchecked.append(tuple(attempt.outcomes))
-            found = checkable(attempt.outcomes.values())
-            if found:
-                self._examples[attempt.member.address] = _Check(
-                    found[0], attempt.member, attempt.work, attempt.member.done
-                )
+            self._checking.measured(attempt)
 
-    def _lose(self, attempt: _Attempt, why: str) -> None:
+    def _lose(self, attempt: Attempt, why: str) -> None:
         """An attempt is given up: its outcomes so far stay, the rest is another worker's."""
         self._link.cancel(attempt.name)
         self._end(attempt)
         member = attempt.member
-        if attempt.check is not None and attempt.check.is_again:
-            self._arbitrate(attempt.check, [])
-        elif attempt.check is not None:
-            self._checks.append(dataclasses.replace(attempt.check, is_again=True))
+        if attempt.check is not None:
+            self._checking.lost(attempt.check)
         elif attempt.work is None:
-            if member.standing is Standing.CANDIDATE:
-                self._refuse(member, f"its calibration did not end: {why}")
+            self._admission.lost(attempt, why)
         elif attempt.heard == 0 and member.standing is not Standing.ADMITTED:
             self._waiting.appendleft(attempt.work)  # it had not begun: no loss of the boot's
         else:
             last = f"; the last that was heard: {attempt.last}" if attempt.last else ""
             self._lost(attempt.work, member, why + last)
 
-    def _lost(self, work: _Work, member: Member, why: str) -> None:
+    def _lost(self, work: Work, member: Member, why: str) -> None:
         work.losses.append((member.name, why))
         if not work.left:
             self._emit(work, JobEnded())
@@ -438,7 +323,7 @@ class FleetCrew:
             told = "; ".join(f"{name}: {heard}" for name, heard in work.losses)
             self._fail(work, f"the boot has lost {len(work.losses)} workers. {told}")
 
-    def _fail(self, work: _Work, reason: str) -> None:
+    def _fail(self, work: Work, reason: str) -> None:
         release = work.job.artifacts.kernel.release
         for cell in list(work.left.values()):
             del work.left[cell.id]
@@ -446,84 +331,6 @@ class FleetCrew:
         self._emit(work, JobEnded())
 
     # --- trust --------------------------------------------------------------------------------------------------------
-
-    def _calibrate(self) -> None:
-        """In a thread of its own: what this machine counts."""
-        try:
-            job = calibration_job(self._context, self._kinds, [work.job for work in self._works])
-            expected = measured_here(self._context, job)
-        except BaseException as error:
-            raised = error
-
-            def fail() -> None:
-                raise raised
-
-            self._link.heard.put(fail)
-            return
-
-        def ready() -> None:
-            self._calibration, self._expected = job, expected
-            for member in self._roster:
-                if member.standing is Standing.CANDIDATE and member.name:
-                    self._start_calibration(member)
-
-        self._link.heard.put(ready)
-
-    def _start_calibration(self, member: Member) -> None:
-        assert self._calibration is not None
-        self._start(_Attempt(self._name("calibration"), member, self._calibration.task), self._calibration)
-
-    def _compare(self, check: _Check, member: Member, found: Counts) -> None:
-        """Two workers have counted a cell: where they differ, this machine decides which of them is wrong."""
-        measured = counts([check.record])
-        if difference(measured, found) is None:
-            self._believe(check, [member])
-            return
-        self._listener.warn(f"warning: {check.of.name} and {member.name} do not count {check.record.id} alike")
-        self._arbitrate(check, [(member, found)])
-
-    def _believe(self, check: _Check, others: Iterable[Member]) -> None:
-        """The worker that was checked counted right then, and those who have counted the same do so now."""
-        check.of.counts_right(check.done)
-        for member in others:
-            member.counts_right(member.done)
-            self._examples.pop(member.address, None)
-
-    def _arbitrate(self, check: _Check, others: Sequence[tuple[Member, Counts]]) -> None:
-        """Count a cell on this machine, and retire the workers that do not count it like that."""
-        self._arbitrated += 1
-
-        def decide() -> None:
-            try:
-                here: Counts | None = measured_here(self._context, self._single(check))
-            except LabError:
-                here = None  # neither is believed then
-
-            def decided() -> None:
-                self._arbitrated -= 1
-                for member, found in [(check.of, counts([check.record])), *others]:
-                    other = "this machine cannot tell who is wrong" if here is None else difference(here, found)
-                    if other is not None:
-                        self._retire(member, f"it does not count as this machine does: {other}")
-                    elif member is check.of:
-                        self._believe(check, [])
-                    else:
-                        member.counts_right(member.done)
-
-            self._link.heard.put(decided)
-
-        self._link.do(decide)
-
-    def _single(self, check: _Check) -> Job:
-        """The job of a check's cell alone."""
-        job = check.work.job
-        (cell,) = [cell for cell in job.task.boot.cells if cell.id == check.record.id]
-        task = dataclasses.replace(job.task, cells=(cell,), directory=Path("check"), keep_events=False, guests=0)
-        return dataclasses.replace(job, task=task)
-
-    def _refuse(self, member: Member, why: str) -> None:
-        member.standing, member.why = Standing.REFUSED, why
-        self._listener.warn(f"warning: {member.name or member.address} does not take part: {why}")
 
     def _retire(self, member: Member, why: str, *, is_believed: bool = False) -> None:
         """A worker gets no boots any more. Unless it is believed, what it measured since its last check goes, too."""
@@ -537,7 +344,7 @@ class FleetCrew:
             self._listener.warn(f"warning: {member.name} does not take part: {why}")
             return
         if not is_believed:
-            self._untrusted.add(member.name)
+            self._admission.bar(member.name)
         withdrawn = {} if is_believed else self._withdrawn(member)
         again = f"; {counted(sum(map(len, withdrawn.values())), 'cell')} will be measured again" if withdrawn else ""
         self._listener.warn(f"warning: {member.name} is retired: {why}{again}")
@@ -557,7 +364,7 @@ class FleetCrew:
                     by_job.setdefault(work.job.name, []).append(cell.id)
         return by_job
 
-    def _take_back(self, work: _Work, ids: Sequence[str], remark: str) -> None:
+    def _take_back(self, work: Work, ids: Sequence[str], remark: str) -> None:
         self._emit(work, Withdrawn(tuple(ids)))
         cells = {cell.id: cell for cell in work.job.task.cells}
         for id_ in ids:
@@ -571,26 +378,17 @@ class FleetCrew:
     def _is_done(self) -> bool:
         if self._waiting or self._out or any(one.work or one.check for one in self._attempts.values()):
             return False
-        if not self._checks and not self._arbitrated:
-            self._checks.extend(self._last_checks())
-        return not self._checks and not self._arbitrated
-
-    def _last_checks(self) -> Iterator[_Check]:
-        """One cell of each worker that has measured since it was checked, where another one can count it."""
-        for address in list(self._examples):
-            yield self._examples.pop(address)
-            return  # which may have checked another one
+        return self._checking.is_done()
 
     def _give(self) -> None:
         """Start what can be started: checks first, then boots in the plan's order."""
-        for check in list(self._checks):
-            self._give_check(check)
+        self._checking.give()
         for work in list(self._waiting):
             if not any(member.has_room(0) for member in self._roster.working()):
                 return
             self._give_boot(work)
 
-    def _give_boot(self, work: _Work) -> None:
+    def _give_boot(self, work: Work) -> None:
         largest = self._roster.largest()
         if self._roster.working() and work.memory_mib > largest and not self._candidates():
             self._waiting.remove(work)
@@ -620,47 +418,21 @@ class FleetCrew:
             guests=work.guests,
         )
         work.guests += len(task.cells) + 1  # as many as failed cells may cost: names of guests stay unique
-        attempt = _Attempt(self._name(work.job.name), member, task, work=work)
+        attempt = Attempt(self._name(work.job.name), member, task, work=work)
         member.taken[attempt.name] = work.memory_mib
         self._start(attempt, dataclasses.replace(work.job, task=task))
 
-    def _give_check(self, check: _Check) -> None:
-        others = [
-            member
-            for member in self._roster.working()
-            if member is not check.of and member.memory_mib >= check.work.memory_mib
-        ]
-        if check.of.standing is Standing.RETIRED or not others:
-            self._checks.remove(check)
-            return
-        free = [member for member in others if member.has_room(check.work.memory_mib)]
-        if free:
-            self._checks.remove(check)
-            member = max(free, key=lambda one: (check.work.machine in one.known, one.name))
-            job = self._single(check)
-            attempt = _Attempt(self._name("check"), member, job.task, check=check)
-            member.taken[attempt.name] = check.work.memory_mib
-            self._start(attempt, job)
+    def _start_calibration(self, member: Member, job: Job) -> None:
+        self._start(Attempt(self._name("calibration"), member, job.task), job)
 
-    def _start(self, attempt: _Attempt, job: Job) -> None:
+    def _start_check(self, member: Member, check: Check, job: Job) -> None:
+        attempt = Attempt(self._name("check"), member, job.task, check=check)
+        member.taken[attempt.name] = check.work.memory_mib
+        self._start(attempt, job)
+
+    def _start(self, attempt: Attempt, job: Job) -> None:
         self._attempts[attempt.name] = attempt
-        self._link.start(attempt.name, attempt.member.address, self._packed(job))
-
-    def _packed(self, job: Job) -> Parcel:
-        wanted = {cell.id for cell in job.task.cells}
-        artifacts = dataclasses.replace(
-            job.artifacts,
-            cells={id_: one for id_, one in job.artifacts.cells.items() if id_ in wanted},
-            plugin=self._plugin() if job.task.boot.clock == "instructions" else None,
-        )
-        return packed((job.task, artifacts), self._context.cache.root, _code_files(job))
-
-    def _plugin(self) -> Path | None:
-        """What counts instructions where a failure has to be explained; a worker has no compiler."""
-        try:
-            return counting_plugin(self._context)
-        except LabError:
-            return None  # the explanation says what it lacks
+        self._link.start(attempt.name, attempt.member.address, packed_job(self._context, job))
 
     def _candidates(self) -> bool:
         return any(member.standing is Standing.CANDIDATE for member in self._roster)
@@ -675,7 +447,7 @@ class FleetCrew:
         self._number += 1
         return f"{what}-{self._number}-{id(self):x}"
 
-    def _emit(self, work: _Work, event: CrewEvent) -> None:
+    def _emit(self, work: Work, event: CrewEvent) -> None:
         self._out.append((work.job, event))
 
 
@@ -683,10 +455,3 @@ def _guests_so_far(directory: Path) -> int:
     """How many guests have left logs in a boot's folder, by the names of these."""
     numbers = [path.name.removeprefix("guest").partition("-")[0] for path in directory.glob("guest*-*.console")]
     return max((int(number) for number in numbers if number.isdecimal()), default=0)
-
-
-def _code_files(job: Job) -> Iterable[Path]:
-    """The kernel's image and list of symbols, which are found in its folder by their names."""
-    kernel = job.artifacts.kernel
-    folder = kernel.code_folder or kernel.headers
-    return [file for file in (folder / "vmlinux", folder / "System.map") if file.is_file()]

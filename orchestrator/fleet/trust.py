@@ -33,6 +33,9 @@ def _shown(status: str, samples: Sequence[float]) -> str:
 
 
 def checkable(records: Iterable[CellRecord]) -> list[CellRecord]:
-    """The records by which a worker can be checked: exact ones, the cheapest first."""
-    exact = [one for one in records if one.clock == "instructions" and one.status == "ok" and one.evidence is not None]
-    return sorted(exact, key=lambda one: (one.value or 0.0, one.id))
+    """The records by which a worker can be checked: exact ones, the cheapest number first, then failures.
+
+    The exact clock repeats a failure, too: a worker whose cells fail where another's do not is wrong.
+    """
+    exact = [one for one in records if one.clock == "instructions" and one.status in ("ok", "failed")]
+    return sorted(exact, key=lambda one: (one.status != "ok", one.work is not None, one.value or 0.0, one.id))

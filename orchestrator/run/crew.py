@@ -17,10 +17,15 @@ from orchestrator.run.events import Event
 
 @dataclass(frozen=True)
 class Job:
-    """A boot for a crew to do, and what was prepared for it here."""
+    """A boot for a crew to do, and what was prepared for it here.
+
+    ``timed_on`` is the worker that has measured times of the run before, empty for this machine; None where nothing was
+    measured by the wall clock yet, or nothing of the boot's is to be.
+    """
 
     task: BootTask
     artifacts: BootArtifacts
+    timed_on: str | None = None
 
     @property
     def name(self) -> str:

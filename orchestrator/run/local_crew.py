@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.errors import UsageError
 from orchestrator.guest.guest import Guest
 from orchestrator.run.boot import Session, run_boot
 from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded
@@ -50,6 +51,11 @@ class LocalCrew:
 
     def submit(self, job: Job) -> None:
         """See Crew."""
+        if job.timed_on:
+            raise UsageError(
+                f"times of this run were measured on worker {job.timed_on}, and this machine's do not go with them",
+                hint="go on with it on the same fleet: --fleet",
+            )
         self._submitted.append(job)
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:

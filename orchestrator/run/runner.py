@@ -19,6 +19,7 @@ from orchestrator.experiment.file.loading import load_resolved
 from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.results.contract import RunRecord
 from orchestrator.results.durations import durations
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
@@ -139,14 +140,16 @@ class Runner:
         crew: Crew,
     ) -> None:
         unfinished = set(self.store.unfinished_cells(entry.id))
-        left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), crew.jobs)
+        left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), lambda: crew.jobs)
         self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells), left)
         journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
+        timed_on = _timed_on(self.store.load_run(entry.id))
         jobs: list[Job] = []
         for number, boot in enumerate(plan.boots, start=1):
             cells = tuple(cell for cell in boot.cells if cell.id in unfinished)
             if cells:
-                jobs.append(Job(self._task(entry, boot, cells, artifacts[boot], f"boot{number}"), artifacts[boot]))
+                task = self._task(entry, boot, cells, artifacts[boot], f"boot{number}")
+                jobs.append(Job(task, artifacts[boot], timed_on if boot.clock == "wall" else None))
                 crew.submit(jobs[-1])
         try:
             with closing(crew.events()) as events:
@@ -190,6 +193,11 @@ def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
     if not file.exists():
         with storage_faults(file):
             write_whole(file, experiment.resolved_yaml())
+
+
+def _timed_on(run: RunRecord) -> str | None:
+    """The worker that has measured the run's times so far, empty for this machine; None where there are none."""
+    return next((cell.worker or "" for cell in run.cells if cell.clock == "wall" and cell.status == "ok"), None)
 
 
 def _collect_all(job: Job, entry: RunEntry) -> None:

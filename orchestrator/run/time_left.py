@@ -11,9 +11,9 @@ from orchestrator.results.durations import Durations
 
 
 class TimeLeft:
-    """The time left of a run whose ``unfinished`` cells are measured in ``jobs`` guests side by side.
+    """The time left of a run whose ``unfinished`` cells are measured in as many guests side by side as ``jobs`` says.
 
-    ``clock`` is in seconds. What is not known of one cell is not known of the run.
+    That may change: workers come and go. ``clock`` is in seconds. What is not known of one cell is not known of the run.
     """
 
     def __init__(
@@ -21,7 +21,7 @@ class TimeLeft:
         plan: Plan,
         unfinished: set[str],
         known: Durations,
-        jobs: int = 1,
+        jobs: Callable[[], int] = lambda: 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._boots: Sequence[Mapping[str, float | None]] = [
@@ -54,7 +54,7 @@ class TimeLeft:
         if not boots:
             return None
         # No boot is divided among guests.
-        left = max(sum(boots) / min(self._jobs, len(boots)), max(boots)) - (self._clock() - self._last)
+        left = max(sum(boots) / min(self._jobs(), len(boots)), max(boots)) - (self._clock() - self._last)
         return left if left > 0 else None
 
     def text(self) -> str:

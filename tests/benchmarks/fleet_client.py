@@ -19,12 +19,13 @@ from typing import Any, cast
 
 from fleet_stand_ins import Recorded, RecordedKind
 
-import orchestrator.fleet.crew as fleet
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.benchmarks.registry import kinds
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import Boot, plan
+from orchestrator.fleet import admission, checking
+from orchestrator.fleet.crew import fleet_crew
 from orchestrator.fleet.keys import read_key
 from orchestrator.paths import cache_dir
 from orchestrator.run.artifacts import BootArtifacts, prepare
@@ -77,13 +78,13 @@ def main(wanted: dict[str, Any]) -> dict[str, float]:
     draw = random.Random(1)
     # The stand-ins report nothing of a calibration, and so does this machine.
     calibration = Job(BootTask(kinds().named(boot.kind), boot, (), {}, Path("calibration")), artifacts)
-    patched = cast(Any, fleet)
-    patched.calibration_job = lambda *arguments: calibration
-    patched.measured_here = lambda *arguments: {}
+    cast(Any, admission).calibration_job = lambda *arguments: calibration
+    for module in (admission, checking):
+        cast(Any, module).measured_here = lambda *arguments: {}
     listener = Listener()
     jobs = _jobs(boot, artifacts, once, wanted["boots"], wanted["mean"] / once.seconds, draw)
     work = sum(cast(RecordedKind, job.task.kind).recorded.seconds for job in jobs)
-    with fleet.fleet_crew(wanted["address"], key, kinds(), context, cast(Any, listener)) as crew:
+    with fleet_crew(wanted["address"], key, kinds(), context, cast(Any, listener)) as crew:
         for job in jobs:
             crew.submit(job)
         return _watched(cast(Any, crew), listener, work, wanted, len(boot.cells))

@@ -338,10 +338,11 @@ def _no_plugin(context: object) -> Path:
 
 # What would boot a guest on this machine, or needs its QEMU and its compiler, is played, too.
 PLAYED: dict[str, object] = {
-    "orchestrator.fleet.crew.calibration_job": _calibration_job,
-    "orchestrator.fleet.crew.measured_here": _measured_here,
-    "orchestrator.fleet.crew.counting_plugin": _no_plugin,
-    "orchestrator.fleet.crew.Versions.here": lambda: HERE,
+    "orchestrator.fleet.admission.calibration_job": _calibration_job,
+    "orchestrator.fleet.admission.measured_here": _measured_here,
+    "orchestrator.fleet.checking.measured_here": _measured_here,
+    "orchestrator.fleet.packing.counting_plugin": _no_plugin,
+    "orchestrator.fleet.facts.Versions.here": lambda: HERE,
 }
 
 

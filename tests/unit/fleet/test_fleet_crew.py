@@ -476,7 +476,7 @@ def test_what_cannot_be_calibrated_here_ends_the_run(
     def fails(*arguments: object) -> None:
         raise HostError("this machine cannot measure")
 
-    monkeypatch.setattr("orchestrator.fleet.crew.measured_here", fails)
+    monkeypatch.setattr("orchestrator.fleet.admission.measured_here", fails)
     stage.join("left")
     with pytest.raises(HostError, match="this machine cannot measure"):
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
