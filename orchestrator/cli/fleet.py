@@ -201,7 +201,7 @@ def worker(
     text = key_from_input() if key_from_stdin else read_key(key or usual_key_file())
     qemu_version()  # without QEMU no client would want this worker
     check_reachable(scheduler, text)
-    Foreground(scheduler, text, name or usual_name(), room, host, key_from_stdin).serve(options.say)
+    options.say(Foreground(scheduler, text, name or usual_name(), room, host, key_from_stdin).serve())
 
 
 @app.command("status")

@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TextIO
 
 from orchestrator.errors import HostError, Interrupted, LabError, UsageError
 from orchestrator.fleet.kept_log import KeptLog, output_into, told
 from orchestrator.fleet.room import Room
 from orchestrator.fleet.serve import served_worker
 from orchestrator.fleet.state import log_file
+from orchestrator.plain_text import plain_text
 from orchestrator.program import PROGRAM
 
 _KEY_ENDS = b"-----END PRIVATE KEY-----"
@@ -39,13 +41,16 @@ class Foreground:
     host: str | None
     ends_with_input: bool
 
-    def serve(self, say: Callable[[str], None]) -> None:
-        """Be it, until the fleet ends. Raises Interrupted for a signal, LabError where it cannot join."""
+    def serve(self) -> str:
+        """Be it, and say on standard error when it has joined; why it has ended.
+
+        Raises Interrupted for a signal, LabError where it cannot join.
+        """
         log = KeptLog(log_file(f"worker-{self.name}"))
         log.empty()
         try:
-            with output_into(log):
-                number = asyncio.run(self._serve(log, say))
+            with output_into(log) as stream:
+                number = asyncio.run(self._serve(log, stream))
         except (LabError, Interrupted):
             raise
         except Exception as error:  # whatever Dask makes of a worker that cannot join
@@ -53,13 +58,12 @@ class Foreground:
         finally:
             log.close()
         if number == _INPUT_ENDED:
-            say("standard input was closed: this worker has ended")
-        elif number is None:
-            say("the fleet has ended, and this worker with it")
-        else:
-            raise Interrupted(number)
+            return "standard input was closed: this worker has ended"
+        if number is None:
+            return "the fleet has ended, and this worker with it"
+        raise Interrupted(number)
 
-    async def _serve(self, log: KeptLog, say: Callable[[str], None]) -> int | None:
+    async def _serve(self, log: KeptLog, stream: TextIO) -> int | None:
         """What has ended it: a signal's number, _INPUT_ENDED, or None for the fleet's own end."""
         loop = asyncio.get_running_loop()
         stopped: asyncio.Future[int] = loop.create_future()
@@ -76,7 +80,8 @@ class Foreground:
         tending = asyncio.create_task(_tend(log))
         try:
             async with served_worker(self.scheduler, self.key, self.name, self.room, self.host) as nanny:
-                say(f"worker {self.name} has joined {self.scheduler}; its log is {log.file}")
+                text = f"worker {self.name} has joined {self.scheduler}; its log is {log.file}"
+                print(plain_text(text), file=stream, flush=True)
                 ended = asyncio.ensure_future(nanny.finished())
                 await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from distributed.nanny import Nanny
 
 
+_START_LIMIT = 300.0
+"""Seconds for a worker to join: thirty were too few on a host with a load of ten for each processor."""
+
+
 def usual_name() -> str:
     """A worker's name where none is given: the host's."""
     kept = [
@@ -47,7 +51,7 @@ async def served_worker(scheduler: str, key: str, name: str, room: Room, host: s
             worker_class=partial(_worker, room),
             memory_limit=0,
             local_directory=str(folder),
-            death_timeout=30,
+            death_timeout=_START_LIMIT,
         )
         async with nanny:
             yield nanny
