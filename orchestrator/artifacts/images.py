@@ -33,6 +33,20 @@ class Image:
     packages: Mapping[str, str]
     tree: str
 
+    @property
+    def packed(self) -> PackedImage:
+        """What a guest needs that has all of it in memory."""
+        return PackedImage(self.recipe.name, self.key, self.squashfs)
+
+
+@dataclass(frozen=True)
+class PackedImage:
+    """An image's files as a squashfs, and the name and the key of the image."""
+
+    name: str
+    key: str
+    squashfs: Path
+
 
 def ready_image(context: BuildContext, recipe: ImageRecipe) -> Image:
     """The image of ``recipe``, built when it is not in the cache; it stays there while this process lives.

@@ -68,6 +68,7 @@ def compare(
     ] = None,
     kconfig: options.KernelConfig = None,
     make: options.MakeVariables = None,
+    fleet: options.Fleet = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Where --format html goes; default: stdout, of a terminal comparison.html."),
@@ -99,9 +100,13 @@ def compare(
         from orchestrator.cli.measured import Measuring
 
         wanted = TwoCommits(config, (given[0], given[1]), overrides or (), only or (), kconfig, make or ())
-        compared = _measured(wanted, Measuring(offline=offline, verbose=verbose))
+        measuring = Measuring(offline=offline, verbose=verbose, fleet=fleet)
+        measuring.check()
+        compared = _measured(wanted, measuring)
     elif overrides or kconfig or make:
         raise UsageError("--set, --kconfig and --make are for what --config measures", hint="leave them out")
+    elif fleet is not None:
+        raise UsageError("--fleet is for what --config measures", hint="leave it out")
     elif any(_is_commit(name) for name in given):
         hint = f"{PROGRAM} compare --config CONFIG TREE@A TREE@B"
         raise UsageError("commits are compared by measuring them", hint=hint)

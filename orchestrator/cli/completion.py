@@ -52,6 +52,13 @@ def cache_kinds(incomplete: str) -> list[str]:
     return _beginning(incomplete, Kind)
 
 
+def fleets(incomplete: str) -> list[str]:
+    """Fleets that were started here."""
+    from orchestrator.fleet.state import known_fleets
+
+    return _beginning(incomplete, known_fleets())
+
+
 def lists(incomplete: str) -> list[str]:
     """What can be listed."""
     from orchestrator.cli.listing import all_lists

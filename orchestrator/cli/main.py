@@ -20,6 +20,7 @@ from orchestrator.cli import (
     disassembly,
     doctor,
     execute,
+    fleet,
     history,
     image,
     kernel,
@@ -69,6 +70,7 @@ app.add_typer(image.app, name="image")
 app.add_typer(kmod.app, name="kmod")
 app.add_typer(model.app, name="model")
 app.add_typer(cache.app, name="cache")
+app.add_typer(fleet.app, name="fleet")
 add_examples(app)
 
 

@@ -17,18 +17,32 @@ if TYPE_CHECKING:
     from orchestrator.results.contract import RunRecord
     from orchestrator.results.store import RunEntry
     from orchestrator.run.progress_listener import ProgressListener
-    from orchestrator.run.runner import Runner
+    from orchestrator.run.runner import CrewMaker, Runner
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """How guests are run: see the options of ``orchestrator run``."""
+    """How guests are run: see the options of ``orchestrator run``. ``jobs`` is None where the user has not said it."""
 
-    jobs: int = 1
+    jobs: int | None = None
     events: bool = False
     fresh: bool = False
     offline: bool = False
     verbose: bool = False
+    fleet: str | None = None
+
+    def check(self) -> None:
+        """Raise UsageError for what goes not together, HostError where the fleet does not answer: before any work."""
+        from orchestrator.errors import UsageError
+
+        if self.fleet is None:
+            return
+        if self.jobs is not None:
+            hint = "leave --jobs out: `fleet up` and `fleet worker` take --guests"
+            raise UsageError("a fleet's workers say themselves how many guests they run", where="--jobs", hint=hint)
+        from orchestrator.fleet.target import target
+
+        target(self.fleet)
 
     def found(self, experiment: Experiment) -> Experiment:
         """The experiment with the points that guests have to find."""
@@ -46,8 +60,23 @@ class Measuring:
         from orchestrator.run.runner import Runner
 
         with self._watched() as (context, watching), Store.open(lab_dir()) as store:
-            entry = work(Runner(context, store, watching, kinds(), self.jobs, self.events, self.fresh))
+            entry = work(Runner(context, store, watching, kinds(), self._crew(), self.events, self.fresh))
             return entry, store.load_run(entry.id)
+
+    def _crew(self) -> CrewMaker:
+        """Who does the boots: threads of this process, or a fleet."""
+        from orchestrator.run.runner import local_crew
+
+        if self.fleet is None:
+            return local_crew(self.jobs or 1)
+        from orchestrator.benchmarks.registry import kinds
+        from orchestrator.fleet.crew import fleet_crew
+        from orchestrator.fleet.silence import silence_dask
+        from orchestrator.fleet.target import target
+
+        found = target(self.fleet)
+        silence_dask()
+        return lambda context, watching: fleet_crew(found.address, found.key, kinds(), context, watching)
 
     @contextmanager
     def _watched(self) -> Iterator[tuple[BuildContext, ProgressListener]]:

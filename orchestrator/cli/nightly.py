@@ -33,7 +33,10 @@ def nightly(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Guests side by side; default: 1.")
+    ] = None,
+    fleet: options.Fleet = None,
     site: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the pages are; default: the folder site beside the store.")
     ] = None,
@@ -75,7 +78,9 @@ def nightly(
         experiment = load_experiment(file, kinds(), overrides or [], qemu_cpu_names)
     with only_night(lab_dir(), experiment.name) as note:
         with _told_unmeasured(report, experiment.name):
-            run = night_run(experiment, Measuring(jobs, offline=offline, verbose=verbose), note)
+            measuring = Measuring(jobs, offline=offline, verbose=verbose, fleet=fleet)
+            measuring.check()
+            run = night_run(experiment, measuring, note)
         try:
             night = _compared(run)
             done, problems = _seen_to(

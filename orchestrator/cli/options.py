@@ -31,6 +31,15 @@ MakeVariables = Annotated[
     list[str] | None,
     typer.Option("--make", metavar="NAME=VALUE", help="A variable for a kernel tree's make: CC=gcc-12."),
 ]
+Fleet = Annotated[
+    str | None,
+    typer.Option(
+        "--fleet",
+        metavar="NAME",
+        help="Let a fleet's workers run the guests: local, another name, or tls://HOST:PORT.",
+        autocompletion=completion.fleets,
+    ),
+]
 OutputFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the files.")]
 Symbol = Annotated[str | None, typer.Option(help="Function to probe; default: the benchmark's, gettimeofday.")]
 Offset = Annotated[int | None, typer.Option(help="Bytes behind the symbol; default: behind the ftrace nop.", min=0)]

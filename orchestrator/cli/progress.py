@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TextIO
 
 from rich.console import Console, RenderableType
@@ -22,8 +23,8 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.time_left import TimeLeft
 from orchestrator.steps import running_steps
 
-_MOST_DETAILS = 4
-"""Lines below the bar: of guests side by side, the first ones."""
+_MOST_DETAILS = 8
+"""Lines below the bar: of guests side by side, or of workers, the first ones."""
 
 
 class _Outcomes:
@@ -62,6 +63,9 @@ class _Lines:
     def say(self, text: str) -> None:
         print(plain_text(text), file=self._stream, flush=True)
 
+    def worker_says(self, worker: str, text: str) -> None:
+        self.say(f"{worker}: {text}")
+
     def warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
@@ -80,6 +84,12 @@ class _Lines:
         number = f"[{self._done}/{self._total}]"
         self.say(f"{number} {record.id}: {self._outcomes.text(record, number)}{self._time_left()}")
 
+    def cell_withdrawn(self, cell_id: str) -> None:
+        self._done -= 1
+        if self._left is not None:
+            self._left.withdrawn(cell_id)
+        self.say(f"[{self._done}/{self._total}] {cell_id}: withdrawn, to be measured again")
+
     def _time_left(self) -> str:
         text = "" if self._left is None else self._left.text()
         return f", {text}" if text else ""
@@ -89,6 +99,8 @@ class _Display(Progress):
     """The bar, and below it what goes on, as it is when the display is drawn."""
 
     guests: Sequence[Guest] = ()
+    workers: Mapping[str, str] = MappingProxyType({})
+    """What the workers of a fleet do, by name; empty text of one that does nothing."""
     left: TimeLeft | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
@@ -97,7 +109,8 @@ class _Display(Progress):
         text = "" if self.left is None else self.left.text()
         if text:
             yield Text(f"  {text}", style="dim")
-        for line in details(self.guests)[:_MOST_DETAILS]:
+        workers = [f"{name}: {text}" for name, text in self.workers.items()]
+        for line in (workers or details(self.guests))[:_MOST_DETAILS]:
             yield Text(f"  {line}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
@@ -119,6 +132,10 @@ class _Live:
         # Drawn at once: what takes less time than the display's own thread needs to wake up was not seen.
         self._progress.update(self._task, description=plain_line(text), refresh=True)
 
+    def worker_says(self, worker: str, text: str) -> None:
+        # The display's own thread may be reading the former ones.
+        self._progress.workers = {**self._progress.workers, worker: plain_line(text)}
+
     def warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
@@ -139,6 +156,12 @@ class _Live:
         if self._progress.left is not None:
             self._progress.left.ended(record.id)
         self._progress.advance(self._task)
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        self._progress.console.print(f"{cell_id}: withdrawn, to be measured again", markup=False, highlight=False)
+        if self._progress.left is not None:
+            self._progress.left.withdrawn(cell_id)
+        self._progress.advance(self._task, -1)
 
 
 def details(guests: Iterable[Guest]) -> list[str]:

@@ -42,8 +42,10 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="The run's directory; of several files, a folder for theirs.")
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, max=_MOST_JOBS, metavar="N", help="Guests side by side.")
-    ] = 1,
+        int | None,
+        typer.Option("--jobs", "-j", min=1, max=_MOST_JOBS, metavar="N", help="Guests side by side; default: 1."),
+    ] = None,
+    fleet: options.Fleet = None,
     events: Annotated[
         bool, typer.Option("--events", help="Keep what recording handlers wrote, as CSV in the run's directory.")
     ] = False,
@@ -88,10 +90,11 @@ def run(
     _check_names(configs, experiments)
     directories = _directories(out, experiments, resume=resume)
     at_hand = BuildContext(Cache(cache_dir()), offline=True)
-    measuring = Measuring(jobs, events, fresh, offline, verbose)
+    measuring = Measuring(jobs, events, fresh, offline, verbose, fleet)
     if dry_run:
         experiments = [with_found_before(at_hand, experiment, kinds()) for experiment in experiments]
     else:
+        measuring.check()
         experiments = [measuring.found(experiment) for experiment in experiments]
     plans = [_planned(experiment, only or []) for experiment in experiments]
     unchecked = [] if resume else [_check(*both, at_hand) for both in zip(experiments, plans, strict=True)]

@@ -17,6 +17,7 @@ from orchestrator.report.findings import Finding, Rank
 from orchestrator.report.kind import ReportRegistry
 from orchestrator.report.panels import groups
 from orchestrator.report.reasons import by_reason
+from orchestrator.report.workers import measured_by
 from orchestrator.results.contract import CellRecord, RunRecord
 
 SENTENCES = 3
@@ -25,14 +26,19 @@ _LONGEST_REASON = 160
 
 
 def summary(run: RunRecord, registry: ReportRegistry) -> list[str]:
-    """The most important sentences on a run, at most three, the most important first; none of a run without cells."""
-    return most_important(
+    """The most important sentences on a run, at most three, the most important first; none of a run without cells.
+
+    Behind them comes which workers measured it, if a fleet did.
+    """
+    workers = measured_by(run)
+    sentences = most_important(
         [
             *_without_number(run),
             *(finding for assessment in assess(run, registry) for finding in contradicted(assessment)),
             *(finding for kind, group in groups(run, registry) for finding in kind.findings(group)),
         ]
     )
+    return sentences if workers is None else [*sentences, workers]
 
 
 def most_important(findings: Iterable[Finding]) -> list[str]:

@@ -315,6 +315,8 @@ class CellRecord(_Record):
     """What proves that the kernel's text is as before; not there in records of earlier versions."""
     profile: ProfileEvidence | None = None
     """What proves the cell's profile; not there where none was made."""
+    worker: Name | None = None
+    """The worker of a fleet that measured the cell; not there where the run's own machine did."""
     reference: ReferenceValue | None = None
     """The published figures of the same cell, where there are some."""
 
@@ -375,7 +377,7 @@ class CellRecord(_Record):
     @model_serializer(mode="wrap")
     def _only_what_there_is(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        for name in ("reason", "work", "text", "profile", "purposes"):
+        for name in ("reason", "work", "text", "profile", "purposes", "worker"):
             if not fields.get(name):
                 fields.pop(name, None)
         return fields

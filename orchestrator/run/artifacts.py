@@ -25,12 +25,15 @@ class BootArtifacts:
     """A boot's kernel and machine, and what was prepared for each cell, by its id.
 
     ``kernel_modules`` are the files of the kernel's own modules to load first, by name, in the order of loading.
+    ``plugin`` counts instructions where the machine does not and a failure has to be explained; None where it is to be
+    made when it is needed.
     """
 
     kernel: Kernel
     machine: Machine
     cells: Mapping[str, Prepared[Any]]
     kernel_modules: Mapping[str, Path] = field(default_factory=dict)
+    plugin: Path | None = None
 
     @property
     def keys(self) -> dict[str, str]:

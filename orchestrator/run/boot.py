@@ -42,7 +42,8 @@ class BootTask:
     """A boot to do: those of its cells that have no outcome yet, with artifacts of these ``keys``.
 
     Logs and whatever else the boot leaves go into ``directory``, which is its own. With ``keep_events`` what recording
-    handlers wrote is kept there as CSV. With ``fresh`` its guests are booted, and none is restored.
+    handlers wrote is kept there as CSV. With ``fresh`` its guests are booted, and none is restored. ``guests`` is how
+    many guests the boot has had elsewhere: the names of further ones go on from there.
     """
 
     kind: BenchmarkKind
@@ -52,6 +53,7 @@ class BootTask:
     directory: Path
     keep_events: bool = False
     fresh: bool = False
+    guests: int = 0
 
 
 @dataclass
@@ -118,7 +120,7 @@ class Session:
 
     def guest_name(self) -> str:
         """The name of the boot's next guest, and of its logs: those of earlier guests are kept."""
-        number = 1
+        number = self.task.guests + 1
         while True:
             name = f"guest{number}-{self.task.boot.cpu}-{kernel_spec(self.task.boot.kernel).name}"
             if not (self.task.directory / f"{name}.console").exists():

@@ -11,9 +11,10 @@ from orchestrator.results.contract import CellRecord
 
 @dataclass(frozen=True)
 class Progress:
-    """Something that takes a person's time begins: a download, a build, a boot."""
+    """Something that takes a person's time begins: a download, a build, a boot; on a ``worker`` of a fleet or here."""
 
     text: str
+    worker: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,15 @@ class CellBegan:
 class GuestBooted:
     """A guest runs: its name, which its logs have too, QEMU's command line, and the content of the work in it.
 
-    ``restored_from`` is the key of the saved guest that it was restored from; None for one that was booted.
+    ``restored_from`` is the key of the saved guest that it was restored from; None for one that was booted. ``worker``
+    is the fleet's worker that runs it; empty here.
     """
 
     name: str
     command_line: tuple[str, ...]
     work: Mapping[str, str] = field(default_factory=dict)
     restored_from: str | None = None
+    worker: str = ""
 
 
 @dataclass(frozen=True)

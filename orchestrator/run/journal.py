@@ -12,9 +12,8 @@ from orchestrator.experiment.plan import Plan
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.store import RunEntry, Store
-from orchestrator.run.artifacts import BootArtifacts
-from orchestrator.run.boot import BootTask
 from orchestrator.run.comparison import compared
+from orchestrator.run.crew import Job, Withdrawn
 from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener
@@ -44,22 +43,34 @@ class RunJournal:
         self._outcomes = {record.id: record for record in store.load_run(entry.id).cells}
         self._waiting: dict[str, CellRecord] = {}
 
-    def take(self, event: Event, task: BootTask, artifacts: BootArtifacts) -> None:
+    def take(self, event: Event | Withdrawn, job: Job) -> None:
         """Write down an event of a boot. Raises UsageError where a guest is not what the run began with."""
         match event:
-            case Progress(text):
-                self._listener.say(text)
+            case Progress(text, worker):
+                if worker:
+                    self._listener.worker_says(worker, text)
+                else:
+                    self._listener.say(text)
             case CellBegan(cell):
                 self._listener.cell_begins(cell)
             case GuestBooted():
                 with storage_faults(self.entry.directory):
-                    self._provenance.boot(event, task.directory.name, artifacts)
+                    self._provenance.boot(event, job.name, job.artifacts)
             case Outcome(record, is_compared):
                 if is_compared:
                     self._end(record)
                 else:
                     self._waiting[record.id] = record
                 self._store_complete()
+            case Withdrawn(cells):
+                self._withdraw(set(cells))
+
+    def _withdraw(self, cells: set[str]) -> None:
+        for id_ in sorted(cells):
+            self._waiting.pop(id_, None)
+            if self._outcomes.pop(id_, None) is not None:
+                self._store.withdraw(self.entry.id, id_)
+                self._listener.cell_withdrawn(id_)
 
     def _store_complete(self) -> None:
         """Store every record whose cell is compared with nothing that is still missing; it may complete others."""

@@ -23,6 +23,9 @@ class ProgressListener(Protocol):
     def say(self, text: str) -> None:
         """Something that takes a person's time begins: a download, a build, a boot."""
 
+    def worker_says(self, worker: str, text: str) -> None:
+        """The same on a worker of a fleet."""
+
     def warn(self, text: str) -> None:
         """Something was built with warnings: several lines, once for each boot that needs it."""
 
@@ -31,3 +34,6 @@ class ProgressListener(Protocol):
 
     def cell_ends(self, record: CellRecord) -> None:
         """A cell has an outcome, and it is stored."""
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        """A cell's outcome is not believed any more, and is no longer stored."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from functools import partial
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +19,55 @@ from orchestrator.experiment.file.loading import load_resolved
 from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import Boot, Plan
 from orchestrator.guest.emulator import qemu_cpu_names
-from orchestrator.guest.guest import Guest
+from orchestrator.results.contract import RunRecord
 from orchestrator.results.durations import durations
 from orchestrator.results.faults import storage_faults
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
 from orchestrator.results.store import RunEntry, Store
 from orchestrator.run.artifacts import BootArtifacts, prepare
-from orchestrator.run.boot import EVENTS_FOLDER, PROFILES_FOLDER, BootTask, Session, run_boot
-from orchestrator.run.coordinator import Coordinator
-from orchestrator.run.events import Event
+from orchestrator.run.boot import EVENTS_FOLDER, PROFILES_FOLDER, BootTask
+from orchestrator.run.crew import Crew, Job, JobEnded
 from orchestrator.run.journal import RunJournal
 from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.local_crew import LocalCrew
 from orchestrator.run.plan_check import check_plan
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.provenance import Provenance, host_facts
 from orchestrator.run.time_left import TimeLeft
-from orchestrator.steps import LOG_NAME, step, step_echo, step_log, step_source
+from orchestrator.steps import LOG_NAME, step_echo, step_log
 from orchestrator.whole_file import write_whole
 
 _EXPERIMENT_FILE = "experiment.yaml"
+
+CrewMaker = Callable[[BuildContext, ProgressListener], AbstractContextManager[Crew]]
+"""Makes the crew of one run, which is there as long as the context lasts."""
+
+
+def local_crew(jobs: int) -> CrewMaker:
+    """What makes a crew of this machine, which does this number of boots side by side."""
+
+    def make(context: BuildContext, listener: ProgressListener) -> AbstractContextManager[Crew]:
+        return nullcontext(LocalCrew(context, jobs, listener.guest_starts))
+
+    return make
+
+
+one_by_one = local_crew(1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
     """What a run works with: the maker of artifacts, the store of results, the progress display, the kinds there are.
 
-    ``jobs`` guests are measured in side by side. With ``keep_events`` what recording handlers wrote is kept as CSV.
-    With ``fresh`` all guests are booted.
+    ``crew`` makes who does the boots. With ``keep_events`` what recording handlers wrote is kept as CSV. With ``fresh``
+    all guests are booted.
     """
 
     context: BuildContext
     store: Store
     listener: ProgressListener
     kinds: KindRegistry[BenchmarkKind]
-    jobs: int = 1
+    crew: CrewMaker = one_by_one
     keep_events: bool = False
     fresh: bool = False
 
@@ -68,67 +82,86 @@ class Runner:
         with step_echo(steps.append):
             check_plan(experiment, plan, lambda name: ready_kernel(self.context, kernel_spec(name)))
             artifacts = self._prepare(plan.boots)
-        entry = self.store.begin_run(
-            experiment.name,
-            [cell.id for cell in plan.cells],
-            digest=experiment.digest(),
-            provenance=facts,
-            directory=directory,
-        )
-        with self.store.working_on(entry.id):
-            try:
-                _prepare_directory(entry, experiment)
-                with storage_faults(entry.directory):
-                    lines = ("# before the run", *steps)
-                    (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in lines))
-            except BaseException:
-                self.store.forget_run(entry.id)
-                raise
-            self._finish(entry, plan, artifacts, facts)
+        with self.crew(self.context, self.listener) as crew:
+            entry = self.store.begin_run(
+                experiment.name,
+                [cell.id for cell in plan.cells],
+                digest=experiment.digest(),
+                provenance=facts,
+                directory=directory,
+            )
+            with self.store.working_on(entry.id):
+                try:
+                    _prepare_directory(entry, experiment)
+                    with storage_faults(entry.directory):
+                        lines = ("# before the run", *steps)
+                        (entry.directory / LOG_NAME).write_text("".join(f"{line}\n" for line in lines))
+                except BaseException:
+                    self.store.forget_run(entry.id)
+                    raise
+                self._finish(entry, plan, artifacts, facts, crew)
         return self.store.entry(entry.id)
 
     def resume(self, entry: RunEntry, experiment: Experiment, plan: Plan) -> RunEntry:
         """Go on with a run at its first unfinished cell. Raises UsageError where another process works on it."""
-        with self.store.working_on(entry.id):
+        with self.crew(self.context, self.listener) as crew, self.store.working_on(entry.id):
             facts = host_facts(self.context)
             unfinished = set(self.store.unfinished_cells(entry.id))
             boots = [boot for boot in plan.boots if unfinished & {cell.id for cell in boot.cells}]
             artifacts = self._prepare(boots)
             _prepare_directory(entry, experiment)
-            self._finish(entry, plan, artifacts, facts)
+            self._finish(entry, plan, artifacts, facts, crew)
         return self.store.entry(entry.id)
 
     def _prepare(self, boots: Iterable[Boot]) -> dict[Boot, BootArtifacts]:
         return {boot: prepare(self.context, self.kinds.named(boot.kind), boot) for boot in boots}
 
     def _finish(
-        self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], facts: dict[str, object]
+        self,
+        entry: RunEntry,
+        plan: Plan,
+        artifacts: Mapping[Boot, BootArtifacts],
+        facts: dict[str, object],
+        crew: Crew,
     ) -> None:
         with storage_faults(entry.directory):
             provenance = Provenance(entry.directory)
             provenance.session(facts)
         self.store.resume_run(entry.id)
         with step_log(entry.directory / LOG_NAME):
-            self._work(entry, plan, artifacts, provenance)
+            self._work(entry, plan, artifacts, provenance, crew)
 
     def _work(
-        self, entry: RunEntry, plan: Plan, artifacts: Mapping[Boot, BootArtifacts], provenance: Provenance
+        self,
+        entry: RunEntry,
+        plan: Plan,
+        artifacts: Mapping[Boot, BootArtifacts],
+        provenance: Provenance,
+        crew: Crew,
     ) -> None:
         unfinished = set(self.store.unfinished_cells(entry.id))
-        left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), self.jobs)
+        left = TimeLeft(plan, unfinished, durations(self.store, entry.experiment), lambda: crew.jobs)
         self.listener.begin(entry.id, plan, sum(cell.id not in unfinished for cell in plan.cells), left)
-        coordinator = Coordinator(self.jobs)
         journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
-        workers: list[Callable[[], None]] = []
+        timed_on = _timed_on(self.store.load_run(entry.id))
+        jobs: list[Job] = []
         for number, boot in enumerate(plan.boots, start=1):
             cells = tuple(cell for cell in boot.cells if cell.id in unfinished)
             if cells:
                 task = self._task(entry, boot, cells, artifacts[boot], f"boot{number}")
-                workers.append(partial(self._do, coordinator, journal, task, artifacts[boot]))
+                jobs.append(Job(task, artifacts[boot], timed_on if boot.clock == "wall" else None))
+                crew.submit(jobs[-1])
         try:
-            coordinator.serve(workers)
+            with closing(crew.events()) as events:
+                for job, event in events:
+                    if isinstance(event, JobEnded):
+                        _collect_all(job, entry)
+                    else:
+                        journal.take(event, job)
         except BaseException:
             with suppress(LabError):  # on a full disk the end is not written either: the first error counts
+                for job in jobs:
+                    _collect_all(job, entry)
                 self._end(entry)
             raise
         self._end(entry)
@@ -152,23 +185,6 @@ class Runner:
             fresh=self.fresh,
         )
 
-    def _do(self, coordinator: Coordinator, journal: RunJournal, task: BootTask, artifacts: BootArtifacts) -> None:
-        """In a boot's thread: do the task; every event is written down before the boot goes on."""
-
-        def emit(event: Event) -> None:
-            coordinator.do(lambda: journal.take(event, task, artifacts))
-
-        def watch(guest: Guest) -> None:
-            coordinator.watch(guest)
-            self.listener.guest_starts(guest)
-
-        try:
-            with step_source(task.directory.name), step(f"boot {task.boot.kernel} on {task.boot.cpu}"):
-                run_boot(Session(task, artifacts, self.context, emit, watch))
-        finally:
-            for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
-                _collect(task.directory / folder, journal.entry.directory / folder)
-
 
 def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
     """Make what names the run and what it measures, where it is missing: a process may be killed before it has."""
@@ -177,6 +193,16 @@ def _prepare_directory(entry: RunEntry, experiment: Experiment) -> None:
     if not file.exists():
         with storage_faults(file):
             write_whole(file, experiment.resolved_yaml())
+
+
+def _timed_on(run: RunRecord) -> str | None:
+    """The worker that has measured the run's times so far, empty for this machine; None where there are none."""
+    return next((cell.worker or "" for cell in run.cells if cell.clock == "wall" and cell.status == "ok"), None)
+
+
+def _collect_all(job: Job, entry: RunEntry) -> None:
+    for folder in (EVENTS_FOLDER, PROFILES_FOLDER):
+        _collect(job.task.directory / folder, entry.directory / folder)
 
 
 def _collect(boots: Path, runs: Path) -> None:

@@ -11,9 +11,9 @@ from orchestrator.results.durations import Durations
 
 
 class TimeLeft:
-    """The time left of a run whose ``unfinished`` cells are measured in ``jobs`` guests side by side.
+    """The time left of a run whose ``unfinished`` cells are measured in as many guests side by side as ``jobs`` says.
 
-    ``clock`` is in seconds. What is not known of one cell is not known of the run.
+    That may change: workers come and go. ``clock`` is in seconds. What is not known of one cell is not known of the run.
     """
 
     def __init__(
@@ -21,7 +21,7 @@ class TimeLeft:
         plan: Plan,
         unfinished: set[str],
         known: Durations,
-        jobs: int = 1,
+        jobs: Callable[[], int] = lambda: 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._boots: Sequence[Mapping[str, float | None]] = [
@@ -37,6 +37,10 @@ class TimeLeft:
         self._left.discard(cell)
         self._last = self._clock()
 
+    def withdrawn(self, cell: str) -> None:
+        """A cell's outcome is forgotten."""
+        self._left.add(cell)
+
     def seconds(self) -> float | None:
         """Seconds that are left; None where that is not known, or where what goes on takes longer than before."""
         boots: list[float] = []
@@ -50,7 +54,7 @@ class TimeLeft:
         if not boots:
             return None
         # No boot is divided among guests.
-        left = max(sum(boots) / min(self._jobs, len(boots)), max(boots)) - (self._clock() - self._last)
+        left = max(sum(boots) / min(self._jobs(), len(boots)), max(boots)) - (self._clock() - self._last)
         return left if left > 0 else None
 
     def text(self) -> str:

@@ -15,7 +15,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel, ready_kernel
 from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import system_work
+from orchestrator.benchmarks.system.work import system_inputs, system_work
 from orchestrator.catalog.kernels import kernels
 from orchestrator.errors import HostError
 from orchestrator.guest.guest import Guest
@@ -67,7 +67,8 @@ def _prepared_build_in_the_cache(request: pytest.FixtureRequest) -> None:
     context = BuildContext(Cache(cache_dir()), offline=True)
     try:
         kernel = ready_kernel(context, kernels()[_BUILT_WHERE_MISSING])
-        system_work(context, kernel, SystemTask("kernel-build", scope="sample"), None, _refuse)
+        task = SystemTask("kernel-build", scope="sample")
+        system_work(context, kernel, task, system_inputs(context, kernel, task), None, _refuse)
     except (HostError, _NotPreparedError):
         pytest.skip("no kernel build is prepared yet; once: ./lab run configs/nightly.yaml --only lkst-events-2005")
 

@@ -49,6 +49,12 @@ class Silent:
     def cell_begins(self, cell_id: str) -> None:
         pass
 
+    def worker_says(self, worker: str, text: str) -> None:
+        pass
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        pass
+
     def cell_ends(self, record: CellRecord) -> None:
         pass
 

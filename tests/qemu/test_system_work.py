@@ -15,7 +15,7 @@ from orchestrator.artifacts.kernels import ready_kernel
 from orchestrator.artifacts.unattended import OUTPUT, STATUS, write_work
 from orchestrator.benchmarks.system.figures import SystemFigures
 from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, Beside, SystemWork, system_work
+from orchestrator.benchmarks.system.work import REPORT, REPORT_AFTER, Beside, SystemWork, system_inputs, system_work
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel
@@ -49,7 +49,9 @@ class Lab:
     folder: Path
 
     def work(self, task: SystemTask, name: str = KERNEL, beside: Beside | None = None) -> SystemWork:
-        return system_work(self.context, ready_kernel(self.context, kernel(name)), task, beside, lambda guest: None)
+        built = ready_kernel(self.context, kernel(name))
+        inputs = system_inputs(self.context, built, task)
+        return system_work(self.context, built, task, inputs, beside, lambda guest: None)
 
     def done(self, work: SystemWork, name: str = KERNEL, model: str = "pentium4", *, reports: bool = False) -> Done:
         built = ready_kernel(self.context, kernel(name))

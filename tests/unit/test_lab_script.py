@@ -377,6 +377,34 @@ def names_an_image(checkout: Checkout, folder: Path, experiment: str, *arguments
     return "no-such-maker" in done.stderr
 
 
+def test_what_a_fleet_needs_is_installed_when_it_is_first_asked_for(copying: Checkout) -> None:
+    said = "installing Python packages"
+    pip = copying.cache / "venv-*.log"
+
+    def installs(*arguments: str) -> bool:
+        done = copying.lab(*arguments)
+        assert done.returncode == 7, done.stderr
+        return said in done.stderr
+
+    assert installs("run", "x.yaml")
+    assert not installs("exec", "--", "x", "--fleet")
+    assert installs("run", "x.yaml", "--fleet", "local")
+    assert not installs("nightly", "--fleet=tls://host:1")
+    assert not installs("fleet", "up")
+    assert not installs("run", "x.yaml")
+    with_it = [log for log in copying.cache.glob(pip.name) if "'fleet'" in log.read_text()]
+    assert len(with_it) == 1  # pip says that this checkout has no such extra
+
+
+def test_packages_are_installed_without_a_byte_of_the_command_s_input(copying: Checkout) -> None:
+    (copying.folder / "orchestrator/__init__.py").write_text("import sys\ndef main():\n    print(sys.stdin.read())\n")
+    command = [str(copying.folder / "lab"), "fleet", "worker", "--key-from-stdin"]
+    done = subprocess.run(
+        command, input="a key", capture_output=True, text=True, check=True, env=copying.environment, timeout=600
+    )
+    assert ("installing Python packages" in done.stderr, done.stdout) == (True, "a key\n")
+
+
 def test_two_at_once_set_up_once_and_what_is_not_whole_is_made_anew(copying: Checkout, tmp_path: Path) -> None:
     copying.environment = {"PATH": str(copying.tools), "HOME": "/nowhere", "XDG_CACHE_HOME": str(tmp_path)}
     command = [str(copying.folder / "lab")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from orchestrator.artifacts.counting_plugin import counting_plugin
 from orchestrator.benchmarks.calls.executed import Executed, executed_by, executed_here
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.not_entered import MissedPoint, explained
@@ -12,8 +13,8 @@ from orchestrator.benchmarks.calls.preparation import CallSetup
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.benchmarks.calls.workload import ExactWorkload
 from orchestrator.errors import EvidenceError, GuestError, LabError, NotEntered
+from orchestrator.guest.machine import CountingPlugin
 from orchestrator.run.boot import Session
-from orchestrator.run.machines import counting
 from orchestrator.run.ready_guest import ReadyGuest
 from orchestrator.steps import step
 
@@ -53,7 +54,8 @@ def _executed(session: Session, ready: ReadyGuest, cell: CallCell, workload: Exa
 
 
 def _executed_elsewhere(session: Session, ready: ReadyGuest, cell: CallCell, workload: ExactWorkload) -> Executed:
-    machine = counting(session.context, ready.guest.machine)
+    plugin = session.artifacts.plugin or counting_plugin(session.context)
+    machine = replace(ready.guest.machine, counter=CountingPlugin(plugin))
     artifacts = replace(ready.artifacts, machine=machine, cells={})
     obtain = session.context.cache.obtain
     try:

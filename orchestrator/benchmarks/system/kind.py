@@ -10,10 +10,9 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.cells import system_cells
 from orchestrator.benchmarks.system.compare import compared
 from orchestrator.benchmarks.system.measurement import measure_work
-from orchestrator.benchmarks.system.preparation import prepare_cell
+from orchestrator.benchmarks.system.preparation import SystemSetup, prepare_cell
 from orchestrator.benchmarks.system.table import SystemTable
 from orchestrator.benchmarks.system.task import SystemCell
-from orchestrator.benchmarks.system.work import Beside
 from orchestrator.benchmarks.system.workloads import system_workloads
 from orchestrator.catalog.events import standard_events
 from orchestrator.experiment.kind import BenchmarkEntry, Listing
@@ -58,7 +57,7 @@ class SystemKind(BenchmarkKind):
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[SystemCell]
-    ) -> Mapping[str, Prepared[Beside | None]]:
+    ) -> Mapping[str, Prepared[SystemSetup]]:
         """The image, the source to build, and the module beside the work."""
         return {cell.id: prepare_cell(context, kernel, cell) for cell in cells}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.unattended import write_work
 from orchestrator.benchmarks.system.figures import SystemFigures
+from orchestrator.benchmarks.system.preparation import SystemSetup
 from orchestrator.benchmarks.system.profiled_runs import ProfiledRuns, profiled_runs
 from orchestrator.benchmarks.system.recording import Recorded, read_recorded, recorder_of
 from orchestrator.benchmarks.system.task import SystemCell
@@ -66,7 +67,8 @@ def measure_work(session: Session, cell: SystemCell) -> CellRecord:
 
 def _work(session: Session, cell: SystemCell) -> _Done:
     task, kind, artifacts = cell.task, recorder_of(cell), session.artifacts
-    work = system_work(session.context, artifacts.kernel, task, session.setup(cell).setup, session.watch)
+    setup: SystemSetup = session.setup(cell).setup
+    work = system_work(session.context, artifacts.kernel, task, setup.inputs, setup.beside, session.watch)
     if artifacts.machine.memory_mib < work.memory_mib:
         raise UnsupportedError(f"this work needs {work.memory_mib} MiB of memory: unpacking doubles its files at first")
 

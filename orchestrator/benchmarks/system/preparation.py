@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module
 from orchestrator.benchmarks.system import recording
 from orchestrator.benchmarks.system.task import SystemCell
-from orchestrator.benchmarks.system.work import Beside, fetch_work
+from orchestrator.benchmarks.system.work import Beside, SystemInputs, system_inputs
 from orchestrator.catalog.probes import probe_kind
 from orchestrator.errors import UnsupportedError
 from orchestrator.run.preparation import (
@@ -24,13 +26,21 @@ from orchestrator.run.preparation import (
 )
 
 
-def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[Beside | None]:
+@dataclass(frozen=True)
+class SystemSetup:
+    """What a cell works with, and the module that is loaded beside its work, if any."""
+
+    inputs: SystemInputs
+    beside: Beside | None
+
+
+def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Prepared[SystemSetup]:
     """Prepare a cell's module, if any, and its programs. Raises UsageError, HostError without its image or source."""
     reason = recording.unsupported_reason(kernel, cell)
     if reason is not None:
         return unsupported(reason)
     try:
-        keys = fetch_work(context, kernel, cell.task)
+        inputs = system_inputs(context, kernel, cell.task)
     except UnsupportedError as error:
         return unsupported(str(error))
     source = recording.module_source(kernel, cell)
@@ -47,4 +57,5 @@ def prepare_cell(context: BuildContext, kernel: Kernel, cell: SystemCell) -> Pre
         *parameters_note(given),
         *recording.passed_notes(kernel, cell),
     )
-    return Ready(recording.beside(cell, module), () if module is None else (module,), notes, keys)
+    setup = SystemSetup(inputs, recording.beside(cell, module))
+    return Ready(setup, () if module is None else (module,), notes, inputs.keys)

@@ -10,8 +10,7 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.build_source import PackedSource
 from orchestrator.artifacts.image_build import EPOCH
-from orchestrator.artifacts.images import Image
-from orchestrator.artifacts.initramfs import initramfs
+from orchestrator.artifacts.images import PackedImage
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import FOLDER, OUTPUT, STATUS, progress, unattended_scripts, write_work
 from orchestrator.catalog.cpus import cpus
@@ -44,11 +43,12 @@ class PreparedBuild:
 
 @dataclass(frozen=True)
 class PreparationInputs:
-    """The image with the compiler, the kernel's source, and drivers for what the guest mounts, by file name."""
+    """The image with the compiler, the kernel's source, drivers for what the guest mounts, its kernel's initramfs."""
 
-    image: Image
+    image: PackedImage
     source: PackedSource
     drivers: Mapping[str, bytes | Path]
+    initramfs: Path
 
 
 def prepared_build(
@@ -76,7 +76,7 @@ def prepared_build(
         }
         whole = folder / "initramfs"
         with whole.open("wb") as target:
-            write_work(target, initramfs(context, kernel), _SCRIPT, settings, files)
+            write_work(target, inputs.initramfs, _SCRIPT, settings, files)
         guest = Guest(_machine(kernel, whole), folder, "guest")
         guest.say = context.say
         watch(guest)
@@ -84,7 +84,7 @@ def prepared_build(
             guest.boot(_SILENCE_LIMIT, show_progress)
             if guest.get(STATUS) != b"0":
                 output = guest.get(OUTPUT).decode("ascii", errors="replace").splitlines()[-_QUOTED:]
-                raise BuildError(f"a kernel's build cannot be prepared with image {image.recipe.name}", detail=output)
+                raise BuildError(f"a kernel's build cannot be prepared with image {image.name}", detail=output)
             (folder / _FILE).write_bytes(guest.get(f"{FOLDER}/{_FILE}"))
         finally:
             guest.kill()

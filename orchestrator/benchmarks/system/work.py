@@ -12,7 +12,8 @@ from pathlib import Path
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.build_source import build_source
 from orchestrator.artifacts.drivers import with_dependencies
-from orchestrator.artifacts.images import Image, ready_image
+from orchestrator.artifacts.images import Image, PackedImage, ready_image
+from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.unattended import FOLDER, STEPS, unattended_scripts
 from orchestrator.benchmarks.system.command import read_command
@@ -74,18 +75,51 @@ class SystemWork:
     inputs: Mapping[str, str]
 
 
-def system_work(
-    context: BuildContext, kernel: Kernel, task: SystemTask, beside: Beside | None, watch: Callable[[Guest], None]
-) -> SystemWork:
-    """The work of a task; whatever it needs and the cache lacks is fetched and built.
+@dataclass(frozen=True)
+class SystemInputs:
+    """What a task works with, at hand before any guest starts: programs, and what the guest mounts them with.
 
-    ``watch`` is called with a guest that is started for a build, before it runs. Raises UsageError for a wrong image,
-    UnsupportedError for a kernel that does not support the work, and HostError, BuildError, GuestError.
+    ``build`` is what a kernel is compiled from, of a kernel build only.
+    """
+
+    image: PackedImage
+    drivers: Mapping[str, bytes | Path]
+    build: PreparationInputs | None = None
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What names the exact content of image and source."""
+        return {"image": self.image.key, **({} if self.build is None else {"source": self.build.source.key})}
+
+
+def system_inputs(context: BuildContext, kernel: Kernel, task: SystemTask) -> SystemInputs:
+    """Fetch and build what a task needs, without starting a guest.
+
+    Raises UsageError for a wrong image, UnsupportedError for a kernel that does not support the work, and HostError,
+    BuildError.
     """
     _check_kernel(kernel)
-    image = _image(context, kernel, task)
+    image, drivers = _image(context, kernel, task).packed, _drivers(kernel)
+    if task.name != "kernel-build":
+        return SystemInputs(image, drivers)
+    build = PreparationInputs(image, build_source(context), drivers, initramfs(context, kernel))
+    return SystemInputs(image, drivers, build)
+
+
+def system_work(
+    context: BuildContext,
+    kernel: Kernel,
+    task: SystemTask,
+    inputs: SystemInputs,
+    beside: Beside | None,
+    watch: Callable[[Guest], None],
+) -> SystemWork:
+    """The work of a task with its inputs; a prepared build is made in a guest where the cache has none.
+
+    ``watch`` is called with that guest before it runs. Raises HostError, BuildError, GuestError.
+    """
+    image, drivers = inputs.image, inputs.drivers
     workload = system_workloads().benchmarks[task.name]
-    drivers = _drivers(kernel)
     files: dict[str, bytes | Path] = {
         "root.squashfs": image.squashfs,
         "seed": hashlib.sha512(f"{task.seed}".encode()).digest(),
@@ -93,24 +127,27 @@ def system_work(
         **drivers,
     }
     settings: dict[str, int | str] = {"warm": task.warm, "phase": task.phase_us, "date": DATE, **_settings(beside)}
-    inputs = {"image": image.key}
+    keys = inputs.keys
     if beside is not None:
         files["module.ko"] = beside.module
-    if task.name == "kernel-build":
-        source = build_source(context)
-        tree = prepared_build(context, kernel, PreparationInputs(image, source, drivers), watch)
-        files |= {"source.squashfs": source.file, "build.tar": tree.file, **shared_scripts("kernel_make.sh")}
+    if inputs.build is not None:
+        tree = prepared_build(context, kernel, inputs.build, watch)
+        files |= {
+            "source.squashfs": inputs.build.source.file,
+            "build.tar": tree.file,
+            **shared_scripts("kernel_make.sh"),
+        }
         settings |= {
             "arch": kernel.spec.arch,
             "targets": " ".join(system_workloads().scopes[task.scope].targets),
         }
-        inputs |= {"source": source.key, "prepared": tree.key}
+        keys["prepared"] = tree.key
     elif task.name == "ping-flood":
         settings["packets"] = task.packets
     else:
         files["argv"] = b"".join(word.encode() + b"\0" for word in task.command)
     # Of the scripts that all cells of a run have: a run goes on with the same ones only.
-    inputs["scripts"] = _digest(workload.script, files)
+    keys["scripts"] = _digest(workload.script, files)
     if beside is not None and beside.parameters:
         files |= _with_parameters()
     return SystemWork(
@@ -119,20 +156,8 @@ def system_work(
         files=files,
         read=_reader(task),
         memory_mib=max(workload.memory_mib, _memory_mib(files)),
-        inputs=inputs,
+        inputs=keys,
     )
-
-
-def fetch_work(context: BuildContext, kernel: Kernel, task: SystemTask) -> dict[str, str]:
-    """Fetch and build what a task needs without starting a guest; return the keys of image and source.
-
-    Raises the errors of ``system_work``.
-    """
-    _check_kernel(kernel)
-    keys = {"image": _image(context, kernel, task).key}
-    if task.name == "kernel-build":
-        keys["source"] = build_source(context).key
-    return keys
 
 
 def _settings(beside: Beside | None) -> dict[str, int | str]:

@@ -88,6 +88,8 @@ class CellPart:
         }
         found = {name: {key: _text(value) for key, value in group.items()} for name, group in groups.items() if group}
         shared = {"CPU": record.cpu, "CPUs": str(record.smp), "benchmark": record.benchmark, "metric": record.metric}
+        if record.worker is not None:
+            shared["measured by"] = record.worker
         return {"Cell": shared, **found}
 
 

@@ -193,3 +193,15 @@ def test_the_command_that_is_to_decide_claims_measures_all_of_their_tables(recor
 
 def test_tables_are_told_apart_by_their_names() -> None:
     assert "list4: " in sentences(*noop_list("list4"), *noop_list("list7"))[1]
+
+
+def test_a_fleets_workers_are_named_behind_all_else() -> None:
+    record = RUNS["with_reference"]
+    workers = ["b-1", "a-1", "a-1", *([None] * len(record.cells))]
+    cells = [cell.model_copy(update={"worker": name}) for cell, name in zip(record.cells, workers, strict=False)]
+    measured = record.model_copy(update={"cells": tuple(cells)})
+    *before, last = summary(measured, reports())
+    assert before == summary(record, reports())
+    rest = len(record.cells) - 3
+    assert rest == 1
+    assert last == "Measured by a fleet: a-1 2 cells, b-1 1 cell, 1 cell by no worker."

@@ -70,9 +70,9 @@ def test_guests_side_by_side_divide_boots_and_not_cells(clock: Clock) -> None:
     ids = {cell.id for cell in two.cells}
     known = Durations(dict.fromkeys(ids, 5.0), {})
     assert len(two.boots) == 2
-    assert TimeLeft(two, ids, known, jobs=1, clock=clock).seconds() == 20.0
-    assert TimeLeft(two, ids, known, jobs=2, clock=clock).seconds() == 10.0
-    assert TimeLeft(two, ids, known, jobs=8, clock=clock).seconds() == 10.0
+    assert TimeLeft(two, ids, known, jobs=lambda: 1, clock=clock).seconds() == 20.0
+    assert TimeLeft(two, ids, known, jobs=lambda: 2, clock=clock).seconds() == 10.0
+    assert TimeLeft(two, ids, known, jobs=lambda: 8, clock=clock).seconds() == 10.0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.system.task import SystemTask
-from orchestrator.benchmarks.system.work import system_work
+from orchestrator.benchmarks.system.work import system_inputs
 from orchestrator.benchmarks.system.workloads import system_workload, system_workloads
 from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel
@@ -76,20 +76,20 @@ def test_targets_are_what_the_script_takes_for_one() -> None:
 )
 def test_a_taskthat_cannot_be_is_refused(task: SystemTask, message: str, context: BuildContext, built: Kernel) -> None:
     with pytest.raises(UsageError, match=message):
-        system_work(context, built, task, None, lambda guest: None)
+        system_inputs(context, built, task)
 
 
 def test_an_unknown_image_is_answered_with_the_nearest(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(ConfigError, match="did you mean 'debian-i386'"):
-        system_work(context, built, replace(PING, image="debian-i368"), None, lambda guest: None)
+        system_inputs(context, built, replace(PING, image="debian-i368"))
 
 
 def test_a_kernel_that_cannot_mount_a_file_is_not_supported(context: BuildContext, built: Kernel) -> None:
     lacking = replace(built, config={**CONFIG, "CONFIG_BLK_DEV_LOOP": "m", "CONFIG_TMPFS": "n"})
     with pytest.raises(UnsupportedError, match="it lacks CONFIG_BLK_DEV_LOOP, CONFIG_TMPFS"):
-        system_work(context, lacking, PING, None, lambda guest: None)
+        system_inputs(context, lacking, PING)
 
 
 def test_offline_a_missing_image_is_reported(context: BuildContext, built: Kernel) -> None:
     with pytest.raises(HostError, match="image debian-i386 is not in the cache"):
-        system_work(context, built, PING, None, lambda guest: None)
+        system_inputs(context, built, PING)

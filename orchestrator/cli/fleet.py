@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""``orchestrator fleet``: many machines for one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli import completion, options
+from orchestrator.cli.failures import expected_failures
+from orchestrator.fleet.state import USUAL_NAME
+from orchestrator.program import PROGRAM
+
+if TYPE_CHECKING:
+    from orchestrator.fleet.local import StartedFleet
+    from orchestrator.fleet.orders import WorkerOrder
+
+app = typer.Typer(no_args_is_help=True, help="Many machines for one run.")
+
+_MOST_WORKERS = 64
+
+_Key = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="The fleet's key; default: fleet/fleet.key beside the results."),
+]
+_Guests = Annotated[
+    int | None,
+    typer.Option(min=1, max=1024, metavar="N", help="Guests side by side on each worker; default: the processors."),
+]
+_Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Memory for a worker's guests, such as 8G; default: the host's, less 1 GiB."),
+]
+_Name = Annotated[
+    str,
+    typer.Argument(metavar="[NAME]", help="A fleet that was started here.", autocompletion=completion.fleets),
+]
+
+
+@app.command("keys")
+@expected_failures
+def keys(
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the key goes; default: fleet/fleet.key beside the results."),
+    ] = None,
+) -> None:
+    """Make a fleet's key: a file for its owner only, which every machine of the fleet needs a copy of.
+
+    Who has the key may run code on all machines of the fleet, and on the one that starts a run.
+    """
+    from orchestrator.fleet.settings import need_dask
+
+    need_dask()
+    from orchestrator.fleet.keys import made_key, usual_key_file
+
+    file = made_key(out or usual_key_file())
+    typer.echo(file)
+    options.say("who has this file may run code on all machines of the fleet: copy it to nowhere else")
+
+
+@app.command("up")
+@expected_failures
+def up(
+    name: Annotated[str, typer.Option(metavar="NAME", help="The fleet's name here, for --fleet.")] = USUAL_NAME,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=_MOST_WORKERS,
+            metavar="N",
+            help="Workers on this machine, which share it; default: 1, with --hosts 0.",
+        ),
+    ] = None,
+    guests: _Guests = None,
+    memory: _Memory = None,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="The one address to listen on; default: 127.0.0.1, this machine only."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="The scheduler's port; default: one that is free.")
+    ] = 0,
+    hosts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML: other hosts, on which workers are started over ssh.")
+    ] = None,
+    key: _Key = None,
+) -> None:
+    """Start a fleet, which goes on when this command has ended: a scheduler, and workers here or on other hosts.
+
+    Returns when all workers have joined. Exits with 1 where some have not; where none has, nothing is left running.
+    """
+    from orchestrator.errors import LabError, UsageError
+    from orchestrator.fleet.settings import need_dask
+    from orchestrator.fleet.state import check_name
+
+    check_name(name)
+    need_dask()
+    from orchestrator.fleet.keys import read_key, usual_key_file
+    from orchestrator.fleet.local import StartedFleet
+    from orchestrator.fleet.orders import Orders
+
+    if hosts is not None and host is None:
+        hint = "name the address of this machine that they reach: --host 192.0.2.1"
+        raise UsageError("other hosts cannot reach a fleet on 127.0.0.1", where="--hosts", hint=hint)
+    here = (0 if hosts is not None else 1) if workers is None else workers
+    ordered = (*_workers_here(here, guests, memory), *([] if hosts is None else _workers_there(hosts)))
+    _check_workers(ordered)
+    file = (key or usual_key_file()).absolute()
+    orders = Orders(name, read_key(file), str(file), host or "127.0.0.1", port, ordered)
+    started = StartedFleet(orders)
+    try:
+        joined, failed = _told(started)
+        if failed and not joined:
+            raise LabError("no worker has joined: nothing was left running")
+        started.let_stay()
+    except BaseException:
+        started.end()
+        raise
+    typer.echo(f"use it: {PROGRAM} run CONFIG --fleet {name}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerOrder]:
+    from orchestrator.fleet.orders import WorkerOrder
+    from orchestrator.fleet.room import Room
+    from orchestrator.fleet.serve import usual_name
+
+    room = Room.of_host(max(1, number)).limited(guests, memory)
+    names = [usual_name()] if number == 1 else [f"{usual_name()}-{at}" for at in range(1, number + 1)]
+    return [WorkerOrder(one, room.guests, room.memory_mib) for one in names]
+
+
+def _workers_there(hosts: Path) -> list[WorkerOrder]:
+    from orchestrator.fleet.hosts import load_hosts
+
+    return load_hosts(hosts)
+
+
+def _check_workers(ordered: tuple[WorkerOrder, ...]) -> None:
+    from orchestrator.errors import UsageError
+
+    names = [one.name for one in ordered]
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice is not None:
+        hint = "give the one of the file another name: name: ..."
+        raise UsageError(f"two workers are called '{twice}'", where="--hosts", hint=hint)
+
+
+def _told(started: StartedFleet) -> tuple[int, int]:
+    """Tell what becomes of a fleet; how many workers have joined, and how many have not."""
+    joined = failed = 0
+    for report in started.reports():
+        match report.kind:
+            case "listening":
+                options.say(f"scheduler: {report.text}")
+            case "joined":
+                joined += 1
+                options.say(f"worker {report.name}: joined")
+            case "failed":
+                failed += 1
+                quoted = "".join(f"\n    {line}" for line in report.detail)
+                options.say(f"worker {report.name}: has not joined: {report.text}{quoted}")
+    return joined, failed
+
+
+@app.command("worker")
+@expected_failures
+def worker(
+    scheduler: Annotated[str, typer.Argument(metavar="tls://HOST:PORT", help="The scheduler's address.")],
+    key: _Key = None,
+    key_from_stdin: Annotated[
+        bool,
+        typer.Option("--key-from-stdin", help="Read the key from standard input, and end when that is closed."),
+    ] = False,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The worker's name; default: the host's.")] = None,
+    guests: _Guests = None,
+    memory: _Memory = None,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="The address to listen on; default: the one that leads to the scheduler."),
+    ] = None,
+) -> None:
+    """Be a worker of a fleet, in the foreground, until the fleet ends or a signal comes: for batch systems and pods."""
+    from orchestrator.errors import UsageError
+    from orchestrator.fleet.settings import need_dask
+
+    need_dask()
+    from orchestrator.fleet.foreground import Foreground, key_from_input
+    from orchestrator.fleet.keys import read_key, usual_key_file
+    from orchestrator.fleet.room import Room
+    from orchestrator.fleet.serve import usual_name
+    from orchestrator.fleet.target import check_reachable
+    from orchestrator.guest.emulator import qemu_version
+
+    if key is not None and key_from_stdin:
+        raise UsageError("there are two keys", where="--key, --key-from-stdin", hint="leave one of them out")
+    room = Room.of_host().limited(guests, memory)
+    text = key_from_input() if key_from_stdin else read_key(key or usual_key_file())
+    qemu_version()  # without QEMU no client would want this worker
+    check_reachable(scheduler, text)
+    options.say(Foreground(scheduler, text, name or usual_name(), room, host, key_from_stdin).serve())
+
+
+@app.command("status")
+@expected_failures
+def status(
+    name: _Name = USUAL_NAME,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+) -> None:
+    """Show a fleet's scheduler and workers, with their room and the guests under way. Exits with 1 when one is missing.
+
+    NAME may be an address, too: tls://HOST:PORT.
+    """
+    from orchestrator.cli.fleet_status import print_status
+    from orchestrator.fleet.target import target
+
+    found = target(name)
+    is_whole = print_status(found, as_json=as_json)
+    raise typer.Exit(0 if is_whole else 1)
+
+
+@app.command("down")
+@expected_failures
+def down(name: _Name = USUAL_NAME) -> None:
+    """End a fleet that was started here: its scheduler, its workers, and all their guests."""
+    from orchestrator.fleet.local import end_fleet
+    from orchestrator.fleet.state import stored
+
+    state = stored(name)
+    was_running = end_fleet(state)
+    typer.echo(f"fleet '{name}' has ended" if was_running else f"fleet '{name}' had ended before; its file is removed")

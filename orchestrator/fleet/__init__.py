@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The fleet: boots of one run on many machines, by Dask distributed. Needs the extra ``fleet``."""

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A worker's side of a boot: files from the warehouse, messages to the client, an end when it is not wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.fleet.messages import BEGINS, LARGEST_FILE, MOST_FILES, FileMessage, sent
+from orchestrator.fleet.parcel import unpacked
+from orchestrator.fleet.warehouse import Warehouse
+from orchestrator.guest.guest import Guest
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.boot import PROFILES_FOLDER, BootTask, Session, run_boot
+from orchestrator.run.events import Event, Outcome, Progress
+from orchestrator.run.machines import timing_of
+from orchestrator.scratch import ScratchFolder
+
+Send = Callable[[dict[str, object]], None]
+
+
+class Unwanted(BaseException):
+    """The client has gone, or has cancelled the boot. Not an error, and not to be caught as one."""
+
+
+class Boots:
+    """The boots under way on a worker."""
+
+    def __init__(self, cache: Path) -> None:
+        self.warehouse = Warehouse(cache)
+        self._context = BuildContext(Cache(cache), offline=True)
+        self._lock = threading.Lock()
+        self._running: dict[str, _Running] = {}
+        self._unwanted: set[str] = set()
+
+    def do(self, attempt: str, data: bytes, send: Send) -> dict[str, object]:
+        """Do a boot, and send what it reports. How it ended, as plain data: ``messages`` is how many were sent."""
+        running = _Running(attempt, send)
+        with self._lock:
+            self._running[attempt] = running
+        try:
+            return running.do(data, self._context, self.warehouse)
+        finally:
+            with self._lock:
+                del self._running[attempt]
+
+    def abort(self, attempt: str) -> None:
+        """End a boot's guests, from any thread; the boot then ends."""
+        with self._lock:
+            running = self._running.get(attempt)
+        if running is not None:
+            running.abort()
+
+    def abort_all(self) -> None:
+        """End all guests."""
+        with self._lock:
+            attempts = list(self._running)
+        for attempt in attempts:
+            self.abort(attempt)
+
+
+class _Running:
+    """One boot under way."""
+
+    def __init__(self, attempt: str, send: Send) -> None:
+        self._attempt, self._send = attempt, send
+        self._lock = threading.Lock()
+        self._guests: list[Guest] = []
+        self._is_unwanted = False
+        self._sent = 0
+
+    def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> dict[str, object]:
+        """Do it in a folder of its own, which is removed at its end."""
+        try:
+            self._tell(Progress(BEGINS))
+            with ScratchFolder("orchestrator-boot-") as folder:
+                task, artifacts = unpacked(data, warehouse.place)
+                assert isinstance(task, BootTask)
+                assert isinstance(artifacts, BootArtifacts)
+                task = dataclasses.replace(task, directory=folder / task.directory.name)
+                if task.boot.clock == "wall":  # by the accelerator of this machine, not of the client's
+                    machine = dataclasses.replace(artifacts.machine, timing=timing_of(task.boot))
+                    artifacts = dataclasses.replace(artifacts, machine=machine)
+                context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
+                try:
+                    run_boot(Session(task, artifacts, context, self._emitter(task), self._watch))
+                finally:
+                    self._send_files(task.directory)
+        except LabError as error:
+            end = "host" if isinstance(error, HostError) else "usage" if isinstance(error, UsageError) else "error"
+            return self._ended(end, what=error.what, where=error.where, hint=error.hint, detail=list(error.detail))
+        except Unwanted:
+            return self._ended("unwanted")
+        except Exception as error:  # of the worker's: the client tells it, and the worker serves others
+            return self._ended("error", what=f"{type(error).__name__}: {error}", where="", hint="", detail=[])
+        return self._ended("done")
+
+    def abort(self) -> None:
+        with self._lock:
+            self._is_unwanted = True
+            guests = list(self._guests)
+        for guest in guests:
+            guest.abort()
+
+    def _emitter(self, task: BootTask) -> Callable[[Event], None]:
+        def emit(event: Event) -> None:
+            if isinstance(event, Outcome):
+                # A record's profile is there before the record is.
+                for folder in (PROFILES_FOLDER,):
+                    self._send_all(task.directory, (task.directory / folder).glob("*"))
+            self._tell(event)
+
+        return emit
+
+    def _send_files(self, folder: Path) -> None:
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        self._send_all(folder, iter(files[:MOST_FILES]))
+
+    def _send_all(self, folder: Path, files: Iterator[Path]) -> None:
+        for file in list(files):
+            if file.stat().st_size <= LARGEST_FILE:
+                self._tell(FileMessage(name=str(file.relative_to(folder)), content=file.read_bytes()))
+            file.unlink()
+
+    def _tell(self, body: Event | FileMessage) -> None:
+        if self._is_unwanted:
+            raise Unwanted
+        self._send(sent(self._attempt, self._sent, body))
+        self._sent += 1
+
+    def _watch(self, guest: Guest) -> None:
+        with self._lock:
+            self._guests.append(guest)
+        if self._is_unwanted:
+            raise Unwanted
+
+    def _ended(self, end: str, **details: Any) -> dict[str, object]:
+        return {"end": end, "messages": self._sent, **details}

@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The crew on many machines: it gives boots to workers it believes, and takes them back from those it does not.
+
+A worker gets as many boots as it has room for and no more, so that those that end with it are those that it did. Every
+decision is made in the thread that reads the events.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.counted import counted
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.experiment.kind import KindRegistry
+from orchestrator.fleet.admission import Admission
+from orchestrator.fleet.attempts import Attempt, Check, Result, Work
+from orchestrator.fleet.checking import Checking
+from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
+from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, received
+from orchestrator.fleet.packing import packed_job
+from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Roster, Standing
+from orchestrator.fleet.side import Side
+from orchestrator.fleet.trust import CHECK_EVERY
+from orchestrator.results.contract import CellRecord
+from orchestrator.results.faults import storage_faults
+from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, Withdrawn
+from orchestrator.run.events import Event, GuestBooted, Outcome, Progress
+from orchestrator.run.interruptions import signals_in_turn
+from orchestrator.run.kind import BenchmarkKind
+from orchestrator.run.progress_listener import ProgressListener
+from orchestrator.run.record import changed, identity, without_number
+from orchestrator.whole_file import write_whole
+
+MOST_LOSSES = 3
+"""Workers that a boot may lose before its cells fail."""
+
+_PATIENCE = 60.0
+"""Seconds without any worker, behind which a run ends: one that was killed is replaced within ten."""
+
+_POLL = 1.0
+
+
+@contextmanager
+def fleet_crew(
+    address: str,
+    key: str,
+    kinds: KindRegistry[BenchmarkKind],
+    context: BuildContext,
+    listener: ProgressListener,
+    *,
+    check_every: int = CHECK_EVERY,
+) -> Iterator[Crew]:
+    """The crew of a fleet, for one run. Raises HostError where no scheduler answers."""
+    with linked(address, key) as link:
+        yield FleetCrew(link, kinds, context, listener, check_every)
+
+
+class FleetCrew:
+    """A run's side of a fleet; see ``fleet_crew``."""
+
+    def __init__(
+        self,
+        link: Link,
+        kinds: KindRegistry[BenchmarkKind],
+        context: BuildContext,
+        listener: ProgressListener,
+        check_every: int = CHECK_EVERY,
+    ) -> None:
+        self._link, self._context, self._listener, self._roster = link, context, listener, Roster()
+        side = Side(link, context, listener, self._roster)
+        self._admission = Admission(side, kinds, self._start_calibration)
+        self._checking = Checking(side, check_every, self._start_check, self._retire)
+        self._works: list[Work] = []
+        self._waiting: deque[Work] = deque()
+        self._attempts: dict[str, Attempt] = {}
+        self._number = 0
+        self._seen = 0.0
+        self._out: deque[tuple[Job, CrewEvent]] = deque()
+
+    @property
+    def jobs(self) -> int:
+        """The guests of all workers at once; before they are known, one."""
+        return max(1, self._roster.slots())
+
+    def submit(self, job: Job) -> None:
+        """See Crew."""
+        if job.timed_on == "":
+            raise UsageError(
+                "times of this run were measured on this machine, and those of another do not go with them",
+                hint="leave out --fleet to go on with it",
+            )
+        if job.timed_on is not None:
+            self._roster.host_of_times = job.timed_on
+        cells = {cell.id: cell for cell in job.task.cells}
+        self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
+
+    def cancel(self) -> None:
+        """See Crew."""
+
+        def end() -> None:
+            raise Cancelled
+
+        self._link.heard.put(end)
+
+    def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
+        """See Crew."""
+        with signals_in_turn(self._link.heard.put):
+            self._waiting.extend(self._works)
+            if self._waiting:
+                self._admission.begin([work.job for work in self._works])
+            self._seen = time.monotonic()
+            try:
+                while not self._is_done():
+                    self._give()
+                    self._hear()
+                    while self._out:
+                        yield self._out.popleft()
+            finally:
+                for attempt in list(self._attempts):
+                    self._link.cancel(attempt)
+
+    # --- what is heard ------------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Take what has come, or wait for something."""
+        if self._link.is_lost:
+            raise LabError(
+                "the fleet's scheduler has gone, or does not answer any more",
+                hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
+            )
+        try:
+            item = self._link.heard.get(timeout=_POLL)
+        except queue.Empty:
+            self._check_members()
+            return
+        match item:
+            case Joined(address):
+                if self._roster.joined(address):
+                    self._link.ask_offer(address)
+            case Left(address):
+                self._left(address)
+            case Offered():
+                self._admission.offered(item)
+            case Told(message):
+                self._told(message)
+            case Ended():
+                self._ended(item)
+            case work:
+                work()
+
+    def _check_members(self) -> None:
+        now = time.monotonic()
+        if self._roster.expected():
+            self._seen = now
+        elif now - self._seen > _PATIENCE or not self._may_return():
+            members = [
+                f"{member.name or member.address} {member.standing.value}: {member.why}" for member in self._roster
+            ]
+            raise HostError(
+                "no worker of the fleet is left" if members else "the fleet has no worker",
+                detail=members,
+                hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
+            )
+
+    def _may_return(self) -> bool:
+        """Whether a worker has gone that its nanny may replace, or none has come yet."""
+        members = list(self._roster)
+        return not members or any(member.standing is Standing.GONE for member in members)
+
+    def _left(self, address: str) -> None:
+        member = self._roster.left(address)
+        if member is None:
+            return
+        for attempt in [one for one in self._attempts.values() if one.member is member]:
+            self._lose(attempt, "it has left the fleet")
+
+    def _told(self, message: object) -> None:
+        try:
+            told = received(message)
+        except LabError as error:
+            self._listener.warn(f"warning: {error}")
+            return
+        attempt = self._attempts.get(told.attempt)
+        if attempt is None or told.number < attempt.heard:
+            return  # late, or twice
+        if told.number > attempt.heard:
+            self._lose(attempt, f"message {attempt.heard} of the boot did not come")
+            return
+        attempt.heard += 1
+        match told.body:
+            case Outcome(record, is_compared):
+                self._outcome(attempt, record, is_compared=is_compared)
+            case FileMessage() as file:
+                self._file(attempt, file)
+            case event:
+                self._event(attempt, event)
+
+    def _event(self, attempt: Attempt, event: Event) -> None:
+        name, work = attempt.member.name, attempt.work
+        if isinstance(event, Progress):
+            attempt.last = event.text
+            boot = attempt.task.boot
+            text = f"{attempt.task.directory.name}, {boot.kernel} on {boot.cpu}" if event.text == BEGINS else event.text
+            event = Progress(text, name)
+        elif isinstance(event, GuestBooted):
+            event = dataclasses.replace(event, worker=name)
+        if work is not None:
+            self._emit(work, event)
+
+    def _outcome(self, attempt: Attempt, record: CellRecord, *, is_compared: bool) -> None:
+        cell = next((cell for cell in attempt.task.cells if cell.id == record.id), None)
+        if (
+            cell is None
+            or record.id in attempt.outcomes
+            or any(getattr(record, name) != value for name, value in identity(cell).items())
+        ):
+            self._retire(attempt.member, f"it sent an outcome of {record.id}, which it was not asked for like that")
+            return
+        attempt.outcomes[record.id] = record
+        work = attempt.work
+        if work is not None:
+            del work.left[record.id]
+            remark = work.remarks.pop(record.id, None)
+            notes = record.notes if remark is None else (*record.notes, remark)
+            self._emit(work, Outcome(changed(record, worker=attempt.member.name, notes=notes), is_compared))
+
+    def _file(self, attempt: Attempt, file: FileMessage) -> None:
+        if attempt.work is None:
+            return
+        attempt.files += 1
+        try:
+            target = attempt.work.job.task.directory / file.checked_name()
+        except LabError as error:
+            self._retire(attempt.member, error.what)
+            return
+        if attempt.files > MOST_FILES:
+            self._retire(attempt.member, f"it sent more than {MOST_FILES} files of one boot")
+            return
+        with storage_faults(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, file.content)
+
+    def _ended(self, ended: Ended) -> None:
+        attempt = self._attempts.get(ended.attempt)
+        if attempt is None:
+            return
+        try:
+            result = Result.model_validate(ended.result) if ended.error is None else None
+        except ValidationError:
+            result = None
+        if result is None:
+            self._lose(attempt, ended.error or "it returned what is no result")
+        elif result.end == "done" and result.messages == attempt.heard and not self._lacks(attempt):
+            self._finish(attempt)
+        elif result.end == "usage":
+            raise UsageError(result.what, where=result.where, hint=result.hint, detail=result.detail)
+        elif result.end == "host":
+            # Nothing is wrong with the boot: another machine may well do it.
+            self._retire(attempt.member, result.what, is_believed=True)
+        else:
+            self._lose(attempt, result.what or "not all of the boot's messages came")
+
+    def _lacks(self, attempt: Attempt) -> bool:
+        return any(cell.id not in attempt.outcomes for cell in attempt.task.cells)
+
+    # --- attempts -----------------------------------------------------------------------------------------------------
+
+    def _finish(self, attempt: Attempt) -> None:
+        self._end(attempt)
+        member = attempt.member
+        if attempt.check is not None:
+            self._checking.compare(attempt)
+        elif attempt.work is None:
+            self._admission.calibrated(member, attempt.outcomes.values())
+        else:
+            work = attempt.work
+            member.known.add(work.machine)
+            if work.left:  # withdrawn while this attempt at the rest was under way
+                self._waiting.appendleft(work)
+            else:
+                self._emit(work, JobEnded())
+            self._checking.did_boot(member)
+
+    def _end(self, attempt: Attempt) -> None:
+        """It is over: its room is free, and what it has measured waits for a check."""
+        del self._attempts[attempt.name]
+        attempt.member.taken.pop(attempt.name, None)
+        if attempt.work is not None and attempt.outcomes:
+            self._checking.measured(attempt)
+
+    def _lose(self, attempt: Attempt, why: str) -> None:
+        """An attempt is given up: its outcomes so far stay, the rest is another worker's."""
+        self._link.cancel(attempt.name)
+        self._end(attempt)
+        member = attempt.member
+        if attempt.check is not None:
+            self._checking.lost(attempt.check)
+        elif attempt.work is None:
+            self._admission.lost(attempt, why)
+        elif attempt.heard == 0 and member.standing is not Standing.ADMITTED:
+            self._waiting.appendleft(attempt.work)  # it had not begun: no loss of the boot's
+        else:
+            last = f"; the last that was heard: {attempt.last}" if attempt.last else ""
+            self._lost(attempt.work, member, why + last)
+
+    def _lost(self, work: Work, member: Member, why: str) -> None:
+        work.losses.append((member.name, why))
+        if not work.left:
+            self._emit(work, JobEnded())
+        elif len(work.losses) < MOST_LOSSES:
+            self._listener.say(f"{member.name}: {why}; {work.job.name} goes to another worker")
+            self._waiting.appendleft(work)
+        else:
+            told = "; ".join(f"{name}: {heard}" for name, heard in work.losses)
+            self._fail(work, f"the boot has lost {len(work.losses)} workers. {told}")
+
+    def _fail(self, work: Work, reason: str) -> None:
+        release = work.job.artifacts.kernel.release
+        for cell in list(work.left.values()):
+            del work.left[cell.id]
+            self._emit(work, Outcome(without_number(cell, "failed", reason, release)))
+        self._emit(work, JobEnded())
+
+    # --- trust --------------------------------------------------------------------------------------------------------
+
+    def _retire(self, member: Member, why: str, *, is_believed: bool = False) -> None:
+        """A worker gets no boots any more. Unless it is believed, what it measured since its last check goes, too."""
+        if member.standing is Standing.RETIRED or (member.standing is Standing.GONE and not member.unchecked):
+            return  # it has nothing more to lose
+        was_candidate = member.standing is Standing.CANDIDATE
+        member.standing, member.why = Standing.RETIRED, why
+        for attempt in [one for one in self._attempts.values() if one.member is member]:
+            self._lose(attempt, why)
+        if was_candidate:
+            self._listener.warn(f"warning: {member.name} does not take part: {why}")
+            return
+        if not is_believed:
+            self._admission.bar(member.name)
+        withdrawn = {} if is_believed else self._withdrawn(member)
+        again = f"; {counted(sum(map(len, withdrawn.values())), 'cell')} will be measured again" if withdrawn else ""
+        self._listener.warn(f"warning: {member.name} is retired: {why}{again}")
+        for work in self._works:
+            ids = withdrawn.get(work.job.name)
+            if ids:
+                self._take_back(work, ids, f"measured again: {member.name}, which was retired, had measured it: {why}")
+
+    def _withdrawn(self, member: Member) -> Mapping[str, list[str]]:
+        """By job, what a member has measured since it was checked, and all that was compared with it."""
+        doubtful = {id_ for ids in member.unchecked for id_ in ids}
+        member.unchecked.clear()
+        by_job: dict[str, list[str]] = {}
+        for work in self._works:
+            for cell in work.job.task.cells:
+                if cell.id not in work.left and (cell.id in doubtful or doubtful.intersection(cell.compared_with)):
+                    by_job.setdefault(work.job.name, []).append(cell.id)
+        return by_job
+
+    def _take_back(self, work: Work, ids: Sequence[str], remark: str) -> None:
+        self._emit(work, Withdrawn(tuple(ids)))
+        cells = {cell.id: cell for cell in work.job.task.cells}
+        for id_ in ids:
+            work.left[id_], work.remarks[id_] = cells[id_], remark
+        is_busy = work in self._waiting or any(attempt.work is work for attempt in self._attempts.values())
+        if not is_busy:
+            self._waiting.appendleft(work)
+
+    # --- giving -------------------------------------------------------------------------------------------------------
+
+    def _is_done(self) -> bool:
+        if self._waiting or self._out or any(one.work or one.check for one in self._attempts.values()):
+            return False
+        return self._checking.is_done()
+
+    def _give(self) -> None:
+        """Start what can be started: checks first, then boots in the plan's order."""
+        self._checking.give()
+        for work in list(self._waiting):
+            if not any(member.has_room(0) for member in self._roster.working()):
+                return
+            self._give_boot(work)
+
+    def _give_boot(self, work: Work) -> None:
+        largest = self._roster.largest()
+        if self._roster.working() and work.memory_mib > largest and not self._candidates():
+            self._waiting.remove(work)
+            wanted = work.job.artifacts.machine.memory_mib
+            self._fail(
+                work, f"no worker has room for a guest of {wanted} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
+            )
+            return
+        is_timed = work.job.task.boot.clock == "wall"
+        if is_timed and self._has_lost_host_of_times():
+            self._waiting.remove(work)
+            self._fail(
+                work, f"times are measured on one worker, {self._roster.host_of_times}, and that does not work any more"
+            )
+            return
+        names = [name for name, _ in work.losses]
+        member = self._roster.choose(work.memory_mib, work.machine, names, is_timed=is_timed)
+        if member is None:
+            return
+        if is_timed:
+            self._roster.host_of_times = member.name
+        self._waiting.remove(work)
+        task = dataclasses.replace(
+            work.job.task,
+            cells=tuple(cell for cell in work.job.task.cells if cell.id in work.left),
+            directory=Path(work.job.name),
+            guests=work.guests,
+        )
+        work.guests += len(task.cells) + 1  # as many as failed cells may cost: names of guests stay unique
+        attempt = Attempt(self._name(work.job.name), member, task, work=work)
+        member.taken[attempt.name] = work.memory_mib
+        self._start(attempt, dataclasses.replace(work.job, task=task))
+
+    def _start_calibration(self, member: Member, job: Job) -> None:
+        self._start(Attempt(self._name("calibration"), member, job.task), job)
+
+    def _start_check(self, member: Member, check: Check, job: Job) -> None:
+        attempt = Attempt(self._name("check"), member, job.task, check=check)
+        member.taken[attempt.name] = check.work.memory_mib
+        self._start(attempt, job)
+
+    def _start(self, attempt: Attempt, job: Job) -> None:
+        self._attempts[attempt.name] = attempt
+        self._link.start(attempt.name, attempt.member.address, packed_job(self._context, job))
+
+    def _candidates(self) -> bool:
+        return any(member.standing is Standing.CANDIDATE for member in self._roster)
+
+    def _has_lost_host_of_times(self) -> bool:
+        name = self._roster.host_of_times
+        return (
+            bool(name) and not any(member.name == name for member in self._roster.working()) and not self._candidates()
+        )
+
+    def _name(self, what: str) -> str:
+        self._number += 1
+        return f"{what}-{self._number}-{id(self):x}"
+
+    def _emit(self, work: Work, event: CrewEvent) -> None:
+        self._out.append((work.job, event))
+
+
+def _guests_so_far(directory: Path) -> int:
+    """How many guests have left logs in a boot's folder, by the names of these."""
+    numbers = [path.name.removeprefix("guest").partition("-")[0] for path in directory.glob("guest*-*.console")]
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The file that lists the hosts of a fleet: where ssh leads, which lab is there, and what it may take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from orchestrator.catalog.spelling import choices_sentence
+from orchestrator.errors import UsageError
+from orchestrator.experiment.file.overrides import Origins
+from orchestrator.experiment.file.problems import Problem, config_error, mismatch, problems_of
+from orchestrator.experiment.file.source import KeyPath, read_source
+from orchestrator.fleet.orders import WorkerOrder
+from orchestrator.fleet.room import MOST_GUESTS, size_mib
+
+_MOST_HOSTS = 1000
+_SSH = re.compile(
+    r"(?:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{0,63})@)?"
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252}))"
+    r"(?::(?P<port>[1-9][0-9]{0,4}))?"
+)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def _ssh(value: object) -> object:
+    if not isinstance(value, str) or not _SSH.fullmatch(value):
+        raise mismatch(value, "expected a host as ssh takes it: user@host, or user@host:port")
+    return value
+
+
+def _memory(value: object) -> object:
+    try:
+        size_mib(str(value))
+    except UsageError:
+        raise mismatch(value, "expected a size such as 8G or 1500M") from None
+    return value
+
+
+def _lab(value: object) -> object:
+    if not isinstance(value, str) or not value.isprintable() or not value or value.startswith("-"):
+        raise mismatch(value, "expected the path of a lab on that host: a checkout's lab, or an installed orchestrator")
+    return value
+
+
+def _name(value: object) -> object:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise mismatch(value, "expected letters, digits, dots, underscores and hyphens")
+    return value
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class Host(_Part):
+    """A host: ``lab`` is a path there, absolute or from the user's home; without ``guests`` it takes all it can."""
+
+    ssh: Annotated[str, BeforeValidator(_ssh)]
+    lab: Annotated[str, BeforeValidator(_lab)]
+    name: Annotated[str, BeforeValidator(_name)] | None = None
+    guests: int | None = Field(default=None, ge=1, le=MOST_GUESTS)
+    memory: Annotated[str, BeforeValidator(_memory)] | None = None
+
+    @property
+    def worker(self) -> str:
+        """The name of its worker: its own, or the host's."""
+        _, host, _ = ssh_parts(self.ssh)
+        return self.name or re.sub(r"[^A-Za-z0-9._-]", "-", host).lstrip("._-")[:64]
+
+    def order(self) -> WorkerOrder:
+        """What a keeper is told of it."""
+        memory = None if self.memory is None else size_mib(self.memory)
+        return WorkerOrder(self.worker, self.guests, memory, self.ssh, self.lab)
+
+
+class _Hosts(_Part):
+    hosts: list[Host] = Field(min_length=1, max_length=_MOST_HOSTS)
+
+
+def load_hosts(path: Path) -> list[WorkerOrder]:
+    """The workers of a file of hosts. Raises ConfigError, which lists all that is wrong: file, line, key, what."""
+    source = read_source(path)
+    origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
+    if not isinstance(source.data, dict):
+        raise config_error([Problem((), "expected a mapping with the key 'hosts'")], origins, str(path))
+    try:
+        found = _Hosts.model_validate(source.data)
+    except ValidationError as error:
+        raise config_error(problems_of(error, _unknown_key), origins, str(path)) from None
+    problems = list(_twice(found.hosts))
+    if problems:
+        raise config_error(problems, origins, str(path))
+    return [host.order() for host in found.hosts]
+
+
+def ssh_parts(text: str) -> tuple[str | None, str, int | None]:
+    """User, host and port of ``user@host:port``; what is not there is None."""
+    found = _SSH.fullmatch(text)
+    assert found is not None, text
+    port = None if found["port"] is None else int(found["port"])
+    return found["user"], found["address"] or found["host"], port
+
+
+def _unknown_key(path: KeyPath) -> str:
+    model = _Hosts if len(path) == 1 else Host
+    return f"unknown key; {choices_sentence(str(path[-1]), model.model_fields)}"
+
+
+def _twice(hosts: list[Host]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for at, host in enumerate(hosts):
+        other = first.setdefault(host.worker, at)
+        if other != at:
+            sentence = f"a second worker called '{host.worker}'; give one of them a name of its own: name: ..."
+            yield Problem(("hosts", at, "ssh"), sentence)

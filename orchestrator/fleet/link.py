@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The client's connection to a fleet: what it asks workers for, and what it hears, as items of one queue.
+
+Nothing here decides anything: see ``crew``.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import secrets
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, Future
+
+from orchestrator.errors import HostError, LabError
+from orchestrator.fleet import worker as on_worker
+from orchestrator.fleet.keys import security_of
+from orchestrator.fleet.parcel import Parcel, Reference
+from orchestrator.fleet.settings import MEMBERS, set_up_dask
+from orchestrator.fleet.warehouse import PIECE
+from orchestrator.program import PROGRAM
+
+_CONNECT_LIMIT = 15
+"""Seconds until a scheduler that does not answer is told as such."""
+
+_SHIPPERS = 8
+"""Workers to which files are sent at once."""
+
+_PING_INTERVAL = 5.0
+_SILENCE_LIMIT = 60.0
+"""Seconds without an answer from the scheduler, behind which the connection is taken for lost."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A worker has come."""
+
+    address: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """A worker has gone."""
+
+    address: str
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A worker says what it is: JSON, or ``error: `` and why it cannot."""
+
+    address: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """A message of some boot."""
+
+    message: object
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt's task has ended: with what it returned, or with what went wrong with it."""
+
+    attempt: str
+    result: object = None
+    error: str | None = None
+
+
+Heard = Joined | Left | Offered | Told | Ended
+
+
+class Link:
+    """A connection to a fleet's scheduler. ``heard`` has what comes; other items may be put into it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._topic = f"lab-{secrets.token_hex(8)}"
+        self.heard: queue.SimpleQueue[Heard | Callable[[], None]] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(_SHIPPERS, thread_name_prefix="fleet")
+        self._futures: dict[str, Future[Any]] = {}
+        self._shipping: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._has: defaultdict[str, set[Reference]] = defaultdict(set)
+        self._closing = threading.Event()
+        self._silent = threading.Event()
+        client.subscribe_topic(self._topic, lambda event: self.heard.put(Told(event[1])))
+        client.subscribe_topic(MEMBERS, self._member)
+        for address in client.scheduler_info(n_workers=-1)["workers"]:
+            self.heard.put(Joined(address))
+        self._watch = threading.Thread(target=self._listen_for_life, name="fleet-ping", daemon=True)
+        self._watch.start()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the scheduler is gone, or has not answered for a minute."""
+        return self._client.status != "running" or self._silent.is_set()
+
+    def ask_offer(self, address: str) -> None:
+        """Have a worker say what it is; ``heard`` gets Offered."""
+        name = f"offer-{secrets.token_hex(6)}"
+
+        def ended(future: Future[Any]) -> None:
+            try:
+                text = str(future.result())[:4000]
+            except BaseException as error:  # whatever Dask makes of a worker's end
+                text = f"error: {_short(error)}"
+            with self._forgetting(name):
+                self.heard.put(Offered(address, text))
+
+        self._submitted(name, ended, on_worker.offer, address=address)
+
+    def start(self, attempt: str, address: str, parcel: Parcel) -> None:
+        """Send what a worker lacks and have it do a boot; ``heard`` gets Told for its messages, and Ended."""
+        self._pool.submit(self._start, attempt, address, parcel)
+
+    def cancel(self, attempt: str) -> None:
+        """End a boot that is under way; nothing more is heard of it."""
+        future = self._futures.pop(attempt, None)
+        if future is not None:
+            self._client.cancel([future], asynchronous=False, force=True)
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Let a thread do something that takes a while."""
+        self._pool.submit(work)
+
+    def close(self) -> None:
+        """End all boots of ours, and the connection."""
+        self._closing.set()
+        for attempt in list(self._futures):
+            with suppress(Exception):  # of a connection that is lost: the scheduler ends them, too
+                self.cancel(attempt)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _member(self, event: tuple[float, Any]) -> None:
+        change = event[1]
+        kinds: Mapping[str, type[Joined | Left]] = {"joined": Joined, "left": Left}
+        if isinstance(change, Mapping) and change.get("action") in kinds:
+            address = str(change.get("address"))[:200]
+            if change["action"] == "left":
+                self._has.pop(address, None)
+            self.heard.put(kinds[change["action"]](address))
+
+    def _start(self, attempt: str, address: str, parcel: Parcel) -> None:
+        try:
+            with self._shipping[address]:
+                self._ship(address, parcel)
+        except BaseException as error:  # whatever Dask makes of a worker's end, and a file of ours that cannot be read
+            self.heard.put(Ended(attempt, error=f"its files could not be sent: {_short(error)}"))
+            return
+
+        def ended(future: Future[Any]) -> None:
+            try:
+                heard = Ended(attempt, result=future.result())
+            except BaseException as error:
+                heard = Ended(attempt, error=_short(error))
+            with self._forgetting(attempt):
+                self.heard.put(heard)
+
+        self._submitted(attempt, ended, on_worker.do_boot, attempt, self._topic, parcel.data, address=address)
+
+    def _submitted(
+        self,
+        name: str,
+        ended: Callable[[Future[Any]], None],
+        task: Callable[..., object],
+        *arguments: object,
+        address: str,
+    ) -> None:
+        future = self._client.submit(
+            task, *arguments, key=name, workers=[address], allow_other_workers=False, pure=False, retries=0
+        )
+        self._futures[name] = future
+        future.add_done_callback(ended)
+
+    @contextmanager
+    def _forgetting(self, name: str) -> Iterator[None]:
+        """A future is let go of at its end: its result is kept by nobody."""
+        yield
+        future = self._futures.pop(name, None)
+        if future is not None:
+            with suppress(Exception):
+                future.release()
+
+    def _ship(self, address: str, parcel: Parcel) -> None:
+        wanted = [reference for reference in parcel.files if reference not in self._has[address]]
+        if not wanted:
+            return
+        texts = {reference.model_dump_json(): reference for reference in wanted}
+        for text in self._on(address, on_worker.missing, list(texts)):
+            self._send(address, text, parcel.files[texts[text]], texts[text].size)
+        self._has[address] |= set(wanted)
+
+    def _send(self, address: str, reference: str, file: Path | bytes, size: int) -> None:
+        with io.BytesIO(file) if isinstance(file, bytes) else file.open("rb") as opened:
+            offset = 0
+            while True:
+                piece = opened.read(PIECE)
+                refused = self._on(address, on_worker.receive, reference, offset, piece)
+                if refused:
+                    raise HostError(str(refused))
+                offset += len(piece)
+                if offset >= size:
+                    return
+                if not piece:
+                    raise LabError(f"{file!s:.200} has changed while it was sent")
+
+    def _on(self, address: str, function: Callable[..., Any], *arguments: object) -> Any:
+        """What an asynchronous function returns on a worker."""
+        return self._client.run(function, *arguments, workers=[address], on_error="raise")[address]
+
+    def _listen_for_life(self) -> None:
+        while not self._closing.wait(_PING_INTERVAL):
+            try:
+                self._client.sync(self._ask_identity, callback_timeout=_SILENCE_LIMIT)
+            except TimeoutError:
+                self._silent.set()
+            except Exception:
+                self._silent.set()  # a closed connection
+                return
+
+    async def _ask_identity(self) -> object:
+        scheduler: Any = self._client.scheduler
+        return await scheduler.identity(n_workers=0)
+
+
+@contextmanager
+def linked(address: str, key: str) -> Iterator[Link]:
+    """A connection to the scheduler at an address: ``tls://127.0.0.1:8786``. Raises HostError where none answers."""
+    set_up_dask()
+    try:
+        client = Client(
+            address,
+            security=security_of(key),
+            timeout=_CONNECT_LIMIT,
+            set_as_default=False,
+            direct_to_workers=False,
+            heartbeat_interval=2000,
+        )
+    except (OSError, TimeoutError, ValueError) as error:
+        raise HostError(
+            f"no fleet answers at {address}",
+            detail=[_short(error)],
+            hint=f"`{PROGRAM} fleet up` starts one on this machine; another one needs the same key",
+        ) from None
+    link = Link(client)
+    try:
+        yield link
+    finally:
+        link.close()
+        with suppress(Exception):  # nothing is left to be told
+            client.close(timeout=5)
+
+
+def _short(error: BaseException) -> str:
+    """The last line of an error, without what Dask says of its own objects."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which fleets has this lab started, and do they run? A file for each: ``fleets/NAME.json`` beside the results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.errors import HostError, UsageError
+from orchestrator.paths import lab_dir
+from orchestrator.program import PROGRAM
+from orchestrator.whole_file import write_whole
+
+USUAL_NAME = "local"
+
+WORKER_FOLDER = "orchestrator-worker-"
+"""What the names of temporary folders of a fleet's processes begin with."""
+
+_SUFFIX = ".json"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+_STARTED = 19
+"""Of /proc/PID/stat: the field ``starttime``, the 22nd, counted behind the program's name (proc_pid_stat(5))."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FleetState:
+    """A fleet that ``fleet up`` has started: where its scheduler is, who may talk to it, and who keeps it."""
+
+    name: str
+    address: str
+    key_file: str
+    keeper: int
+    """The keeper's process number."""
+    started: int
+    """When that process began, in ticks since the host did: another one may get the number."""
+    workers: tuple[str, ...]
+    """The names of all that it was to have."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the keeper is there."""
+        return process_start(self.keeper) == self.started
+
+    def write(self) -> None:
+        """Write the fleet's file, for its owner only."""
+        file = state_file(self.name)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(file, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        file.chmod(0o600)
+
+
+def state_file(name: str) -> Path:
+    """Where a fleet's file is."""
+    return lab_dir() / "fleets" / f"{name}{_SUFFIX}"
+
+
+def log_file(name: str) -> Path:
+    """Where the log of a fleet's keeper and of its local workers is."""
+    return lab_dir() / "fleets" / f"{name}.log"
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what is no name of a fleet."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"found {name!r}; a fleet's name has small letters, digits and hyphens", where="--name")
+
+
+def known_fleets() -> Sequence[str]:
+    """The names of the fleets that have a file here."""
+    return sorted(file.stem for file in state_file("x").parent.glob(f"*{_SUFFIX}") if _NAME.fullmatch(file.stem))
+
+
+def stored(name: str) -> FleetState:
+    """A fleet of this lab. Raises UsageError where there is none of that name, HostError for a damaged file."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from orchestrator.catalog.spelling import unknown
+
+    known = known_fleets()
+    if name not in known:
+        if not known:
+            raise UsageError(
+                f"no fleet '{name}' was started here",
+                hint=f"`{PROGRAM} fleet up` starts one; one of another machine is named by its address: tls://HOST:PORT",
+            )
+        raise UsageError(unknown("fleet", name, known), hint="one of another machine is named by its address")
+    file = state_file(name)
+    try:
+        return TypeAdapter(FleetState).validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        what = (error.strerror or "") if isinstance(error, OSError) else "it is damaged"
+        hint = f"remove it, and start the fleet again: {PROGRAM} fleet up"
+        raise HostError(f"the fleet's file cannot be read: {what}", where=str(file), hint=hint) from None
+
+
+def running(name: str) -> FleetState:
+    """The same, of one whose keeper runs. Raises HostError where it has ended."""
+    state = stored(name)
+    if not state.is_running:
+        raise HostError(
+            f"fleet '{name}' has ended: its keeper, process {state.keeper}, is gone",
+            where=str(log_file(name)),
+            hint=f"start it again: {PROGRAM} fleet up" + ("" if name == USUAL_NAME else f" --name {name}"),
+        )
+    return state
+
+
+def process_start(pid: int) -> int | None:
+    """When a process began, in ticks since the host did; None where there is none, or only a dead one."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[_STARTED])

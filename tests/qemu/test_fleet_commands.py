@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a fleet on this machine start, measure what one process measures, listen to nobody else, and end wholly?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import PATIENCE, QUICKSTART, REDUCED, CommandLine, FinishedRun
+from fleet_processes import Socket, family, keeper_of, left_after, listening, own_lab, temporary_files
+
+pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
+
+from orchestrator.fleet.keys import read_key, security_of
+
+LOOPBACK = "0100007F"
+SMALL = ("--guests", "1", "--memory", "1G")
+IDLE_MB = 350
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    with own_lab(tmp_path_factory.mktemp("lab")) as command:
+        up = command.run("fleet", "up", "--workers", "2", *SMALL)
+        assert up.returncode == 0, up.stderr
+        assert up.stderr.count(": joined") == 2
+        yield command
+
+
+@pytest.fixture
+def one_worker(tmp_path: Path) -> Iterator[CommandLine]:
+    with own_lab(tmp_path / "lab") as command:
+        up = command.run("fleet", "up", *SMALL)
+        assert up.returncode == 0, up.stderr
+        yield command
+
+
+def idle_mb(pids: list[int]) -> float:
+    lines = [Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() for pid in pids]
+    return sum(int(line.split()[1]) for one in lines for line in one if line.startswith("Pss:")) / 1024
+
+
+def test_its_workers_are_shown_and_take_little_memory(two_workers: CommandLine) -> None:
+    shown = two_workers.run("fleet", "status", "--json")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    status = json.loads(shown.stdout)
+    assert [(one["guests"], one["memory_mib"], one["running"]) for one in status["workers"]] == [(1, 1024, 0)] * 2
+    assert (status["name"], status["missing"], status["keeper"]) == ("local", [], keeper_of(two_workers))
+    assert two_workers.run("fleet", "status", status["scheduler"]).returncode == 0
+    examined = two_workers.run("doctor", "--fleet", "local")
+    assert (examined.returncode, examined.stdout.count("ok "), examined.stderr) == (0, 3, "")
+    assert idle_mb(family(keeper_of(two_workers))) < IDLE_MB
+
+
+def sockets_while_it_goes_on(run: subprocess.Popen[str], command: CommandLine, has_to_stop: Path | None) -> set[Socket]:
+    """All on which the fleet's processes and their guests listen; the run is stopped at its first outcome."""
+    found: set[Socket] = set()
+    deadline = time.monotonic() + PATIENCE
+    while run.poll() is None and time.monotonic() < deadline:
+        found |= listening(family(keeper_of(command)))
+        if has_to_stop is not None and "[1/4]" in has_to_stop.read_text():
+            run.send_signal(signal.SIGINT)
+            has_to_stop = None
+        time.sleep(0.05)
+    return found
+
+
+def test_an_interrupted_run_goes_on_and_counts_what_one_process_counts(
+    two_workers: CommandLine, undisturbed: FinishedRun, tmp_path: Path
+) -> None:
+    arguments = ("run", QUICKSTART, *REDUCED, "--fleet", "local")
+    said = tmp_path / "stderr"
+    with said.open("w") as file, two_workers.start(*arguments, stderr=file.fileno()) as run:
+        found = sockets_while_it_goes_on(run, two_workers, said)
+    assert run.returncode == 128 + signal.SIGINT, said.read_text()
+    with said.open("w") as file, two_workers.start(*arguments, "--resume", stderr=file.fileno()) as run:
+        found |= sockets_while_it_goes_on(run, two_workers, None)
+    assert run.returncode == 0, said.read_text()
+    assert "distributed" not in said.read_text()
+    cells, expected = two_workers.cells(), undisturbed.cells()
+    assert {name: cell.samples for name, cell in cells.items()} == {
+        name: cell.samples for name, cell in expected.items()
+    }
+    workers = {one["name"] for one in json.loads(two_workers.run("fleet", "status", "--json").stdout)["workers"]}
+    assert {cell.worker for cell in cells.values()} <= workers
+    assert {one.address for one in found} == {LOOPBACK}
+
+
+def test_each_of_its_sockets_refuses_who_has_no_certificate(two_workers: CommandLine) -> None:
+    key = read_key(two_workers.lab / "fleet" / "fleet.key")
+    whole: ssl.SSLContext = security_of(key).get_connection_args("client")["ssl_context"]
+    without = ssl.create_default_context(cadata=key.partition("-----BEGIN PRIVATE KEY")[0])
+    without.check_hostname = False
+    found = listening(family(keeper_of(two_workers)))
+    assert {one.address for one in found} == {LOOPBACK}
+    assert len(found) == 5  # the scheduler, two nannies, two workers
+    for one in found:
+        assert answer(one.port, whole), "who has the key is spoken to"
+        assert answer(one.port, without) == b""
+        assert answer(one.port, None) == b""
+
+
+def answer(port: int, context: ssl.SSLContext | None) -> bytes:
+    """What a server says first; nothing where it closes the connection, or refuses it."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as plain:
+            if context is None:
+                plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                # A TLS alert, which begins with 21, refuses.
+                return plain.recv(1).strip(b"\x15")
+            with context.wrap_socket(plain) as connection:
+                return connection.recv(1)
+    except (ssl.SSLError, ConnectionError):
+        return b""
+
+
+def test_its_end_leaves_nothing(one_worker: CommandLine) -> None:
+    processes = family(keeper_of(one_worker))
+    assert len(processes) > 2
+    down = one_worker.run("fleet", "down")
+    assert (down.returncode, down.stdout) == (0, "fleet 'local' has ended\n")
+    assert left_after(processes, seconds=0) == []
+    assert temporary_files(one_worker) == []
+    assert [path.name for path in (one_worker.lab / "fleets").iterdir()] == ["local.log"]
+
+
+def test_all_ends_with_a_keeper_that_is_killed(one_worker: CommandLine) -> None:
+    keeper = keeper_of(one_worker)
+    processes = family(keeper)
+    os.kill(keeper, signal.SIGKILL)
+    assert left_after(processes) == []
+    shown = one_worker.run("fleet", "status")
+    assert (shown.returncode, "fleet 'local' has ended" in shown.stderr) == (3, True)
+    assert one_worker.run("fleet", "down").returncode == 0
+    assert temporary_files(one_worker) == []
+    assert one_worker.run("fleet", "up", *SMALL).returncode == 0
+
+
+def test_a_worker_in_the_foreground_joins_shows_and_ends_on_a_signal(two_workers: CommandLine) -> None:
+    scheduler = json.loads(two_workers.run("fleet", "status", "--json").stdout)["scheduler"]
+    with two_workers.start("fleet", "worker", scheduler, "--name", "third", *SMALL, stderr=subprocess.PIPE) as worker:
+        assert worker.stderr is not None
+        assert "worker third has joined" in worker.stderr.readline()
+        twice = two_workers.run("fleet", "worker", scheduler, "--name", "third", *SMALL)
+        assert (twice.returncode, "a worker called 'third' already" in twice.stderr) == (2, True), twice.stderr
+        shown = json.loads(two_workers.run("fleet", "status", "--json").stdout)
+        assert "third" in [one["name"] for one in shown["workers"]]
+        processes = family(worker.pid)
+        assert {one.address for one in listening(processes)} == {LOOPBACK}
+        worker.terminate()
+        assert (worker.wait(PATIENCE), worker.stderr.read()) == (128 + signal.SIGTERM, "stopped by SIGTERM\n")
+    assert left_after(processes, seconds=0) == []

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a run outlive what happens to its fleet, with the numbers of one process, or say why it cannot?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from command_line import PATIENCE, CommandLine
+from fleet_faults import (
+    CELLS,
+    Proxy,
+    going_on,
+    measuring_worker,
+    qemus_of,
+    records,
+    samples,
+    stopped,
+    workers_of,
+    wrong_qemu,
+)
+from fleet_processes import family, keeper_of, left_after, own_lab
+from full_disk import room
+
+pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
+pytestmark = pytest.mark.qemu
+
+SMALL = ("--guests", "1", "--memory", "1G")
+WITH_MOUNT = Path(__file__).parents[1] / "with_mount.sh"
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
+    """What one process measures."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = CommandLine(folder / "lab")
+    with going_on(command, folder) as run:
+        assert run.end() == 0, run.said.read_text()
+    found = samples(command)
+    assert len(found) == CELLS
+    return found
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """Two workers that are kept by one process, each with room for one guest."""
+    with own_lab(tmp_path_factory.mktemp("lab")) as command:
+        up = command.run("fleet", "up", "--workers", "2", *SMALL)
+        assert up.returncode == 0, up.stderr
+        yield command
+
+
+@pytest.fixture
+def fleet_to_kill(tmp_path: Path) -> Iterator[CommandLine]:
+    with own_lab(tmp_path / "lab") as command:
+        up = command.run("fleet", "up", "--workers", "2", *SMALL)
+        assert up.returncode == 0, up.stderr
+        yield command
+
+
+def scheduler_of(command: CommandLine) -> str:
+    return str(json.loads(command.run("fleet", "status", "--json").stdout)["scheduler"])
+
+
+@contextmanager
+def another_worker(command: CommandLine, name: str, *, before: tuple[str, ...] = (), **changes: str) -> Iterator[int]:
+    """A worker in the foreground beside the kept ones, by the process of its nanny."""
+    environment = {**os.environ, "ORCHESTRATOR_LAB": str(command.lab), **command.environment, **changes}
+    address = changes.pop("scheduler", scheduler_of(command))
+    argv = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
+    words = [*before, *argv, "fleet", "worker", address, "--name", name, *SMALL]
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert "has joined" in line, line + process.stderr.read()
+            yield process.pid
+        finally:
+            process.terminate()
+            try:
+                process.communicate(timeout=PATIENCE)
+            finally:
+                process.kill()
+
+
+def test_a_killed_worker_costs_a_boot_and_nothing_else(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    keeper = keeper_of(fleet)
+    with going_on(fleet, tmp_path, "--fleet", "local") as run:
+        run.reach("[1/8]")
+        (worker,) = run.measures(lambda: measuring_worker(keeper))
+        guests = qemus_of(worker)
+        os.kill(worker, signal.SIGKILL)
+        assert left_after(guests) == []
+        assert run.end() == 0, run.said.read_text()
+    assert samples(fleet) == expected
+    assert "it has left the fleet" in run.said.read_text()
+
+
+def test_a_worker_that_stops_is_given_up_and_what_it_says_later_is_dropped(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    keeper = keeper_of(fleet)
+    with going_on(fleet, tmp_path, "--fleet", "local") as run:
+        run.reach("[1/8]")
+        (worker,) = run.measures(lambda: measuring_worker(keeper))
+        with stopped(worker):
+            assert run.end() == 0, run.said.read_text()
+        assert "it has left the fleet" in run.said.read_text()
+    assert samples(fleet) == expected
+    # Its nanny replaces it, or it comes back; either way the next run has what it needs.
+    with going_on(fleet, tmp_path, "--fleet", "local") as run:
+        assert run.end() == 0, run.said.read_text()
+    assert samples(fleet) == expected
+    assert left_after([one for worker in workers_of(keeper) for one in qemus_of(worker)]) == []
+
+
+def test_a_killed_client_leaves_no_guest_and_a_run_to_go_on_with(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    keeper = keeper_of(fleet)
+    with going_on(fleet, tmp_path, "--fleet", "local") as run:
+        run.reach("[2/8]")
+        run.measures(lambda: measuring_worker(keeper))
+        guests = [one for worker in workers_of(keeper) for one in qemus_of(worker)]
+        run.process.kill()
+        assert left_after(guests) == []
+    with going_on(fleet, tmp_path, "--fleet", "local", "--resume") as run:
+        assert run.end() == 0, run.said.read_text()
+    assert samples(fleet) == expected
+
+
+def test_with_the_scheduler_the_run_ends_and_goes_on_without_a_fleet(
+    fleet_to_kill: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    keeper = keeper_of(fleet_to_kill)
+    with going_on(fleet_to_kill, tmp_path, "--fleet", "local") as run:
+        run.reach("[2/8]")
+        run.measures(lambda: measuring_worker(keeper))
+        processes = family(keeper)
+        os.kill(keeper, signal.SIGKILL)
+        assert left_after(processes) == []
+        assert run.end() == 1
+        said = run.said.read_text()
+        assert "scheduler has gone" in said
+        assert "--resume" in said
+        assert "Traceback" not in said
+    with going_on(fleet_to_kill, tmp_path, "--resume") as run:
+        assert run.end() == 0, run.said.read_text()
+    assert samples(fleet_to_kill) == expected
+
+
+def test_a_killed_nanny_takes_its_worker_and_its_guests_along(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    with another_worker(fleet, "third") as nanny, going_on(fleet, tmp_path, "--fleet", "local") as run:
+        run.measures(lambda: measuring_worker(nanny))
+        run.reach("third works")
+        run.measures(lambda: measuring_worker(nanny))
+        processes = family(nanny)[1:]
+        os.kill(nanny, signal.SIGKILL)
+        assert left_after(processes) == []
+        assert run.end() == 0, run.said.read_text()
+    assert samples(fleet) == expected
+
+
+def test_a_worker_that_counts_wrong_gets_no_boot(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    folder, switch = wrong_qemu(tmp_path / "wrong")
+    switch.touch()
+    path = f"{folder}:{os.environ['PATH']}"
+    with another_worker(fleet, "wrong", PATH=path), going_on(fleet, tmp_path, "--fleet", "local") as run:
+        run.reach("wrong does not take part: it does not count as this machine does")
+        assert run.end() == 0, run.said.read_text()
+    assert samples(fleet) == expected
+    assert "wrong" not in {cell.worker for cell in records(fleet)}
+
+
+def test_what_a_worker_counted_wrong_is_withdrawn_and_measured_again(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    folder, switch = wrong_qemu(tmp_path / "wrong")
+    path = f"{folder}:{os.environ['PATH']}"
+    # With --fresh a guest is booted, and no saved one shows how long a loop took before.
+    arguments = ("--fleet", "local", "--fresh")
+    with another_worker(fleet, "wrong", PATH=path) as nanny, going_on(fleet, tmp_path, *arguments) as run:
+        run.measures(lambda: measuring_worker(nanny))
+        run.reach("wrong works")
+        switch.touch()
+        assert run.end() == 0, run.said.read_text()
+        said = run.said.read_text()
+    assert samples(fleet) == expected
+    assert "wrong is retired: it does not count as this machine does" in said, said
+    assert "withdrawn, to be measured again" in said
+    again = [cell for cell in records(fleet) if any("measured again" in note for note in cell.notes)]
+    assert again
+    assert all("wrong, which was retired, had measured it" in cell.notes[-1] for cell in again)
+    assert "wrong" not in {cell.worker for cell in again}
+
+
+def test_a_worker_whose_disk_is_full_does_not_take_part(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    target = tmp_path / "small"
+    target.mkdir()
+    mount = ("unshare", "--map-root-user", "--mount", "sh", str(WITH_MOUNT), "tmpfs", "size=70m", "small", str(target))
+    with another_worker(fleet, "small", before=mount, ORCHESTRATOR_CACHE=str(target)):
+        with going_on(fleet, tmp_path, "--fleet", "local") as run:
+            run.reach("small does not take part")
+            assert run.end() == 0, run.said.read_text()
+        assert "there is no room for" in run.said.read_text()
+    assert samples(fleet) == expected
+
+
+def test_a_disk_that_fills_up_costs_a_worker_its_boots(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    target = tmp_path / "small"
+    target.mkdir()
+    mount = ("unshare", "--map-root-user", "--mount", "sh", str(WITH_MOUNT), "tmpfs", "size=900m", "small", str(target))
+    folders = {"ORCHESTRATOR_CACHE": str(target), "TMPDIR": str(target)}
+    small = another_worker(fleet, "small", before=mount, **folders)
+    with small as nanny, going_on(fleet, tmp_path, "--fleet", "local") as run:
+        run.reach("small works")
+        (worker,) = run.measures(lambda: workers_of(nanny))
+        with room(Path(f"/proc/{worker}/root{target}"), 200):
+            run.reach("small is retired")
+            assert run.end() == 0, run.said.read_text()
+    assert samples(fleet) == expected
+
+
+def test_a_worker_behind_a_network_that_stalls_is_given_up(
+    fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    port = int(scheduler_of(fleet).rpartition(":")[2])
+    with (
+        Proxy(port) as proxy,
+        another_worker(fleet, "far", scheduler=proxy.address) as nanny,
+        going_on(fleet, tmp_path, "--fleet", "local") as run,
+    ):
+        run.reach("far works")
+        run.measures(lambda: measuring_worker(nanny))
+        proxy.stall()
+        assert run.end() == 0, run.said.read_text()
+    assert samples(fleet) == expected
+
+
+@pytest.mark.nightly("a minute of silence")
+def test_a_client_behind_a_network_that_stalls_says_so(fleet: CommandLine, tmp_path: Path) -> None:
+    port = int(scheduler_of(fleet).rpartition(":")[2])
+    with Proxy(port) as proxy, going_on(fleet, tmp_path, "--fleet", proxy.address) as run:
+        run.reach("[1/8]")
+        proxy.stall()
+        assert run.end() == 1, run.said.read_text()
+        assert "does not answer any more" in run.said.read_text()
+    assert left_after([one for worker in workers_of(keeper_of(fleet)) for one in qemus_of(worker)]) == []

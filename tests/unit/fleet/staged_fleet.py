@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A fleet whose workers are played: a link to nobody, and what comes from it in an order that a test chooses.
+
+Nothing here waits. Whatever the crew asks for is under way until the crew wants to hear something; then one thing more
+happens, of those that can.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from loaded_tables import calls_experiment
+from record_builders import cell as a_record
+
+from orchestrator.artifacts.build_context import BuildContext
+from orchestrator.artifacts.cache import Cache
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.registry import kinds
+from orchestrator.errors import BuildError
+from orchestrator.experiment.cell import Cell
+from orchestrator.experiment.plan import Plan, plan
+from orchestrator.fleet.crew import FleetCrew
+from orchestrator.fleet.facts import Offer, Versions
+from orchestrator.fleet.link import Ended, Heard, Joined, Left, Link, Offered, Told
+from orchestrator.fleet.messages import BEGINS, FileMessage, sent
+from orchestrator.fleet.parcel import Parcel, unpacked
+from orchestrator.fleet.roster import OVERHEAD_MIB
+from orchestrator.fleet.trust import Counts, counts
+from orchestrator.guest.guest import Guest
+from orchestrator.guest.machine import Machine
+from orchestrator.results.contract import CellRecord
+from orchestrator.run.artifacts import BootArtifacts
+from orchestrator.run.boot import BootTask
+from orchestrator.run.crew import CrewEvent, Job, JobEnded, Withdrawn
+from orchestrator.run.events import CellBegan, Event, GuestBooted, Outcome, Progress
+from orchestrator.run.preparation import Ready
+from orchestrator.run.record import identity
+from orchestrator.run.time_left import TimeLeft
+
+HERE = Versions(project="0.9", code="0123456789abcdef", python="3.11", qemu="7.2.15")
+CPUS = ("pentium4", "athlon", "pentium-m", "athlon64", "xeon-e5410")
+ROWS = ("none", "kprobe", "djprobe")
+_COUNTS = {"none": 409.0, "kprobe": 1036.0, "djprobe": 462.0}
+
+_MOST_STEPS = 20_000
+"""A run that takes more never ends."""
+
+
+def record_of(cell: Cell[Any], surplus: float = 0.0) -> CellRecord:
+    """What a machine counts in a cell; one that counts wrong counts a surplus."""
+    value = _COUNTS[cell.row] + surplus
+    effect = {"overhead": 0.0, "interval": (0.0, 0.0)} if cell.row == "none" else {"overhead": None, "interval": None}
+    return a_record(cell.row, **identity(cell), samples=(value, value), value=value, **effect)
+
+
+def jobs_of(folder: Path, number: int, *, memory_mib: int = 256, clock: str = "instructions") -> list[Job]:
+    """As many boots of three cells, with artifacts for no machine."""
+    machines = [{"cpu": cpu} for cpu in CPUS[:number]]
+    boots = plan(calls_experiment(probes=list(ROWS), machines=machines)).boots
+    made = []
+    for position, boot in enumerate(boots, start=1):
+        timed = replace(boot, clock=clock)  # type: ignore[arg-type]
+        task = BootTask(kinds().named(boot.kind), timed, boot.cells, {}, folder / f"boot{position}")
+        made.append(Job(task, _artifacts(boot.cells, memory_mib)))
+    return made
+
+
+def _artifacts(cells: Sequence[Cell[Any]], memory_mib: int) -> BootArtifacts:
+    kernel = SimpleNamespace(key="k", release="6.1.0", code_folder=None, headers=Path("/nowhere"))
+    machine = SimpleNamespace(initramfs=Path("i/initramfs"), root=None, counter=None, memory_mib=memory_mib)
+    return BootArtifacts(cast(Kernel, kernel), cast(Machine, machine), {cell.id: Ready(None) for cell in cells})
+
+
+@dataclass
+class Boot:
+    """A boot that a worker has under way, and what the worker will say of it."""
+
+    attempt: str
+    worker: Worker
+    task: BootTask
+    memory_mib: int
+    script: Iterator[Heard] = field(default_factory=lambda: iter(()))
+    said: int = 0
+
+    @property
+    def is_calibration(self) -> bool:
+        return self.task.directory.name == "calibration"
+
+    @property
+    def is_check(self) -> bool:
+        return self.task.directory.name == "check"
+
+    def tell(self, body: Event | FileMessage) -> Told:
+        """The next message."""
+        self.said += 1
+        return Told(sent(self.attempt, self.said - 1, body))
+
+    def end(self, end: str = "done", **what: object) -> Ended:
+        """How it says that it ended."""
+        details = {"what": "", "where": "", "hint": "", "detail": []} if end not in ("done", "unwanted") else {}
+        return Ended(self.attempt, result={"end": end, "messages": self.said, **details, **what})
+
+
+Script = Callable[[Boot], Iterator[Heard]]
+
+
+def honest(boot: Boot) -> Iterator[Heard]:
+    """What a boot says that goes well."""
+    yield boot.tell(Progress(BEGINS))
+    yield boot.tell(GuestBooted(f"guest{boot.task.guests + 1}-{boot.task.boot.cpu}", ("qemu",)))
+    for cell in boot.task.cells:
+        yield boot.tell(CellBegan(cell.id))
+        yield boot.tell(Outcome(record_of(cell, boot.worker.surplus)))
+    yield boot.tell(FileMessage(name=f"guest{boot.task.guests + 1}.console", content=b"Linux"))
+    yield boot.end()
+
+
+@dataclass
+class Worker:
+    """A worker that is played."""
+
+    name: str
+    address: str
+    guests: int = 2
+    memory_mib: int = 4096
+    versions: Versions = HERE
+    script: Script = honest
+    surplus: float = 0.0
+    """What it counts too much."""
+    is_alive: bool = True
+
+
+class _Heard(queue.SimpleQueue[Any]):
+    """The crew's queue: where nothing is in it, something happens."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self._stage = stage
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        while True:
+            try:
+                return self.get_nowait()
+            except queue.Empty:
+                if not self._stage.step():
+                    self._stage.silences += 1
+                    raise
+
+
+class Stage(Link):
+    """The link of a crew to workers that are played. ``choose`` picks one of so many things that can happen next."""
+
+    def __init__(self, choose: Callable[[int], int] = lambda number: 0) -> None:
+        self.heard = _Heard(self)
+        self.choose = choose
+        self.is_broken = False
+        self.workers: dict[str, Worker] = {}
+        self.boots: dict[str, Boot] = {}
+        self.started: list[Boot] = []
+        self.cancelled: list[str] = []
+        self.past: list[Heard] = []
+        self.steps = 0
+        self.silences = 0
+        """How often the crew waited while nothing could happen any more."""
+        self.before_step: Callable[[], None] = lambda: None
+        self._pending: list[Callable[[], None]] = []
+
+    # --- what a test does ---------------------------------------------------------------------------------------------
+
+    def join(self, name: str, **what: Any) -> Worker:
+        """A worker comes; by an address that nobody had."""
+        worker = Worker(name, f"tls://127.0.0.1:{40_000 + len(self.workers)}", **what)
+        self.workers[worker.address] = worker
+        self.heard.put(Joined(worker.address))
+        return worker
+
+    def kill(self, worker: Worker) -> None:
+        """A worker is gone, with all that it does."""
+        worker.is_alive = False
+        for boot in [one for one in self.boots.values() if one.worker is worker]:
+            del self.boots[boot.attempt]
+        self.heard.put(Left(worker.address))
+
+    def step(self) -> bool:
+        """Something happens, where anything can."""
+        self.steps += 1
+        assert self.steps < _MOST_STEPS, "the run goes on for ever"
+        self.before_step()
+        can: list[Callable[[], None] | Boot] = [*self._pending, *self.boots.values()]
+        if not can:
+            return self.heard.qsize() > 0
+        chosen = can[self.choose(len(can))]
+        if isinstance(chosen, Boot):
+            self.say_next(chosen)
+        else:
+            self._pending.remove(chosen)
+            chosen()
+        return True
+
+    def say_next(self, boot: Boot) -> None:
+        """A boot's worker says the next thing of it."""
+        item = next(boot.script, None)
+        if item is None:
+            self.boots.pop(boot.attempt, None)
+            return
+        if isinstance(item, Ended):
+            self.boots.pop(boot.attempt, None)
+        self.past.append(item)
+        self.heard.put(item)
+
+    # --- what the crew does -------------------------------------------------------------------------------------------
+
+    @property
+    def is_lost(self) -> bool:
+        return self.is_broken
+
+    def ask_offer(self, address: str) -> None:
+        worker = self.workers[address]
+        offer = Offer(
+            name=worker.name, versions=worker.versions, guests=worker.guests, memory_mib=worker.memory_mib
+        ).model_dump_json()
+        self._pending.append(lambda: self.heard.put(Offered(address, offer if worker.is_alive else "error: lost")))
+
+    def start(self, attempt: str, address: str, parcel: Parcel) -> None:
+        worker = self.workers[address]
+        task, artifacts = unpacked(parcel.data, Path)
+        boot = Boot(attempt, worker, task, artifacts.machine.memory_mib + OVERHEAD_MIB)
+        assert set(artifacts.cells) == {cell.id for cell in task.cells}
+        self.started.append(boot)
+        if not worker.is_alive:
+            self._pending.append(lambda: self.heard.put(Ended(attempt, error="its files could not be sent")))
+            return
+        boot.script = worker.script(boot)
+        self.boots[attempt] = boot
+        mine = [one for one in self.boots.values() if one.worker is worker and not one.is_calibration]
+        assert len(mine) <= worker.guests
+        assert sum(one.memory_mib for one in mine) <= worker.memory_mib
+
+    def cancel(self, attempt: str) -> None:
+        self.cancelled.append(attempt)
+        self.boots.pop(attempt, None)
+
+    def do(self, work: Callable[[], None]) -> None:
+        self._pending.append(work)
+
+    def close(self) -> None:
+        raise AssertionError("a crew does not close its link")
+
+
+class Ledger:
+    """What is written down of a run's events: each cell once, unless its outcome was withdrawn."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, CellRecord] = {}
+        self.withdrawn: list[str] = []
+        self.ended: list[str] = []
+        self.events: list[tuple[str, CrewEvent]] = []
+
+    def take(self, job: Job, event: CrewEvent) -> None:
+        """Write an event down."""
+        self.events.append((job.name, event))
+        cells = {cell.id for cell in job.task.cells}
+        match event:
+            case Outcome(record):
+                assert record.id in cells
+                assert record.id not in self.records, "it would be stored twice"
+                self.records[record.id] = record
+            case Withdrawn(ids):
+                for id_ in ids:
+                    assert id_ in cells
+                    del self.records[id_]
+                    self.withdrawn.append(id_)
+            case JobEnded():
+                assert cells <= self.records.keys(), "it has ended without all of its outcomes"
+                self.ended.append(job.name)
+
+    def check(self, jobs: Sequence[Job]) -> None:
+        """Each cell has an outcome, and the last that was heard of each job is its end."""
+        assert self.records.keys() == {cell.id for job in jobs for cell in job.task.cells}
+        last = dict(self.events)
+        assert all(isinstance(last[job.name], JobEnded) for job in jobs)
+
+    def of(self, job: str) -> list[CrewEvent]:
+        """A job's events."""
+        return [event for name, event in self.events if name == job]
+
+
+class Lines:
+    """A listener that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.warnings: list[str] = []
+
+    def begin(self, run: str, plan: Plan, done: int, left: TimeLeft) -> None:
+        pass
+
+    def guest_starts(self, guest: Guest) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def worker_says(self, worker: str, text: str) -> None:
+        self.said.append(f"{worker}: {text}")
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def cell_begins(self, cell_id: str) -> None:
+        pass
+
+    def cell_ends(self, record: CellRecord) -> None:
+        pass
+
+    def cell_withdrawn(self, cell_id: str) -> None:
+        pass
+
+
+def _calibration_job(context: object, kinds: object, jobs: Sequence[Job]) -> Job:
+    job = jobs[0]
+    task = replace(job.task, cells=job.task.boot.cells[:2], directory=Path("calibration"))
+    return Job(task, job.artifacts)
+
+
+def _measured_here(context: object, job: Job) -> Counts:
+    return counts(record_of(cell) for cell in job.task.cells)
+
+
+def _no_plugin(context: object) -> Path:
+    raise BuildError("there is no compiler")
+
+
+# What would boot a guest on this machine, or needs its QEMU and its compiler, is played, too.
+PLAYED: dict[str, object] = {
+    "orchestrator.fleet.admission.calibration_job": _calibration_job,
+    "orchestrator.fleet.admission.measured_here": _measured_here,
+    "orchestrator.fleet.checking.measured_here": _measured_here,
+    "orchestrator.fleet.packing.counting_plugin": _no_plugin,
+    "orchestrator.fleet.facts.Versions.here": lambda: HERE,
+}
+
+
+class Play:
+    """A crew on a stage, with the jobs that were submitted."""
+
+    def __init__(self, folder: Path, jobs: Sequence[Job], stage: Stage, check_every: int = 1000) -> None:
+        self.jobs, self.stage, self.lines, self.ledger = jobs, stage, Lines(), Ledger()
+        self.crew = FleetCrew(stage, kinds(), BuildContext(Cache(folder / "cache")), self.lines, check_every)
+        for job in jobs:
+            self.crew.submit(job)
+
+    def read(self) -> Ledger:
+        """All events, written down."""
+        for job, event in self.crew.events():
+            self.ledger.take(job, event)
+        return self.ledger
+
+    def run(self) -> Ledger:
+        """All events of a run that comes to a good end."""
+        ledger = self.read()
+        ledger.check(self.jobs)
+        assert self.stage.boots.keys() <= {one.attempt for one in self.stage.started if one.is_calibration}
+        return ledger

@@ -1,0 +1,677 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does every cell get one outcome from a fleet that may be believed, whatever becomes of its workers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Withdrawn
+from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
+
+pytest.importorskip("distributed", reason="the extra fleet is not installed")
+
+from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
+
+from orchestrator.fleet.link import Ended, Heard, Joined, Told
+from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, sent
+
+
+@pytest.fixture(autouse=True)
+def _no_guests(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, played in PLAYED.items():
+        monkeypatch.setattr(name, played)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def started(stage: Stage, job: str) -> list[tuple[str, list[str]]]:
+    """Who was given a job, and which of its rows."""
+    return [
+        (boot.worker.name, [cell.row for cell in boot.task.cells])
+        for boot in stage.started
+        if boot.task.directory.name == job
+    ]
+
+
+def cells_of(job: Job) -> dict[str, str]:
+    """Its cells' ids by their rows."""
+    return {cell.row: cell.id for cell in job.task.cells}
+
+
+def once(broken: Iterator[Heard], boot: Boot) -> Iterator[Heard]:
+    """This is what a worker says of its boot; of all that follow it says what it should."""
+    boot.worker.script = honest
+    return broken
+
+
+def test_a_fleet_measures_all(tmp_path: Path, stage: Stage) -> None:
+    left, right = stage.join("left", guests=1), stage.join("right", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 4), stage)
+    ledger = play.run()
+    assert sorted(ledger.ended) == ["boot1", "boot2", "boot3", "boot4"]
+    assert {record.worker for record in ledger.records.values()} == {left.name, right.name}
+    assert all(
+        record.samples == record_of(cell).samples
+        for job in play.jobs
+        for cell in job.task.cells
+        for record in [ledger.records[cell.id]]
+    )
+    for job in play.jobs:
+        assert (job.task.directory / "guest1.console").read_bytes() == b"Linux"
+    assert play.crew.jobs == 2
+    assert stage.silences == 0  # a fleet that has work to do does not wait
+
+
+def test_events_say_which_worker_they_are_of(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left")
+    ledger = Play(tmp_path, jobs_of(tmp_path, 1), stage).run()
+    progress, booted, *rest = ledger.of("boot1")
+    assert progress == Progress("boot1, debian-686 on pentium4", "left")
+    assert booted == GuestBooted("guest1-pentium4", ("qemu",), worker="left")
+    assert [type(event) for event in rest] == [*[CellBegan, Outcome] * 3, JobEnded]
+
+
+def test_boots_are_given_in_the_plans_order(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", guests=1)
+    assert Play(tmp_path, jobs_of(tmp_path, 5), stage).run().ended == [f"boot{number}" for number in range(1, 6)]
+
+
+def test_a_crew_without_jobs_needs_no_worker(tmp_path: Path, stage: Stage) -> None:
+    assert Play(tmp_path, [], stage).run().events == []
+
+
+def test_a_worker_that_comes_later_is_used(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 4), stage)
+
+    def late() -> None:
+        if len(stage.workers) == 1 and play.ledger.records:
+            stage.join("right", guests=1)
+
+    stage.before_step = late
+    assert {record.worker for record in play.run().records.values()} == {"left", "right"}
+
+
+def test_no_worker_gets_more_than_it_offers(tmp_path: Path, stage: Stage) -> None:
+    """The stage holds it: see Stage.start()."""
+    stage.join("small", guests=4, memory_mib=1000)  # two guests of 256 MiB with QEMU's own memory
+    stage.join("one", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
+    play.run()
+    most = [boot.worker.name for boot in stage.started if not boot.is_calibration][:3]
+    assert sorted(most) == ["one", "small", "small"]
+
+
+# --- workers that end ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_dead_worker_has_not_measured_another_one_measures(tmp_path: Path, stage: Stage) -> None:
+    def dies(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            yield from honest(boot)
+            return
+        script = honest(boot)
+        for _ in range(4):  # it begins, its guest boots, a cell begins, and has an outcome
+            yield next(script)
+        stage.kill(boot.worker)
+
+    stage.join("left", guests=1, script=dies)
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+
+    def late() -> None:
+        if not stage.workers[min(stage.workers)].is_alive and len(stage.workers) == 1:
+            stage.join("right")
+
+    stage.before_step = late
+    ledger = play.run()
+    assert started(stage, "boot1") == [("left", ["none", "kprobe", "djprobe"]), ("right", ["kprobe", "djprobe"])]
+    assert [ledger.records[id_].worker for id_ in cells_of(play.jobs[0]).values()] == ["left", "right", "right"]
+    first, second = (boot.task.guests for boot in stage.started if boot.task.directory.name == "boot1")
+    assert second > first  # logs of the first one's guests stay
+    assert any("boot1 goes to another worker" in line for line in play.lines.said)
+
+
+def test_guests_of_an_earlier_session_keep_their_logs(tmp_path: Path, stage: Stage) -> None:
+    (job,) = jobs_of(tmp_path, 1)
+    job.task.directory.mkdir()
+    (job.task.directory / "guest7-pentium4-debian-686.console").write_text("")
+    stage.join("left")
+    Play(tmp_path, [job], stage).run()
+    assert [boot.task.guests for boot in stage.started if not boot.is_calibration] == [7]
+
+
+def test_a_boot_that_loses_three_workers_fails_with_what_each_reported(tmp_path: Path, stage: Stage) -> None:
+    def dies(boot: Boot) -> Iterator[Heard]:
+        if boot.task.directory.name != "boot1":
+            yield from honest(boot)
+            return
+        yield boot.tell(Progress(f"{boot.worker.name} boots its last guest"))
+        stage.kill(boot.worker)
+
+    for name in ("a", "b", "c", "d"):
+        stage.join(name, guests=1, script=dies)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
+    ledger = play.run()
+    for id_ in cells_of(play.jobs[0]).values():
+        record = ledger.records[id_]
+        assert (record.status, record.worker, record.parameters["kernel_release"]) == ("failed", None, "6.1.0")
+        assert (record.reason or "").startswith("the boot has lost 3 workers. ")
+        dead = [worker.name for worker in stage.workers.values() if not worker.is_alive]
+        assert len(dead) == 3
+        for name in dead:
+            heard = f"{name}: it has left the fleet; the last that was heard: {name} boots its last guest"
+            assert heard in (record.reason or "")
+    assert {ledger.records[id_].status for job in play.jobs[1:] for id_ in cells_of(job).values()} == {"ok"}
+
+
+def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage: Stage) -> None:
+    ends: list[tuple[str, object, str | None]] = [
+        ("a", None, "a future that was cancelled"),
+        ("b", {"end": "well"}, None),
+        ("c", "done", None),
+    ]
+
+    def ends_oddly(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        name, result, error = next(one for one in ends if one[0] == boot.worker.name)
+        del name
+        return iter([boot.tell(Progress(BEGINS)), Ended(boot.attempt, result, error)])
+
+    for name, _, _ in ends:
+        stage.join(name, script=ends_oddly)
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    reasons = {record.reason for record in play.run().records.values()}
+    assert len(reasons) == 1
+    (reason,) = reasons
+    assert "a: a future that was cancelled" in (reason or "")
+    assert "b: it returned what is no result" in (reason or "")
+    assert "c: it returned what is no result" in (reason or "")
+
+
+def test_a_boot_that_ends_without_all_of_its_outcomes_is_lost(tmp_path: Path, stage: Stage) -> None:
+    def lazy(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        return once(iter([boot.tell(Progress(BEGINS)), boot.end()]), boot)
+
+    stage.join("left", script=lazy)
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    play.run()
+    assert len(started(stage, "boot1")) == 2
+    assert any("not all of the boot's messages came" in line for line in play.lines.said)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_late_duplicates_are_dropped(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
+
+    def again() -> None:
+        for item in stage.past[-40:]:
+            if isinstance(item, Told | Ended):
+                stage.heard.put(item)
+
+    stage.before_step = again
+    ledger = play.run()
+    assert ledger.withdrawn == []
+    assert [len(started(stage, job.name)) for job in play.jobs] == [1, 1, 1]
+    assert sum(isinstance(event, Progress) for _, event in ledger.events) == 3
+
+
+def test_a_boot_of_which_a_message_is_missing_is_done_again(tmp_path: Path, stage: Stage) -> None:
+    def forgets(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        script = honest(boot)
+        said = [next(script) for _ in range(6)]
+        del said[3]  # the first outcome
+        return once(iter(said), boot)
+
+    stage.join("left", guests=1, script=forgets)
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    play.run()
+    assert started(stage, "boot1") == [("left", ["none", "kprobe", "djprobe"])] * 2
+    assert any("message 3 of the boot did not come" in line for line in play.lines.said)
+    assert stage.cancelled  # the first attempt measures no more
+
+
+def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+
+    def noise() -> None:
+        for junk in (None, b"\xff", {"attempt": "boot1"}, sent("nobody-1", 0, Progress("x")), {1: 2}):
+            stage.heard.put(Told(junk))
+
+    stage.heard.put(Ended("nobody-1", result={"end": "done", "messages": 0}))
+    stage.heard.put(Joined(min(stage.workers)))
+    stage.before_step = noise
+    ledger = play.run()
+    assert [event for event in ledger.of("boot1") if isinstance(event, Progress)] == [
+        Progress("boot1, debian-686 on pentium4", "left")
+    ]
+    assert "warning: a worker sent what is no message" in play.lines.warnings[0]
+
+
+@pytest.mark.parametrize("what", ["another cell", "twice", "another probe", "another kernel"])
+def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
+    tmp_path: Path, stage: Stage, what: str
+) -> None:
+    def cheats(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            yield from honest(boot)
+            return
+        yield boot.tell(Progress(BEGINS))
+        first, *_ = boot.task.cells
+        right = record_of(first)
+        wrong = {
+            "another cell": record_of(replace(first, id="pentium4/debian-686/none/count")),
+            "twice": right,
+            "another probe": record_of(replace(first, row="djprobe")),
+            "another kernel": record_of(replace(first, kernel="debian-686-pae")),
+        }[what]
+        if what == "twice":
+            yield boot.tell(Outcome(right))
+        yield boot.tell(Outcome(wrong))
+        raise AssertionError("it was not cancelled")
+
+    stage.join("z", script=cheats)
+    stage.join("right")
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    ledger = play.run()
+    assert {record.worker for record in ledger.records.values()} == {"right"}
+    assert len(ledger.withdrawn) == (what == "twice")
+    assert any(line.startswith("warning: z is retired: it sent an outcome of") for line in play.lines.warnings)
+
+
+@pytest.mark.parametrize("name", ["../../lab.sqlite", "/etc/passwd", "events"])
+def test_a_worker_that_names_a_file_elsewhere_is_retired(tmp_path: Path, stage: Stage, name: str) -> None:
+    def cheats(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        return iter([boot.tell(Progress(BEGINS)), boot.tell(FileMessage(name=name, content=b"x"))])
+
+    stage.join("z", script=cheats)
+    stage.join("right")
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    ledger = play.run()
+    assert {record.worker for record in ledger.records.values()} == {"right"}
+    assert [path.name for path in (tmp_path / "boot1").iterdir()] == ["guest5.console"]
+    assert any(line.startswith("warning: z is retired: a worker sent a file called") for line in play.lines.warnings)
+
+
+def test_a_worker_sends_no_more_files_than_a_boot_leaves(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_FILES > 1
+    monkeypatch.setattr("orchestrator.fleet.crew.MOST_FILES", 3)
+
+    def floods(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            yield from honest(boot)
+            return
+        for number in range(1000):
+            yield boot.tell(FileMessage(name=f"flood{number}", content=b"x"))
+
+    stage.join("z", script=floods)
+    stage.join("right")
+    Play(tmp_path, jobs_of(tmp_path, 1), stage).run()
+    assert len(list((tmp_path / "boot1").glob("flood*"))) == 3
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_host_fails_gets_no_more_and_is_believed(tmp_path: Path, stage: Stage) -> None:
+    def full(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            yield from honest(boot)
+            return
+        script = honest(boot)
+        for _ in range(4):
+            yield next(script)
+        yield boot.end("host", what="there is no room left")
+
+    stage.join("z", guests=1, script=full)
+    stage.join("right", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 4), stage)
+    ledger = play.run()
+    assert ledger.withdrawn == []
+    assert [record.worker for record in ledger.records.values()].count("z") == 1
+    assert sum(boot.worker.name == "z" for boot in stage.started) == 2  # the calibration and one boot
+    assert "warning: z is retired: there is no room left" in play.lines.warnings
+
+
+def test_an_error_of_usage_ends_the_run(tmp_path: Path, stage: Stage) -> None:
+    def refuses(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        end = boot.end("usage", what="the kernel is another one", where="boot1", hint="begin anew", detail=["a"])
+        return iter([end])
+
+    stage.join("left", script=refuses)
+    with pytest.raises(UsageError, match="the kernel is another one") as caught:
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
+    assert (caught.value.where, caught.value.hint, list(caught.value.detail)) == ("boot1", "begin anew", ["a"])
+
+
+def test_a_boot_that_no_worker_has_room_for_fails(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", memory_mib=2000)
+    jobs = jobs_of(tmp_path, 2)
+    large = jobs_of(tmp_path, 1, memory_mib=4096)[0]
+    play = Play(tmp_path, [large, jobs[1]], stage)
+    ledger = play.run()
+    assert [ledger.records[id_].reason for id_ in cells_of(large).values()] == [
+        "no worker has room for a guest of 4096 MiB: the largest has 1808 MiB"
+    ] * 3
+    assert {ledger.records[id_].status for id_ in cells_of(jobs[1]).values()} == {"ok"}
+
+
+def test_the_one_worker_with_the_memory_gets_a_boot_again(tmp_path: Path, stage: Stage) -> None:
+    def stumbles(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        return once(iter([boot.tell(Progress(BEGINS)), Ended(boot.attempt, error="a hiccup")]), boot)
+
+    stage.join("large", memory_mib=8192, script=stumbles)
+    stage.join("small", memory_mib=1024)
+    Play(tmp_path, jobs_of(tmp_path, 1, memory_mib=4096), stage).run()
+    assert [name for name, _ in started(stage, "boot1")] == ["large", "large"]
+
+
+def test_times_are_measured_on_one_worker(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", guests=1)
+    stage.join("right", guests=1)
+    ledger = Play(tmp_path, jobs_of(tmp_path, 4, clock="wall"), stage).run()
+    assert len({record.worker for record in ledger.records.values()}) == 1
+
+
+def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage) -> None:
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 3, clock="wall"), stage)
+
+    def kill() -> None:
+        if play.ledger.ended == ["boot1"]:
+            host = {record.worker for record in play.ledger.records.values()}
+            for worker in stage.workers.values():
+                if worker.name in host and worker.is_alive:
+                    stage.kill(worker)
+
+    stage.before_step = kill
+    ledger = play.run()
+    failed = [record.reason for record in ledger.records.values() if record.status == "failed"]
+    assert len(failed) == 6
+    assert set(failed) == {"times are measured on one worker, z, and that does not work any more"}
+
+
+# --- who takes part ---------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_not_like_this_machine_does_not_take_part(tmp_path: Path, stage: Stage) -> None:
+    stage.join("old", versions=HERE.model_copy(update={"qemu": "5.2"}))
+    stage.join("odd", surplus=1.0)
+    stage.join("right")
+
+    def cannot(boot: Boot) -> Iterator[Heard]:
+        return iter([boot.end("error", what="no /dev/null")])
+
+    stage.join("broken", script=cannot)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    assert {record.worker for record in play.run().records.values()} == {"right"}
+    told = "\n".join(play.lines.warnings)
+    assert "warning: old does not take part: it has QEMU 5.2, and this machine has 7.2.15" in told
+    assert "warning: odd does not take part: it does not count as this machine does:" in told
+    assert "warning: broken does not take part: its calibration did not end: no /dev/null" in told
+
+
+def test_a_run_without_workers_ends(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+    with pytest.raises(HostError, match="the fleet has no worker") as caught:
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
+    assert "--resume" in (caught.value.hint or "")
+
+
+def test_a_run_whose_workers_are_refused_ends_and_says_why(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+    stage.join("old", versions=HERE.model_copy(update={"python": "3.9"}))
+    stage.kill(stage.join("dead"))
+    with pytest.raises(HostError, match="no worker of the fleet is left") as caught:
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
+    assert caught.value.detail[0] == "old was refused: it has Python 3.9, and this machine has 3.11"
+    assert "has gone: it has left the fleet" in caught.value.detail[1]
+
+
+def test_a_run_whose_scheduler_is_lost_ends(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left")
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+
+    def lose() -> None:
+        stage.is_broken = bool(play.ledger.records)
+
+    stage.before_step = lose
+    with pytest.raises(LabError, match="the fleet's scheduler has gone"):
+        play.read()
+    assert play.ledger.records  # --resume goes on with the rest
+
+
+def test_what_cannot_be_calibrated_here_ends_the_run(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise HostError("this machine cannot measure")
+
+    monkeypatch.setattr("orchestrator.fleet.admission.measured_here", fails)
+    stage.join("left")
+    with pytest.raises(HostError, match="this machine cannot measure"):
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
+
+
+def test_a_reader_that_stops_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", guests=2)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
+    with closing(play.crew.events()) as events:
+        for _, event in events:
+            if isinstance(event, Outcome):
+                break
+    assert stage.boots == {}
+    assert len([boot for boot in stage.started if not boot.is_calibration]) == 2
+
+
+def test_cancel_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left", guests=2)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
+    reported: list[CrewEvent] = []
+
+    def read() -> None:
+        for _, event in play.crew.events():
+            reported.append(event)
+            if isinstance(event, Outcome):
+                play.crew.cancel()
+
+    with pytest.raises(Cancelled):
+        read()
+    assert reported
+    assert stage.boots == {}
+
+
+# --- trust ------------------------------------------------------------------------------------------------------------
+
+
+def counting_wrong_from(job: str, stage: Stage, name: str) -> None:
+    """From this job on a worker counts one instruction too many."""
+
+    def before() -> None:
+        for boot in stage.started:
+            if boot.worker.name == name and boot.task.directory.name == job:
+                boot.worker.surplus = 1.0
+
+    stage.before_step = before
+
+
+@pytest.mark.parametrize("check_every", [1, 2, 1000])
+def test_what_a_worker_that_counts_wrong_has_measured_is_measured_again(
+    tmp_path: Path, stage: Stage, check_every: int
+) -> None:
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every)
+    counting_wrong_from("boot1", stage, "z")
+    ledger = play.run()
+    assert ledger.withdrawn
+    for job in play.jobs:
+        for cell in job.task.cells:
+            record = ledger.records[cell.id]
+            assert record.samples == record_of(cell).samples
+            assert record.worker == "left"
+            assert any("measured again: z, which was retired" in note for note in record.notes) == (
+                cell.id in ledger.withdrawn
+            )
+    (told,) = [line for line in play.lines.warnings if "z is retired" in line]
+    assert f"; {len(ledger.withdrawn)} cells will be measured again" in told
+    if check_every == 1:
+        assert len(ledger.withdrawn) < 9  # it was found out early
+
+
+def test_a_worker_that_counts_right_is_believed(tmp_path: Path, stage: Stage) -> None:
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every=1)
+    assert play.run().withdrawn == []
+    assert play.lines.warnings == []
+    assert any(boot.is_check for boot in stage.started)
+    assert stage.silences == 0  # the last checks, too, are begun at once
+
+
+def test_a_worker_alone_is_not_checked(tmp_path: Path, stage: Stage) -> None:
+    stage.join("left")
+    Play(tmp_path, jobs_of(tmp_path, 3), stage, check_every=1).run()
+    assert not any(boot.is_check for boot in stage.started)
+
+
+def test_what_was_compared_with_a_withdrawn_cell_is_measured_again_too(tmp_path: Path, stage: Stage) -> None:
+    first, second = jobs_of(tmp_path, 2)
+    baseline = cells_of(first)["none"]
+    cells = tuple(replace(cell, compared_with=(baseline,)) for cell in second.task.cells[:1]) + second.task.cells[1:]
+    second = Job(replace(second.task, cells=cells), second.artifacts)
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, [first, second], stage)
+    counting_wrong_from("boot1", stage, "z")
+    ledger = play.run()
+    assert started(stage, "boot1")[0][0] == "z"
+    assert set(ledger.withdrawn) == {*cells_of(first).values(), cells_of(second)["none"]}
+
+
+def test_cells_withdrawn_from_a_boot_under_way_elsewhere_are_measured_behind_it(tmp_path: Path, stage: Stage) -> None:
+    """A worker loses a boot and goes on; it is found to count wrong while another one is at the rest of that boot."""
+    turns = count()
+    stage.choose = lambda number: next(turns) % number
+    play = Play(tmp_path, jobs_of(tmp_path, 4), stage, check_every=1)
+
+    def stumbles(boot: Boot) -> Iterator[Heard]:
+        if boot.task.directory.name != "boot1":
+            yield from honest(boot)
+            return
+        boot.worker.surplus = 1.0
+        yield from islice(honest(boot), 4)
+        stage.join("left", guests=1, script=waits)
+        stage.join("more", guests=1, script=waits)
+        while play.crew.jobs < 3:
+            yield Told(None)  # until these work
+        yield Ended(boot.attempt, error="a hiccup")
+
+    def waits(boot: Boot) -> Iterator[Heard]:
+        for item in honest(boot):
+            while boot.task.directory.name == "boot1" and isinstance(item, Ended) and not play.ledger.withdrawn:
+                yield Told(None)  # it goes on measuring
+            yield item
+
+    stage.join("z", guests=1, script=stumbles)
+    ledger = play.run()
+    none = play.jobs[0].task.cells[0]
+    assert none.id in ledger.withdrawn
+    assert ledger.records[none.id].samples == record_of(none).samples
+    (first, _), (_, rest), (_, again) = started(stage, "boot1")
+    assert (first, rest, again) == ("z", ["kprobe", "djprobe"], ["none", "kprobe", "djprobe"])
+
+
+def test_where_two_differ_this_machine_decides(tmp_path: Path, stage: Stage) -> None:
+    z = stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage, check_every=1)
+
+    def wrong_in_checks() -> None:
+        z.surplus = float(any(boot.is_check and boot.worker is z for boot in stage.boots.values()))
+
+    stage.before_step = wrong_in_checks
+    ledger = play.run()
+    (told,) = [line for line in play.lines.warnings if "is retired" in line]
+    assert told.startswith("warning: z is retired: it does not count as this machine does: ")
+    assert all(
+        record.samples == record_of(cell).samples
+        for job in play.jobs
+        for cell in job.task.cells
+        for record in [ledger.records[cell.id]]
+    )
+
+
+def test_a_worker_that_was_retired_for_its_counts_does_not_come_back(tmp_path: Path, stage: Stage) -> None:
+    z = stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every=1)
+
+    def before() -> None:
+        if any(boot.worker is z and not boot.is_calibration for boot in stage.started):
+            z.surplus = 1.0
+        if any("z is retired" in line for line in play.lines.warnings) and len(stage.workers) == 2:
+            stage.kill(z)
+            stage.join("z", guests=1)
+
+    stage.before_step = before
+    assert {record.worker for record in play.run().records.values()} == {"left"}
+    assert "warning: z does not take part: a worker of this name was retired" in play.lines.warnings
+    assert len([line for line in play.lines.warnings if "z is retired" in line]) == 1
+
+
+def test_a_check_that_no_other_worker_has_room_for_is_left_out(tmp_path: Path, stage: Stage) -> None:
+    stage.join("large", memory_mib=8192)
+    stage.join("small", memory_mib=1024)
+    play = Play(tmp_path, jobs_of(tmp_path, 2, memory_mib=4096), stage, check_every=1)
+    play.run()
+    assert not any(boot.is_check for boot in stage.started)
+
+
+def test_a_check_whose_worker_is_lost_ends_as_well(tmp_path: Path, stage: Stage) -> None:
+    def no_checks(boot: Boot) -> Iterator[Heard]:
+        return iter([boot.end("error", what="no room in memory")]) if boot.is_check else honest(boot)
+
+    stage.join("left", guests=1, script=no_checks)
+    stage.join("z", guests=1, script=no_checks)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage, check_every=1)
+    assert play.run().withdrawn == []
+
+
+def test_a_withdrawal_names_cells_that_had_an_outcome(tmp_path: Path, stage: Stage) -> None:
+    stage.join("z", guests=2)
+    stage.join("left", guests=2)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage, check_every=1)
+    counting_wrong_from("boot2", stage, "z")
+    ledger = play.run()
+    named = [id_ for _, event in ledger.events if isinstance(event, Withdrawn) for id_ in event.cells]
+    assert named == ledger.withdrawn
