@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import io
+import lzma
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +14,9 @@ from elftools.elf.elffile import ELFFile
 from orchestrator.elf import DAMAGED
 from orchestrator.errors import LabError
 
+_LARGEST = 64 << 20
+"""Bytes of a module; amdgpu.ko has 14 MB."""
+
 
 def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
     """The files of the modules ``wanted`` and of all they depend on, each after what it depends on.
@@ -19,7 +24,7 @@ def with_dependencies(modules: Path, wanted: Sequence[str]) -> list[Path]:
     ``modules`` is a kernel's ``lib/modules/RELEASE/kernel``. A module that is not there is built in.
     Dependencies are the modules' own word (``depends=`` in .modinfo): packages come without modules.dep.
     """
-    return ordered({module_name(path.name): path for path in modules.rglob("*.ko")}, wanted)
+    return ordered({module_name(path.name): path for path in modules.rglob("*.ko*")}, wanted)
 
 
 def ordered(files: Mapping[str, Path], wanted: Sequence[str]) -> list[Path]:
@@ -44,14 +49,37 @@ def ordered(files: Mapping[str, Path], wanted: Sequence[str]) -> list[Path]:
 def module_info(path: Path) -> dict[str, str]:
     """A module's .modinfo: ``depends``, ``vermagic``, ``license`` and so on. Raises LabError for another file."""
     try:
-        with path.open("rb") as file:
-            section = ELFFile(file).get_section_by_name(".modinfo")
-            if section is None:
-                raise ELFError("it has no .modinfo")
-            entries = section.data().decode(errors="replace").split("\0")
+        section = ELFFile(io.BytesIO(module_content(path))).get_section_by_name(".modinfo")
+        if section is None:
+            raise ELFError("it has no .modinfo")
+        entries = section.data().decode(errors="replace").split("\0")
     except (OSError, *DAMAGED) as error:
         raise LabError(f"{path} is no kernel module ({error})") from None
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def module_content(path: Path) -> bytes:
+    """A module's file, uncompressed where its name says that it is packed, as Debian's are since Linux 6.12.
+
+    Raises OSError, and LabError for another packing than xz, a damaged one, and what is larger than any module.
+    """
+    content = path.read_bytes()
+    if path.suffix != ".ko":
+        if path.suffix != ".xz":
+            raise LabError(f"{path} is packed in a way that is not known: only .ko.xz is")
+        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        try:
+            content = unpacking.decompress(content, _LARGEST)
+        except lzma.LZMAError as error:
+            raise LabError(f"{path} is no kernel module ({error})") from None
+        if not unpacking.eof:
+            raise LabError(f"{path} was cut, or is larger than {_LARGEST >> 20} MiB")
+    return content
+
+
+def unpacked_name(path: Path) -> str:
+    """The name of a module's file that is not packed."""
+    return path.name.removesuffix(".xz")
 
 
 def module_name(text: str) -> str:

@@ -14,7 +14,7 @@ from orchestrator.artifacts.apt import AptRoot, Package
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import guest_programs
 from orchestrator.artifacts.debian import DEBIAN_ARCHITECTURE, unpacked_packages
-from orchestrator.artifacts.drivers import with_dependencies
+from orchestrator.artifacts.drivers import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.cpio import Entry, archive
 from orchestrator.errors import HostError
@@ -72,7 +72,7 @@ def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
     folder = data_dir("images") / "guest"
     scripts = {place: (folder / name).read_bytes() for place, name in _DISK_SCRIPTS.items()}
     texts = {place: script.decode() for place, script in scripts.items()}
-    inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": texts}
+    inputs = {"kernel": kernel.key, "drivers": _DISK_DRIVERS, "scripts": texts, "packing": "xz"}
 
     def build(target: Path) -> None:
         first = with_dependencies(kernel.modules, _DRIVERS)
@@ -90,8 +90,8 @@ def disk_drivers(context: BuildContext, kernel: Kernel) -> Path:
 def _drivers(files: Sequence[Path], listed: str) -> list[Entry]:
     """Drivers, and the list by which the guest's first program loads them."""
     return [
-        *(Entry.file(f"lib/modules/{path.name}", path.read_bytes(), 0o644) for path in files),
-        Entry.file(listed, "".join(f"/lib/modules/{path.name}\n" for path in files).encode(), 0o644),
+        *(Entry.file(f"lib/modules/{unpacked_name(path)}", module_content(path), 0o644) for path in files),
+        Entry.file(listed, "".join(f"/lib/modules/{unpacked_name(path)}\n" for path in files).encode(), 0o644),
     ]
 
 

@@ -26,7 +26,7 @@ _LINE = re.compile(r"^([0-9a-f]{8,16}) (\S) (\S+)$", re.MULTILINE)
 FUNCTION_TYPES = frozenset("tTwW")
 """The types of symbols that kprobes can be at."""
 
-_IMAGE, _LISTING = "vmlinux", "System.map"
+VMLINUX, SYSTEM_MAP = "vmlinux", "System.map"
 _RODATA = ".rodata"
 # struct alt_instr of arch/x86/include/asm/alternative.h: two relative addresses, the CPU's feature in 2 bytes (in 4
 # since Linux 6.3, commit 5d1dd961e743), and the lengths of the code and of its replacement.
@@ -208,7 +208,7 @@ class KernelCode:
 
 def code_of_tree(tree: Path) -> KernelCode | None:
     """What the kernel of a build tree has; None where the tree has no vmlinux and System.map, or damaged ones."""
-    listing, image = tree / _LISTING, tree / _IMAGE
+    listing, image = tree / SYSTEM_MAP, tree / VMLINUX
     try:
         return _tree_code(listing, image, image.stat().st_mtime_ns, listing.stat().st_mtime_ns)
     except OSError:
@@ -228,7 +228,7 @@ def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
 
     Without such a list there is no System.map. ``absolute_percpu`` is the kernel's CONFIG_KALLSYMS_ABSOLUTE_PERCPU.
     """
-    (folder / _IMAGE).write_bytes(elf)
+    (folder / VMLINUX).write_bytes(elf)
     code = _of_elf(elf, ())
     part = None if code is None else code.sections.get(_RODATA)
     if code is None or part is None:
@@ -237,7 +237,7 @@ def write_code(folder: Path, elf: bytes, *, absolute_percpu: bool) -> None:
     symbols = find_symbols(rodata, word=code.word, absolute_percpu=absolute_percpu)
     if symbols is not None:
         lines = (f"{one.address:0{2 * code.word}x} {one.type} {one.name}\n" for one in symbols)
-        (folder / _LISTING).write_text("".join(lines))
+        (folder / SYSTEM_MAP).write_text("".join(lines))
 
 
 def _of_elf(elf: bytes, symbols: Iterable[Symbol]) -> KernelCode | None:

@@ -18,7 +18,7 @@ from orchestrator.artifacts.debian_mirror import ANOTHER_MIRROR
 from orchestrator.artifacts.flat_image import flat_image
 from orchestrator.artifacts.function_entry import entry_offset, tracer_place
 from orchestrator.artifacts.kernel_build import built_kernel
-from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree, write_code
+from orchestrator.artifacts.kernel_code import SYSTEM_MAP, VMLINUX, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.pins import origins, versions
 from orchestrator.artifacts.toolchain import Toolchain, matching_toolchain, release_in
 from orchestrator.catalog.debian import debian
@@ -126,10 +126,12 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
             f"the kernel in {spec.tree} cannot be talked to: {', '.join(lacking)} must be y, not m",
             hint="scripts/config -e VIRTIO_MENU -e VIRTIO_PCI -e VIRTIO_CONSOLE, and build it again",
         )
+    key = digest({"image": image, "config": config})[:_IMAGE_KEY_DIGITS]
+    is_whole = all((spec.tree / name).is_file() for name in (VMLINUX, SYSTEM_MAP))
     return Kernel(
         spec=spec,
         release=release,
-        key=digest({"image": image, "config": config})[:_IMAGE_KEY_DIGITS],
+        key=key,
         image=spec.image,
         modules=spec.tree / "no-drivers",  # all that a guest needs is built in
         headers=spec.tree,
@@ -137,6 +139,7 @@ def _user_kernel(context: BuildContext, spec: KernelSpec) -> Kernel:
         packages={},
         config=config,
         toolchain=matching_toolchain(context, release_in(config)),
+        code_folder=None if is_whole else _uncompressed(context, spec.image, key, spec, config),
     )
 
 

@@ -17,6 +17,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, SymbolTableSection
 
+from orchestrator.artifacts.drivers import module_content
 from orchestrator.artifacts.function_entry import FTRACE_NOPS, TRACER_BYTES
 from orchestrator.artifacts.kallsyms import Symbol
 from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, CodePart, KernelCode
@@ -30,8 +31,6 @@ _INIT = ".init"
 _BOUNDS = ("_sinittext", "_einittext")
 _BASE, _DISTANCE = 0x10000000, 0x01000000
 """Where the first section is, and how far one is from the next: on 32 bits there is room for 200."""
-_LARGEST = 64 << 20
-"""Bytes of a file; i915.ko has 4 MB."""
 
 
 def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> tuple[str, KernelCode] | None:
@@ -57,8 +56,7 @@ def module_code(file: Path) -> KernelCode:
 @lru_cache(maxsize=16)
 def _code(file: Path, changed: int) -> KernelCode:
     del changed
-    with file.open("rb") as stream:
-        image = bytearray(stream.read(_LARGEST))
+    image = bytearray(module_content(file))
     elf = ELFFile(io.BytesIO(bytes(image)))
     sections = {
         index: section for index, section in enumerate(elf.iter_sections()) if _is_code(section) and section["sh_size"]

@@ -34,7 +34,7 @@ def loaded_files(kernel: Kernel, names: Sequence[str]) -> Mapping[str, Path]:
 
     Nothing of what is built in or not there. Raises LabError for a file that is no module.
     """
-    files = {module_name(file.name): file for file in module_files(kernel).values() if file.suffix == ".ko"}
+    files = {module_name(file.name): file for file in module_files(kernel).values()}
     return {module_name(file.name): file for file in ordered(files, names)} if names else {}
 
 

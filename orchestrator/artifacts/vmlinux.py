@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import lzma
 import struct
+import zlib
 
 _SETUP_SECTORS = 0x1F1
 _MAGIC = (0x202, b"HdrS")
 _VERSION = 0x206
 _PAYLOAD_OFFSET = 0x248
 _PAYLOAD_LENGTH = 0x24C
-_XZ, _ZSTD = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_XZ, _ZSTD, _GZIP = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+_GZIP_WINDOW = 31
+"""zlib's word for gzip's header and a window of 32 KiB."""
 _PIECE = 1024
 _IMAGE_MAX = 256 << 20
 """Bytes; a kernel's image has some 60 MB."""
@@ -45,6 +48,8 @@ def extract(image: bytes) -> bytes | None:
         elf = _xz_content(packed)
     elif packed.startswith(_ZSTD):
         elf = _zstd_content(packed)
+    elif packed.startswith(_GZIP):
+        elf = _gzip_content(packed)
     return elf if elf is not None and elf.startswith(b"\x7fELF") else None
 
 
@@ -54,6 +59,16 @@ def _xz_content(packed: bytes) -> bytes | None:
     try:
         content = decompressor.decompress(packed, _IMAGE_MAX)
     except lzma.LZMAError:
+        return None
+    return content if decompressor.eof else None
+
+
+def _gzip_content(packed: bytes) -> bytes | None:
+    """The same of a kernel as its own defaults have it."""
+    decompressor = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        content = decompressor.decompress(packed, _IMAGE_MAX)
+    except zlib.error:
         return None
     return content if decompressor.eof else None
 

@@ -96,7 +96,7 @@ def _code(kernel: Kernel) -> KernelCode:
         raise HostError(
             f"the code of kernel {kernel.spec.name} is not at hand",
             where=str(kernel.spec.tree or kernel.image),
-            hint="a build tree of your own needs its vmlinux and System.map",
+            hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
     return code
 

@@ -184,7 +184,7 @@ class Guest(SavableGuest):
         A panic is none where the kernel still answers: a program has printed it.
         """
         own = (report for report in self.console.reports(mark) if not answers_interruption(report))
-        if self.machine.timing == "instructions" and self.machine.root is not None:
+        if self.machine.timing == "instructions" and (self.machine.root is not None or self.machine.data):
             expected = (*expected, _WAITS_FOR_THE_HOST)
         reports = list(itertools.islice((report for report in own if not report.is_expected(expected)), REPORTS_MAX))
         if any(report.trouble is Trouble.PANIC for report in reports) and self._answers():

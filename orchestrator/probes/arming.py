@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -25,7 +25,12 @@ from orchestrator.probes.user_point import UserPoint
 
 @contextmanager
 def attached(
-    guest: Guest, kind: ProbeKind, means: Module | Path | BpfObject | None, point: ProbePoint, symbols: Symbols
+    guest: Guest,
+    kind: ProbeKind,
+    means: Module | Path | BpfObject | None,
+    point: ProbePoint,
+    symbols: Symbols,
+    time_left: Callable[[], float],
 ) -> Iterator[Attachment]:
     """Arm a probe with its ``means``; take it out again at the end.
 
@@ -34,6 +39,7 @@ def attached(
 
     ``point`` is the probed function's entry. For a hook and a tracepoint the place is found when it is armed. Raises
     EvidenceError when the kernel refuses it (with its own reason), or when the original bytes are not back at the end.
+    ``time_left`` is the seconds of the host's time for whatever the guest does by itself meanwhile.
     """
     armed: AbstractContextManager[Attachment]
     if isinstance(means, Module):
@@ -41,7 +47,7 @@ def attached(
     elif isinstance(means, BpfObject):
         armed = own_attached(guest, kind, means, point, symbols)
     elif means is not None and kind.one_liner is not None:
-        armed = one_liner_attached(guest, kind, means, point, symbols)
+        armed = one_liner_attached(guest, kind, means, point, symbols, time_left)
     elif means is not None:
         armed = bpf_attached(guest, kind, means, point, symbols)
     elif isinstance(point, UserPoint):

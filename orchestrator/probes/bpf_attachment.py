@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,29 +19,24 @@ from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
 from orchestrator.probes.bpf_program import (
     BpfEvent,
-    BpfProgram,
     Target,
     attach,
-    bring,
-    check_no_statistics,
-    compile_programs,
-    keep_statistics,
 )
 from orchestrator.probes.called import Called
 from orchestrator.probes.events import ARGUMENTS
-from orchestrator.probes.evidence import Observation, check_untouched
-from orchestrator.probes.optimiser import allow_optimisation, wait_until_armed, wait_until_untouched
+from orchestrator.probes.evidence import Observation
+from orchestrator.probes.optimiser import wait_until_armed, wait_until_untouched
 from orchestrator.probes.place import Place, place_of
 from orchestrator.probes.point import ProbePoint
-from orchestrator.probes.removal import removed
+from orchestrator.probes.program_removal import programs_removed
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import event_number
 from orchestrator.probes.tracer import CALL_BYTES
 from orchestrator.probes.user_point import UserPoint
+from orchestrator.probes.witness import Witness
 
 _NAMES = ("lab-a", "lab-b")
 """Folders in turn: a program is attached before the one that it replaces is detached."""
-_WITNESS = "lab-witness"
 
 
 class BpfAttachment(Attachment):
@@ -55,9 +50,7 @@ class BpfAttachment(Attachment):
         self._handler: Handler = "noop"
         self._turn = 0
         self._program = attach(guest, _NAMES[0], "noop", self._target)
-        self._witness: BpfProgram | None = None
-        self._runs = 0
-        self._hits: Mapping[int, int] = {}
+        self._witness = Witness(guest, self._target)
         self._events: Sequence[BpfEvent] = ()
         self.point = place.point
 
@@ -82,9 +75,9 @@ class BpfAttachment(Attachment):
 
     def handle(self, handler: Handler) -> None:
         """Exchange the program, the new one first. While hits are counted it stays, and counts them anew."""
-        if self._witness is not None:
+        if self._witness.is_counting:
             if handler == "noop":
-                self._bear_witness(self._witness)
+                self._bear_witness()
             elif self._handler != "noop":
                 self._program.empty()
         elif handler != self._handler:
@@ -97,22 +90,18 @@ class BpfAttachment(Attachment):
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
         """A witness counts by thread while the kernel counts the program's runs."""
-        keep_statistics(self._guest, on=True)
-        self._runs = self._program.info().runs
-        self._witness = attach(self._guest, _WITNESS, "witness", self._target)
+        self._witness.begin([("the BPF program", self._program)])
         yield
         self._witness.detach()
-        self._witness = None
         if isinstance(self.point, UserPoint):
             self._exchange(self._handler)
         else:
             self.wait_until_armed()
-        keep_statistics(self._guest, on=False)
+        self._witness.end()
 
     def counts(self, called: Called) -> tuple[int, int | None]:
         """What the witness saw."""
-        hits = sum(self._hits.get(pid, 0) for pid in called.pids)
-        return hits, sum(self._hits.values()) - hits
+        return self._witness.counts(called)
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         """What the ring had; the witness must have seen as much."""
@@ -150,15 +139,9 @@ class BpfAttachment(Attachment):
         when = "after detaching the program"
         wait_until_untouched(self._guest, self._kind, self.point, self._place.observe, when)
 
-    def _bear_witness(self, witness: BpfProgram) -> None:
-        """Keep what was counted, and compare it with the program's own runs."""
-        self._hits = witness.hits()
-        info = self._program.info()
-        if info.missed:
-            raise EvidenceError(f"the kernel skipped the BPF program {info.missed} times")
-        runs, seen = info.runs - self._runs, sum(self._hits.values())
-        if runs < seen:
-            raise EvidenceError(f"the BPF program ran {runs} times, and the witness beside it {seen} times")
+    def _bear_witness(self) -> None:
+        """Keep what was counted, and compare it with the program's own runs and counts."""
+        seen = self._witness.look()
         if self._handler == "count":
             counted, _ = self._program.counts()
             if counted < seen:
@@ -204,33 +187,6 @@ def bpf_attached(
     place = place_of(guest, kind, point, symbols)
     with programs_removed(guest, kind, tool, place):
         yield BpfAttachment(guest, kind, place)
-
-
-@contextlib.contextmanager
-def programs_removed(guest: Guest, kind: ProbeKind, tool: Path, place: Place) -> Iterator[None]:
-    """Let programs be attached at an untouched place, with bpfprobe brought; remove all of them at the end.
-
-    Raises EvidenceError when the original bytes are not there before, or not back at the end.
-    """
-    point = place.point
-    check_untouched(point, place.observe(), "before attaching")
-    allow_optimisation(guest, kind)
-    bring(guest, tool)
-    check_no_statistics(guest)
-    compiled_before = compile_programs(guest, on=kind.is_compiled)
-
-    def remove() -> None:
-        _remove(guest, kind, place)
-        compile_programs(guest, on=compiled_before)
-
-    with removed(remove):
-        yield
-
-
-def _remove(guest: Guest, kind: ProbeKind, place: Place) -> None:
-    guest.succeed(["sh", "-c", "rm -rf /sys/fs/bpf/lab-*"])
-    keep_statistics(guest, on=False)
-    wait_until_untouched(guest, kind, place.point, place.observe, "after detaching the program")
 
 
 def _write_csv(events: Sequence[BpfEvent], path: Path) -> None:

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.catalog.one_liner import IMAGE
 from orchestrator.catalog.probes import ProbeKind
-from orchestrator.errors import CommandFailed, EvidenceError, GuestError, LabError
+from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestHang, LabError
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
-from orchestrator.probes.bpf_attachment import programs_removed
 from orchestrator.probes.bpf_program import BpfProgram, attached_by, pinned, wait_until_gone
 from orchestrator.probes.own_programs import OwnAttachment, OwnProgram, check_place
 from orchestrator.probes.place import place_of
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.program_removal import programs_removed
 from orchestrator.probes.symbols import Symbols
 
 _OUTPUT = "/tmp/bpftrace.out"  # noqa: S108 - in the guest
@@ -65,8 +65,8 @@ class _State:
 class _Process:
     """bpftrace with a one-liner."""
 
-    def __init__(self, guest: Guest, text: str) -> None:
-        self._guest = guest
+    def __init__(self, guest: Guest, text: str, time_left: Callable[[], float]) -> None:
+        self._guest, self._time_left = guest, time_left
         started = _PROCESS.fullmatch(guest.succeed(["sh", "-c", _START, _OUTPUT, text]).text)
         if started is None:
             raise EvidenceError("the guest does not say which process bpftrace is")
@@ -112,7 +112,10 @@ class _Process:
         return EvidenceError("bpftrace ended while its probes were measured", detail=self.words())
 
     def _wait(self, looks: int | None, what_else: str) -> _State | None:
-        """Wait until it has ended (None), or is seen so many times in a row to wait for events."""
+        """Wait until it has ended (None), or is seen so many times in a row to wait for events.
+
+        One that is busy has the cell's time: each pause asks what is left of it.
+        """
         ticks, idle, waiting = -1, 0, 0
         for _ in range(_MOST_TURNS):
             state = self._state()
@@ -124,7 +127,7 @@ class _Process:
                 return state
             if idle == _IDLE_TURNS:
                 break
-            self._guest.succeed(_PAUSE)
+            self._guest.succeed(_PAUSE, time_limit=self._time_left())
         raise EvidenceError(f"bpftrace {what_else}", detail=self.words())
 
     def _state(self) -> _State | None:
@@ -180,10 +183,11 @@ class OneLinerAttachment(OwnAttachment):
 
 @contextlib.contextmanager
 def one_liner_attached(
-    guest: Guest, kind: ProbeKind, tool: Path, point: ProbePoint, symbols: Symbols
+    guest: Guest, kind: ProbeKind, tool: Path, point: ProbePoint, symbols: Symbols, time_left: Callable[[], float]
 ) -> Iterator[OneLinerAttachment]:
     """Let bpftrace attach a one-liner; end it, and prove that the kernel has none of its programs. ``tool``: bpfprobe.
 
+    ``time_left`` is the seconds of the host's time that the cell has left; it raises GuestHang when there are none.
     Raises EvidenceError with bpftrace's words where it refuses the one-liner or the guest has none, where a program is
     attached to another function than the point's, or where the original bytes are not back at the end.
     """
@@ -191,7 +195,7 @@ def one_liner_attached(
     numbers: list[int] = []
     with programs_removed(guest, kind, tool, place_of(guest, kind, point, symbols)):
         _check_installed(guest)
-        process = _Process(guest, kind.one_liner)
+        process = _Process(guest, kind.one_liner, time_left)
         with _ended(process):
             process.attach()
             programs = _attached(guest, process)
@@ -225,7 +229,7 @@ def _ended(process: _Process) -> Iterator[None]:
     except LabError as error:
         # The first error is the one to report. A guest in trouble gets no commands.
         if not isinstance(error, GuestError):
-            with contextlib.suppress(CommandFailed, EvidenceError):
+            with contextlib.suppress(CommandFailed, EvidenceError, GuestHang):
                 process.kill()
         raise
     process.end()

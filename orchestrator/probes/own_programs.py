@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,20 +19,20 @@ from orchestrator.catalog.probes import Handler, ProbeKind
 from orchestrator.errors import EvidenceError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.attachment import Attachment
-from orchestrator.probes.bpf_attachment import programs_removed
-from orchestrator.probes.bpf_program import BpfProgram, Target, attach, keep_statistics, wait_until_gone
+from orchestrator.probes.bpf_program import BpfProgram, Target, wait_until_gone
 from orchestrator.probes.called import Called
 from orchestrator.probes.evidence import Observation, followed, observe
 from orchestrator.probes.optimiser import wait_until_armed, wait_until_same
 from orchestrator.probes.place import place_of
 from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.program_removal import programs_removed
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.tracer import Traced
+from orchestrator.probes.witness import Witness
 
 _LOADER = "/tmp/bpfload"  # noqa: S108 - in the guest
 _OBJECT = "/tmp/own.bpf.o"  # noqa: S108 - in the guest
 _FOLDER = "/sys/fs/bpf/lab-own"
-_WITNESS = "lab-witness"
 _ATTACHED = re.compile(r"(\d{1,10}) ([A-Za-z_]\w{0,127}) (\S{1,200})")
 _AT_FUNCTION = re.compile(
     r"(?:kprobe|kretprobe|kprobe\.multi|kretprobe\.multi|kprobe\.session|fentry|fexit|fmod_ret)(?:\.s)?/([^+]+)(?:\+.*)?"
@@ -65,9 +65,8 @@ class OwnAttachment(Attachment):
         self._symbols = symbols
         self._called: dict[tuple[bytes, Traced], str] = {}
         self._programs = programs
-        self._runs: Sequence[int] = ()
-        self._witness: BpfProgram | None = None
-        self._hits: Mapping[int, int] = {}
+        # At the entry, where the object's own kprobes are.
+        self._witness = Witness(guest, Target("kprobe", point.symbol))
         self.point = point
 
     def observe(self) -> Observation:
@@ -86,26 +85,22 @@ class OwnAttachment(Attachment):
         """The programs always do the same. Between ``count`` and ``noop`` their runs are compared with the witness."""
         if handler == "record":
             raise UnsupportedError("BPF programs of your own have no handlers, so they cannot record")
-        if handler == "noop" and self._witness is not None:
-            self._bear_witness(self._witness)
+        if handler == "noop" and self._witness.is_counting:
+            self._witness.look()
 
     @contextlib.contextmanager
     def one_caller(self) -> Iterator[None]:
         """A witness counts by thread while the kernel counts the programs' runs."""
         before = self.observe()
-        keep_statistics(self._guest, on=True)
-        self._runs = [own.program.info().runs for own in self._programs]
-        # At the entry, where the object's own kprobes are.
-        self._witness = attach(self._guest, _WITNESS, "witness", Target("kprobe", self.point.symbol))
+        self._witness.begin([(f"the BPF program {own.name} ({own.section})", own.program) for own in self._programs])
         yield
         self._witness.detach()
-        self._witness = None
         wait_until_same(self._guest, self._kind, before, self, "after the witness")
-        keep_statistics(self._guest, on=False)
+        self._witness.end()
 
     def counts(self, called: Called) -> tuple[int, int | None]:
         """What the witness saw. Raises EvidenceError where runs for other processes may stand for the hits."""
-        hits = sum(self._hits.get(pid, 0) for pid in called.pids)
+        hits, others = self._witness.counts(called)
         everywhere = [own for own in self._programs if _function_of(own) is None]
         if everywhere and called.calls and 0 < hits < _FEWEST:
             raise EvidenceError(
@@ -113,24 +108,11 @@ class OwnAttachment(Attachment):
                 "it is at no function, and runs for other processes too",
                 hint=f"make {_FEWEST} calls or more",
             )
-        return hits, sum(self._hits.values()) - hits
+        return hits, others
 
     def recorded(self, called: Called, symbols: Symbols, file: Path | None) -> tuple[int, int]:
         """Not reached: ``handle`` refuses to record."""
         raise AssertionError("a user's programs do not record")
-
-    def _bear_witness(self, witness: BpfProgram) -> None:
-        self._hits = witness.hits()
-        seen = sum(self._hits.values())
-        for own, before in zip(self._programs, self._runs, strict=True):
-            info = own.program.info()
-            if info.missed:
-                raise EvidenceError(f"the kernel skipped the BPF program {own.name} {info.missed} times")
-            if info.runs - before < seen:
-                raise EvidenceError(
-                    f"the BPF program {own.name} ({own.section}) ran {info.runs - before} times, "
-                    f"and {self.point.symbol} was entered {seen} times"
-                )
 
 
 @contextlib.contextmanager

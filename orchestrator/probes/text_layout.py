@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.errors import EvidenceError
+from orchestrator.errors import EvidenceError, GuestError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.static_branches import Span
 from orchestrator.probes.symbols import ModuleMemory, Symbols
@@ -19,6 +19,12 @@ _EXECUTABLE = re.compile(r"\.(?!init\b).*text.*|\.altinstr_(replacement|aux)|\.f
 _INIT = re.compile(r"\.init\b.*")
 """Sections whose memory the kernel has freed."""
 _SECTION = re.compile(r"/sys/module/([A-Za-z0-9_]+)/sections/([^:\n]+):0x([0-9a-f]{1,16})")
+_BRANCHES = "__jump_table"
+_UNMAPPED = "Invalid addr"
+"""QEMU's word for memory that the guest has no page for (memsave)."""
+_PAGE = 4096
+_LARGEST_TABLE = 1 << 20
+"""Bytes that a module's table of static branches is looked for in."""
 _LARGEST = 32 << 20
 """Bytes; the text of a Debian kernel for x86_64 has 15 MB."""
 _LARGEST_TOGETHER = 128 << 20
@@ -36,14 +42,18 @@ class TextLayout:
     def of(cls, guest: Guest, symbols: Symbols) -> TextLayout:
         """Look both up in a running guest. Raises EvidenceError where its lists make no sense."""
         kernel = cls.of_kernel(symbols)
-        text, data = [*kernel.text], [*kernel.data]
+        data = [*kernel.data]
         modules = [Span(name, module.start, module.end) for name, module in ModuleMemory.all_of(guest).items()]
         sections = _sections(guest, modules)
-        for module in modules:
-            first = _first_data(module, sections[module.name])
-            text.append(Span(module.name, module.start, first))
-            data.append(Span(module.name, (first + 3) & ~3, module.end))
-        return cls(_possible(text), _possible(data))
+        listed = [Span(one.name, one.start, _first_data(one, sections[one.name])) for one in modules]
+        _possible([*kernel.text, *listed])  # before anything of it is read
+        text = [Span(one.name, one.start, _mapped_end(guest, one.start, one.end)) for one in listed]
+        for module, claimed, mapped in zip(modules, listed, text, strict=True):
+            if mapped == claimed:
+                data.append(Span(module.name, (mapped.end + 3) & ~3, module.end))
+            else:
+                data += _table_apart(guest, module, sections[module.name])
+        return cls(_possible([*kernel.text, *text]), _possible(data))
 
     @classmethod
     def of_kernel(cls, symbols: Symbols) -> TextLayout:
@@ -57,6 +67,34 @@ class TextLayout:
         first, last = (symbols.anywhere(f"__{side}___jump_table") for side in ("start", "stop"))
         branches = Span(KERNEL, (end + 3) & ~3, init) if first is None or last is None else Span(KERNEL, first, last)
         return cls(_possible([Span(KERNEL, start, end)]), _possible([branches]))
+
+
+def _mapped_end(guest: Guest, start: int, end: int) -> int:
+    """Where a module's memory from an address on ends, at the latest at ``end``.
+
+    Since Linux 6.4 (commit ac3b43283923) text and data are apart, each behind a page that is not mapped, and the size
+    in /proc/modules is that of all parts together.
+    """
+    if end <= start or _is_mapped(guest, start, end - start):
+        return end
+    pages = range(start | (_PAGE - 1), end, _PAGE)
+    return next((last + 1 - _PAGE for last in pages if not _is_mapped(guest, last, 1)), end)
+
+
+def _is_mapped(guest: Guest, address: int, size: int) -> bool:
+    try:
+        guest.read_memory(address, size)
+    except GuestError as error:
+        if _UNMAPPED not in error.what:
+            raise
+        return False
+    return True
+
+
+def _table_apart(guest: Guest, module: Span, sections: Mapping[str, int]) -> Sequence[Span]:
+    """The memory that a module's table of static branches is in, where it is apart from the text."""
+    start = sections.get(_BRANCHES)
+    return [] if start is None else [Span(module.name, start, _mapped_end(guest, start, start + _LARGEST_TABLE))]
 
 
 def _possible(spans: Sequence[Span]) -> Sequence[Span]:

@@ -394,7 +394,7 @@ def test_without_a_cache_entry_that_can_be_read_guests_are_booted(
         with started(own, machine, tmp_path) as guest:
             assert guest.restored_from is None
     (line,) = said
-    assert line.startswith(f"warning: no guest can be saved: the cache entry {place} cannot be read (")
+    assert line.startswith(f"warning: no guest can be saved: the cache entry {place} cannot be read: ")
 
 
 def test_another_qemu_has_guests_of_its_own(

@@ -13,9 +13,9 @@ from orchestrator.guest.guest import Guest
 
 
 class _GuestWithFiles:
-    def __init__(self, files: Mapping[str, bytes], smp: int, printed: bytes) -> None:
+    def __init__(self, files: Mapping[str, bytes], smp: int, printed: bytes, memory: Sequence[range] | None) -> None:
         self.machine = SimpleNamespace(smp=smp)
-        self._files, self._printed = files, printed
+        self._files, self._printed, self._memory = files, printed, memory
 
     def get(self, source: str, *, time_limit: float = 0.0, largest: int = OUTPUT_MAX) -> bytes:
         content = self._files[source]
@@ -23,10 +23,17 @@ class _GuestWithFiles:
             raise GuestError(f"cannot read {source}: it has more than {largest} bytes")
         return content
 
+    def read_memory(self, address: int, size: int) -> bytes:
+        if self._memory is not None and not any({address, address + size - 1} <= {*part} for part in self._memory):
+            raise GuestError(f"QEMU's monitor: memsave failed: Invalid addr {address:#x}/size {size} specified")
+        return bytes(size)
+
     def succeed(self, argv: Sequence[str], *, time_limit: float = 0.0) -> CommandResult:
         return CommandResult(tuple(argv), 0, self._printed, b"")
 
 
-def guest_with(files: Mapping[str, bytes], *, smp: int = 1, printed: bytes = b"") -> Guest:
-    """A guest with these files, in which every program prints the same."""
-    return cast(Guest, _GuestWithFiles(files, smp, printed))
+def guest_with(
+    files: Mapping[str, bytes], *, smp: int = 1, printed: bytes = b"", memory: Sequence[range] | None = None
+) -> Guest:
+    """A guest with these files, in which every program prints the same; ``memory`` is what is mapped, None for all."""
+    return cast(Guest, _GuestWithFiles(files, smp, printed, memory))

@@ -101,7 +101,7 @@ def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
     if code is None:
         raise UsageError(
             f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
-            hint="a build tree of your own needs its vmlinux and System.map",
+            hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
     if wrong_point_reason(code, symbol, None) is not None:
         return None

@@ -236,7 +236,8 @@ def _paired(work: _Work, events: Path | None) -> tuple[Figures, Proof]:
 @contextmanager
 def _armed(work: _Work) -> Iterator[_Armed]:
     """Arm and observe. At the end ``attached`` disarms and checks that the original bytes are back."""
-    with attached(work.ready.guest, work.kind, work.setup.means, work.point, work.ready.symbols) as attachment:
+    ready, left = work.ready, work.deadline.left
+    with attached(ready.guest, work.kind, work.setup.means, work.point, ready.symbols, left) as attachment:
         if work.cell.handler != "noop":
             attachment.handle(work.cell.handler)
         removed = remove_extras(attachment) if work.kind.extras == "removed" else ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.build_source import build_source
-from orchestrator.artifacts.drivers import with_dependencies
+from orchestrator.artifacts.drivers import module_content, unpacked_name, with_dependencies
 from orchestrator.artifacts.images import Image, PackedImage, ready_image
 from orchestrator.artifacts.initramfs import initramfs
 from orchestrator.artifacts.kernels import Kernel
@@ -222,7 +222,8 @@ def _image(context: BuildContext, kernel: Kernel, task: SystemTask) -> Image:
 def _drivers(kernel: Kernel) -> dict[str, bytes | Path]:
     """The modules that mount a file as a file system, where they are not built in, and the guest's list of them."""
     files = with_dependencies(kernel.modules, _DRIVERS)
-    return {"drivers": "".join(f"{file.name}\n" for file in files).encode(), **{file.name: file for file in files}}
+    contents = {unpacked_name(file): module_content(file) for file in files}
+    return {"drivers": "".join(f"{name}\n" for name in contents).encode(), **contents}
 
 
 def _memory_mib(files: Mapping[str, bytes | Path]) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_modules import make_module
 
-from orchestrator.artifacts.drivers import module_info, with_dependencies
+from orchestrator.artifacts.drivers import module_content, module_info, unpacked_name, with_dependencies
 from orchestrator.errors import LabError
 
 
@@ -37,6 +38,33 @@ def test_each_driver_is_listed_once_after_its_dependencies(tmp_path: Path) -> No
     wanted = ["virtio_pci", "virtio-console", "not_there", "virtio_pci"]
     names = [path.stem for path in with_dependencies(tmp_path, wanted)]
     assert names == ["virtio", "virtio_pci_modern_dev", "virtio-ring", "virtio_pci", "virtio_console"]
+
+
+def test_packed_drivers_are_unpacked(tmp_path: Path) -> None:
+    plain = make_module(tmp_path / "virtio.ko")
+    content = plain.read_bytes()
+    plain.unlink()
+    (tmp_path / "virtio.ko.xz").write_bytes(lzma.compress(content))
+    make_module(tmp_path / "virtio_pci.ko", "virtio")
+    found = with_dependencies(tmp_path, ["virtio_pci"])
+    assert [unpacked_name(path) for path in found] == ["virtio.ko", "virtio_pci.ko"]
+    assert [module_content(path)[:4] for path in found] == [b"\x7fELF"] * 2
+    assert module_content(found[0]) == content
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.ko.xz", b"this was packed by nothing", "no kernel module"),
+        ("x.ko.xz", lzma.compress(bytes(1000))[:-20], "was cut"),
+        ("x.ko.xz", lzma.compress(bytes((64 << 20) + 1)), "larger than 64 MiB"),
+        ("x.ko.zst", b"", "packed in a way that is not known"),
+    ],
+)
+def test_what_is_packed_otherwise_is_no_module(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(LabError, match=said):
+        module_content(tmp_path / name)
 
 
 def test_what_is_built_in_needs_no_file(tmp_path: Path) -> None:

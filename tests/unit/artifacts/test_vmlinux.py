@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import struct
 
@@ -41,9 +42,14 @@ def packed_newly(content: bytes) -> bytes:
     return compressor.compress(content) + struct.pack("<I", len(content))
 
 
+def packed_by_default(content: bytes) -> bytes:
+    return gzip.compress(content) + struct.pack("<I", len(content))
+
+
 GOOD = bzimage(packed(ELF))
+DEFAULT = bzimage(packed_by_default(ELF))
 NEWER = bzimage(packed_newly(ELF))
-IMAGES = pytest.mark.parametrize("good", [GOOD, NEWER], ids=["xz", "zstd"])
+IMAGES = pytest.mark.parametrize("good", [GOOD, NEWER, DEFAULT], ids=["xz", "zstd", "gzip"])
 
 
 @IMAGES

@@ -13,7 +13,7 @@ from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, Gues
 from orchestrator.guest.console import REPORTS_MAX, Console
 from orchestrator.guest.diagnosis import cause_of
 from orchestrator.guest.guest import Guest
-from orchestrator.guest.machine import Machine, RootImage
+from orchestrator.guest.machine import DataDisk, Machine, RootImage
 from orchestrator.process import spawn
 
 PANIC = "[    2.000000] Kernel panic - not syncing: is what the manual says"
@@ -81,10 +81,12 @@ def test_a_kernel_that_answers_an_nmi_had_not_panicked(others: list[str], tmp_pa
 def test_a_task_that_waits_for_a_disk_in_virtual_time_is_no_stall(tmp_path: Path) -> None:
     disk = RootImage("own", "key", tmp_path / "disk", "qcow2")
     on_disk = Machine(cpu("athlon64"), tmp_path / "kernel", tmp_path / "initramfs", root=disk)
-    for machine in (on_disk, replace(on_disk, root=None), replace(on_disk, timing="tcg")):
+    without = replace(on_disk, root=None)
+    with_modules = replace(without, data=(DataDisk("modules", tmp_path / "modules"),))
+    for machine in (on_disk, with_modules, without, replace(on_disk, timing="tcg")):
         guest = Guest(machine, tmp_path)
         guest.console.path.write_text("[ 4109.364664] INFO: task agent:1 blocked for more than 120 seconds.\n")
-        if machine is on_disk:
+        if machine in (on_disk, with_modules):
             guest.check_console()
             continue
         with pytest.raises(GuestOops, match="stall"):

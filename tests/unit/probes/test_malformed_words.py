@@ -99,6 +99,17 @@ def test_a_section_of_another_module_is_passed_over() -> None:
     assert [(one.name, one.size) for one in layout.text] == [("kernel", 4096), ("ext4", 2048)]
 
 
+@pytest.mark.parametrize("pages", [1, 2, 3])
+def test_text_and_data_apart_end_where_nothing_is_mapped(pages: int) -> None:
+    """Since Linux 6.4 the size of a module is that of all its parts, and the next part may be anywhere."""
+    text, data = range(0xD0000000, 0xD0000000 + pages * 4096), range(0xD0010000, 0xD0012000)
+    printed = b"/sys/module/ext4/sections/.text:0xd0000000\n/sys/module/ext4/sections/__jump_table:0xd0010800\n"
+    files = {"/proc/modules": b"ext4 40960 0 - Live 0xd0000000\n"}
+    layout = TextLayout.of(guest_with(files, printed=printed, memory=[text, data]), Symbols(SYMBOLS))
+    assert [(one.start, one.end) for one in layout.text[1:]] == [(text.start, text.stop)]
+    assert [(one.start, one.end) for one in layout.data[1:]] == [(0xD0010800, data.stop)]
+
+
 def test_modules_cannot_have_any_amount_of_text() -> None:
     modules = b"".join(b"m%d 33554432 0 - Live 0xd0000000\n" % number for number in range(5))
     with pytest.raises(EvidenceError, match="more than 128 MiB"):
