@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from orchestrator.catalog.spelling import choices_sentence
 from orchestrator.errors import UsageError
+from orchestrator.experiment.file.fields import whole
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem, config_error, mismatch, problems_of
 from orchestrator.experiment.file.source import KeyPath, read_source
@@ -19,6 +20,7 @@ from orchestrator.fleet.orders import WorkerOrder
 from orchestrator.fleet.room import MOST_GUESTS, size_mib
 
 _MOST_HOSTS = 1000
+_EXAMPLE = "hosts: [{ssh: me@host, lab: probe-lab/lab}]"
 _SSH = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{0,63})@)?"
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252}))"
@@ -63,7 +65,7 @@ class Host(_Part):
     ssh: Annotated[str, BeforeValidator(_ssh)]
     lab: Annotated[str, BeforeValidator(_lab)]
     name: Annotated[str, BeforeValidator(_name)] | None = None
-    guests: int | None = Field(default=None, ge=1, le=MOST_GUESTS)
+    guests: Annotated[int, whole(1, MOST_GUESTS)] | None = None
     memory: Annotated[str, BeforeValidator(_memory)] | None = None
 
     @property
@@ -87,7 +89,7 @@ def load_hosts(path: Path) -> list[WorkerOrder]:
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
-        raise config_error([Problem((), "expected a mapping with the key 'hosts'")], origins, str(path))
+        raise config_error([Problem((), f"expected a mapping with the key 'hosts', such as {_EXAMPLE}")], origins, str(path))
     try:
         found = _Hosts.model_validate(source.data)
     except ValidationError as error:

@@ -13,7 +13,7 @@ from orchestrator.results.durations import Durations
 class TimeLeft:
     """The time left of a run whose ``unfinished`` cells are measured in as many guests side by side as ``jobs`` says.
 
-    That may change: workers come and go. ``clock`` is in seconds. What is not known of one cell is not known of the run.
+    Workers come and go. ``clock`` is in seconds. What is not known of one cell is not known of the run.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from wrong_inputs import GOLDEN, cases, make_tree, tried
 
-INTERFACES = ("modules", "images", "disks", "cache", "programs", "kernels")
+INTERFACES = ("modules", "images", "disks", "cache", "programs", "kernels", "fleet-hosts")
 
 
 @pytest.mark.parametrize("interface", INTERFACES)
