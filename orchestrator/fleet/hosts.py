@@ -89,7 +89,8 @@ def load_hosts(path: Path) -> list[WorkerOrder]:
     source = read_source(path)
     origins = Origins({key: f"{path}:{line}" for key, line in source.lines.items()})
     if not isinstance(source.data, dict):
-        raise config_error([Problem((), f"expected a mapping with the key 'hosts', such as {_EXAMPLE}")], origins, str(path))
+        sentence = f"expected a mapping with the key 'hosts', such as {_EXAMPLE}"
+        raise config_error([Problem((), sentence)], origins, str(path))
     try:
         found = _Hosts.model_validate(source.data)
     except ValidationError as error:

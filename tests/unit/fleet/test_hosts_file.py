@@ -49,7 +49,7 @@ def test_parts_of_a_destination(text: str, parts: tuple[str | None, str, int | N
     ("text", "where", "sentence"),
     [
         ("[]", 1, "expected a mapping with the key 'hosts'"),
-        ("hosts: []", 1, "at least 1 item"),
+        ("hosts: []", 1, "expected at least one entry"),
         ("hosts:\n- {ssh: a, lab: l}\nhots: 1", 3, "hots: unknown key; allowed: hosts; did you mean 'hosts'?"),
         (
             "hosts:\n- {ssh: a, lab: l, gests: 1}",
@@ -62,7 +62,7 @@ def test_parts_of_a_destination(text: str, parts: tuple[str | None, str, int | N
         ("hosts:\n- {ssh: a, lab: --help}", 2, "expected the path of a lab on that host"),
         ("hosts:\n- {ssh: a, lab: l, name: ../x}", 2, "expected letters, digits"),
         ("hosts:\n- {ssh: a, lab: l, memory: 8}", 2, "expected a size such as 8G"),
-        ("hosts:\n- {ssh: a, lab: l, guests: 0}", 2, "greater than or equal to 1"),
+        ("hosts:\n- {ssh: a, lab: l, guests: 0}", 2, "expected a whole number from 1 to 1024"),
         ("hosts:\n- {ssh: a, lab: l}\n- {ssh: me@a, lab: l}", 3, "a second worker called 'a'"),
     ],
 )
