@@ -18,7 +18,7 @@ from orchestrator.experiment.file.source import KeyPath, read_source
 from orchestrator.fleet.orders import WorkerOrder
 from orchestrator.fleet.room import MOST_GUESTS, size_mib
 
-_MOST_HOSTS = 1000
+_MOST_HOSTS = 256
 _SSH = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{0,63})@)?"
     r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252}))"

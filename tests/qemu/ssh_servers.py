@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
+from paramiko import common
 
 SSHD = Path("/usr/sbin/sshd")
 PATIENCE = 600.0
@@ -120,10 +121,10 @@ class _Server(paramiko.ServerInterface):
         return "publickey"
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        return paramiko.AUTH_SUCCESSFUL if key == self._key else paramiko.AUTH_FAILED
+        return common.AUTH_SUCCESSFUL if key == self._key else common.AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        return paramiko.OPEN_SUCCEEDED if kind == "session" else paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        return common.OPEN_SUCCEEDED if kind == "session" else common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         process = subprocess.Popen(
