@@ -128,7 +128,7 @@ def test_its_end_leaves_nothing(one_worker: CommandLine) -> None:
     assert len(processes) > 2
     down = one_worker.run("fleet", "down")
     assert (down.returncode, down.stdout) == (0, "fleet 'local' has ended\n")
-    assert left_after(processes, seconds=0) == []
+    assert left_after(processes) == []
     assert temporary_files(one_worker) == []
     assert [path.name for path in (one_worker.lab / "fleets").iterdir()] == ["local.log"]
 
@@ -168,4 +168,4 @@ def test_a_worker_in_the_foreground_joins_shows_and_ends_on_a_signal(two_workers
         assert {one.address for one in listening(processes)} == {LOOPBACK}
         worker.terminate()
         assert (worker.wait(PATIENCE), worker.stderr.read()) == (128 + signal.SIGTERM, "stopped by SIGTERM\n")
-    assert left_after(processes, seconds=0) == []
+    assert left_after(processes) == []
