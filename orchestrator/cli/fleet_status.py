@@ -14,6 +14,7 @@ from orchestrator.counted import counted
 from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
+    from orchestrator.fleet.facts import Versions
     from orchestrator.fleet.survey import Surveyed
     from orchestrator.fleet.target import Target
     from orchestrator.host.findings import Finding
@@ -44,6 +45,7 @@ def print_status(fleet: Target, *, as_json: bool) -> bool:
 def examine_fleet(fleet: Target) -> list[Finding]:
     """What a run would find wrong with the workers of a fleet, and what can be done about it."""
     from orchestrator.fleet.facts import Versions
+    from orchestrator.fleet.state import log_file
     from orchestrator.fleet.survey import survey
     from orchestrator.host.findings import Finding, Status
 
@@ -52,18 +54,20 @@ def examine_fleet(fleet: Target) -> list[Finding]:
     findings = [Finding("scheduler", Status.OK, fleet.address)]
     for one in workers:
         findings += _examined(one, here)
-    log = "" if fleet.state is None else f"see its log; then {PROGRAM} fleet down, and up again"
-    findings += [Finding(name, Status.MISSING, "has not joined, or has left", log) for name in _missing(fleet, workers)]
+    for name in _missing(fleet, workers):
+        assert fleet.state is not None
+        remedy = (
+            f"{log_file(fleet.state.name)} says why; start the fleet again: {PROGRAM} fleet down, {PROGRAM} fleet up"
+        )
+        findings.append(Finding(name, Status.MISSING, "has not joined, or has left", remedy))
     if not workers:
         findings.append(Finding("workers", Status.MISSING, "there is none", f"{PROGRAM} fleet worker {fleet.address}"))
     return findings
 
 
-def _examined(worker: Surveyed, here: object) -> Iterator[Finding]:
-    from orchestrator.fleet.facts import Versions
+def _examined(worker: Surveyed, here: Versions) -> Iterator[Finding]:
     from orchestrator.host.findings import Finding, Status
 
-    assert isinstance(here, Versions)
     answer, name = worker.answer, worker.name
     if answer.offer is None:
         yield Finding(name, Status.MISSING, answer.problem, f"on {answer.host or 'its host'}: ./lab doctor")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -121,6 +122,7 @@ async def _tend(log: KeptLog) -> None:
 
 
 def _await_end(loop: asyncio.AbstractEventLoop, stop: Callable[[int], None]) -> None:
-    while sys.stdin.buffer.read(4096):
+    # Not through sys.stdin: a thread that waits in there makes Python abort at its end.
+    while os.read(0, 4096):
         pass
     loop.call_soon_threadsafe(stop, _INPUT_ENDED)

@@ -19,7 +19,7 @@ from orchestrator.experiment.file.source import KeyPath, read_source
 from orchestrator.fleet.orders import WorkerOrder
 from orchestrator.fleet.room import MOST_GUESTS, size_mib
 
-_MOST_HOSTS = 1000
+_MOST_HOSTS = 256
 _EXAMPLE = "hosts: [{ssh: me@host, lab: probe-lab/lab}]"
 _SSH = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{0,63})@)?"

@@ -112,7 +112,8 @@ class HostWorker(threading.Thread):
                 line = b""
             if not piece:
                 break
-        status = channel.recv_exit_status() if channel.exit_status_ready() else -1
+        channel.status_event.wait(_CONNECT_LIMIT)  # it follows the output's end, or the connection has ended, too
+        status = channel.exit_status
         return "the connection has ended" if status < 0 else f"its lab has ended with status {status}"
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from orchestrator.fleet.kept_log import KeptLog, told
 from orchestrator.fleet.orders import STAY, Orders, Report, WorkerOrder
 from orchestrator.fleet.state import WORKER_FOLDER, FleetState, log_file, process_start, state_file
+from orchestrator.program import PROGRAM
 from orchestrator.scratch import ScratchFolder
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _POLL = 0.2
 
 def main() -> int:
     """Keep the fleet that a line on standard input orders, and report on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal that it was started from
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: SIGTERM ends a fleet
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = Orders.of_line(sys.stdin.buffer.readline())
     log = KeptLog(log_file(orders.name))
@@ -50,7 +51,8 @@ def main() -> int:
     try:
         fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        tell(Report("refused", text=f"fleet '{orders.name}' is being kept by another process already"))
+        hint = f"`{PROGRAM} fleet status {orders.name}` shows it"
+        tell(Report("refused", text=f"fleet '{orders.name}' is being kept by another process already", hint=hint))
         return 1
     log.empty()
     with ScratchFolder(WORKER_FOLDER) as folder:  # the scheduler would make one that nobody removes
@@ -69,8 +71,7 @@ class Keeper:
     async def keep(self) -> int:
         """Keep it until we are told to stop; the exit status."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         scheduler = await self._scheduler()
         if scheduler is None:
             return 1
@@ -119,7 +120,8 @@ class Keeper:
 
     def _await_permission(self, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread of its own: end with the command that has started us, unless it lets us stay."""
-        if sys.stdin.buffer.readline() != STAY:
+        # Not through sys.stdin: a thread that waits in there makes Python abort at its end.
+        if os.read(0, len(STAY)) != STAY:
             loop.call_soon_threadsafe(self._stop.set)
 
     async def _announce(self, settled: list[asyncio.Event]) -> None:

@@ -58,9 +58,8 @@ class StartedFleet:
             start_new_session=True,
         )
         log.close()
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.write(orders.line())
-        self._keeper.stdin.flush()
+        with suppress(BrokenPipeError):  # one that has ended at once: see ``reports``
+            self._tell(orders.line())
 
     def reports(self) -> Iterator[Report]:
         """What becomes of it, until all is known. Raises HostError where the keeper has to end."""
@@ -72,25 +71,31 @@ class StartedFleet:
             if report.kind == "ready":
                 return
             yield report
-        log = log_file(self._orders.name)
-        raise LabError("the fleet's keeper has ended at once", where=str(log), detail=told(log))
+        raise self._gone()
 
     def let_stay(self) -> None:
-        """Let it go on when this process has ended."""
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.write(STAY)
-        self._keeper.stdin.close()
+        """Let it go on when this process has ended. Raises LabError where it has not waited for that."""
+        try:
+            self._tell(STAY)
+        except BrokenPipeError:
+            raise self._gone() from None
 
-    def close(self) -> None:
-        """End it, unless it was let stay."""
+    def _tell(self, line: bytes) -> None:
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(line)
+        self._keeper.stdin.flush()
+
+    def _gone(self) -> LabError:
+        log = log_file(self._orders.name)
+        return LabError("the fleet's keeper has ended", where=str(log), detail=told(log))
+
+    def end(self) -> None:
+        """End it with all that it has started, and wait for that."""
         for stream in (self._keeper.stdin, self._keeper.stdout):
             if stream is not None and not stream.closed:
                 with suppress(OSError):
                     stream.close()
 
-    def end(self) -> None:
-        """End it with all that it has started, and wait for that."""
-        self.close()
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_END_LIMIT)
 

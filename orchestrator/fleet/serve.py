@@ -13,6 +13,7 @@ from orchestrator.fleet.keys import security_of
 from orchestrator.fleet.room import Room
 from orchestrator.fleet.settings import set_up_dask
 from orchestrator.fleet.state import WORKER_FOLDER
+from orchestrator.fleet.target import address_towards
 from orchestrator.scratch import ScratchFolder
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ async def served_worker(scheduler: str, key: str, name: str, room: Room, host: s
             scheduler,
             nthreads=room.guests + 1,  # one to answer questions while guests run
             name=name,
-            host=host,
+            host=host or address_towards(scheduler),  # without one Dask 2026.8 listens on every interface
             security=security_of(key),
             worker_class=partial(_worker, room),
             memory_limit=0,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.errors import HostError, UsageError
+from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.paths import lab_dir
 from orchestrator.program import PROGRAM
 from orchestrator.whole_file import write_whole
@@ -97,10 +97,10 @@ def stored(name: str) -> FleetState:
 
 
 def running(name: str) -> FleetState:
-    """The same, of one whose keeper runs. Raises HostError where it has ended."""
+    """The same, of one whose keeper runs. Raises LabError where it has ended."""
     state = stored(name)
     if not state.is_running:
-        raise HostError(
+        raise LabError(
             f"fleet '{name}' has ended: its keeper, process {state.keeper}, is gone",
             where=str(log_file(name)),
             hint=f"start it again: {PROGRAM} fleet up" + ("" if name == USUAL_NAME else f" --name {name}"),

@@ -53,6 +53,16 @@ def host_and_port(address: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
+def address_towards(address: str) -> str:
+    """The address that this machine has where it leads to a scheduler's. Nothing is sent. Raises OSError."""
+    host, port = host_and_port(address)
+    family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as towards:
+        towards.connect(place)
+        found: str = towards.getsockname()[0]
+        return found
+
+
 def check_reachable(address: str, key: str) -> None:
     """Raise HostError where no scheduler answers, or one that has another key. Nothing is asked of it."""
     host, port = host_and_port(address)

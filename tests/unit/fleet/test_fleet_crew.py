@@ -418,6 +418,19 @@ def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage) -> 
     assert set(failed) == {"times are measured on one worker, z, and that does not work any more"}
 
 
+def test_times_are_gone_on_with_on_the_worker_that_measured_them_before(tmp_path: Path, stage: Stage) -> None:
+    for name in ("left", "right", "z"):
+        stage.join(name, guests=1)
+    jobs = [replace(job, timed_on="right") for job in jobs_of(tmp_path, 3, clock="wall")]
+    assert {record.worker for record in Play(tmp_path, jobs, stage).run().records.values()} == {"right"}
+
+
+def test_times_of_this_machine_are_not_gone_on_with_elsewhere(tmp_path: Path, stage: Stage) -> None:
+    (job,) = jobs_of(tmp_path, 1, clock="wall")
+    with pytest.raises(UsageError, match="were measured on this machine"):
+        Play(tmp_path, [replace(job, timed_on="")], stage)
+
+
 # --- who takes part ---------------------------------------------------------------------------------------------------
 
 

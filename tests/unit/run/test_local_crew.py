@@ -17,7 +17,7 @@ from test_boot import BOOT, Measure, Scripted, record_of, without_machine
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
-from orchestrator.errors import HostError, Interrupted
+from orchestrator.errors import HostError, Interrupted, UsageError
 from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
@@ -290,6 +290,16 @@ def test_no_moment_is_a_bad_one_for_an_interruption(tmp_path: Path, delay: float
         assert signal.getsignal(signal.SIGTERM) is interrupt
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_times_of_a_worker_are_not_gone_on_with_here(tmp_path: Path) -> None:
+    task = BootTask(Scripted(working(nothing)), BOOT, BOOT.cells, {}, tmp_path / "boot1")
+    artifacts = without_machine({cell.id: Ready(None) for cell in BOOT.cells})
+    crew = crew_of(tmp_path, 1)
+    with pytest.raises(UsageError, match="were measured on worker left"):
+        crew.submit(Job(task, artifacts, timed_on="left"))
+    crew.submit(Job(task, artifacts, timed_on=""))
+    assert [job.timed_on for job, event in crew.events() if isinstance(event, JobEnded)] == [""]
 
 
 def test_handlers_of_signals_are_as_they_were(tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a worker on another host started over ssh, with the key in no command line, and ended with the connection?"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+from command_line import CommandLine
+from fleet_processes import family, keeper_of, left_after, own_lab, temporary_files
+from ssh_servers import SSHD, Account, openssh, paramikos
+
+from orchestrator.paths import cache_dir
+
+pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
+
+_SERVERS = {"openssh": openssh, "paramiko": paramikos}
+_LAB = """\
+#!/bin/sh
+export ORCHESTRATOR_LAB={lab} ORCHESTRATOR_CACHE={cache} TMPDIR={temporary} PYTHONPATH={path}
+printf '\\033[2Jinstalling\\n'
+exec {python} -P -c 'from orchestrator.cli.main import main; main()' "$@"
+"""
+
+
+@pytest.fixture(params=list(_SERVERS))
+def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
+    if request.param == "openssh" and not SSHD.exists():
+        pytest.skip("openssh-server is not installed")
+    (tmp_path / "server").mkdir()
+    with _SERVERS[request.param](tmp_path / "server") as prepared:
+        yield prepared
+
+
+@pytest.fixture
+def command(account: Account, tmp_path: Path) -> Iterator[CommandLine]:
+    environment = {"HOME": str(account.home), "ORCHESTRATOR_CACHE": str(cache_dir()), "SSH_AUTH_SOCK": ""}
+    with own_lab(tmp_path / "lab", **environment) as prepared:
+        yield prepared
+
+
+@pytest.fixture
+def hosts(account: Account, command: CommandLine, tmp_path: Path) -> Path:
+    """A file with the server as a host, whose lab is one of its own."""
+    words = {
+        "lab": tmp_path / "there",
+        "cache": cache_dir(),
+        "temporary": command.environment["TMPDIR"],
+        "path": os.environ.get("PYTHONPATH", ""),
+        "python": sys.executable,
+    }
+    lab = tmp_path / "a lab"
+    lab.write_text(_LAB.format(**{name: shlex.quote(str(word)) for name, word in words.items()}))
+    lab.chmod(0o755)
+    file = tmp_path / "hosts.yaml"
+    host = {"ssh": f"127.0.0.1:{account.port}", "lab": str(lab), "name": "there", "guests": 1, "memory": "1G"}
+    file.write_text(json.dumps({"hosts": [host]}))
+    return file
+
+
+def up(command: CommandLine, hosts: Path) -> tuple[int, str]:
+    done = command.run("fleet", "up", "--host", "127.0.0.1", "--hosts", hosts)
+    return done.returncode, done.stderr
+
+
+def workers_there(command: CommandLine) -> list[int]:
+    """The processes of the other host's worker, by its temporary files' folder."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            environment = (folder / "environ").read_bytes()
+        except OSError:  # it has ended, or is another user's
+            continue
+        if b"worker" in words and f"TMPDIR={command.environment['TMPDIR']}".encode() in environment:
+            found += family(int(folder.name))
+    return found
+
+
+def test_a_worker_is_started_there_and_ends_with_the_fleet(command: CommandLine, hosts: Path) -> None:
+    status, said = up(command, hosts)
+    assert status == 0, said
+    assert "worker there: joined" in said
+    (worker,) = json.loads(command.run("fleet", "status", "--json").stdout)["workers"]
+    assert (worker["name"], worker["guests"], worker["memory_mib"]) == ("there", 1, 1024)
+    processes = workers_there(command)
+    assert len(processes) > 1
+    for pid in [*processes, keeper_of(command)]:
+        for name in ("cmdline", "environ"):
+            assert b"PRIVATE KEY" not in Path(f"/proc/{pid}/{name}").read_bytes()
+    log = (command.lab / "fleets" / "local.log").read_text()
+    assert "there: \\x1b[2Jinstalling\n" in log
+    assert "PRIVATE KEY" not in log
+    assert command.run("fleet", "down").returncode == 0
+    assert left_after(processes) == []
+    assert temporary_files(command) == []
+
+
+def test_it_ends_when_the_connection_does(command: CommandLine, hosts: Path) -> None:
+    assert up(command, hosts)[0] == 0
+    processes = workers_there(command)
+    os.kill(keeper_of(command), signal.SIGKILL)
+    assert left_after(processes) == []
+
+
+def test_a_host_that_is_not_known_gets_no_key(account: Account, command: CommandLine, hosts: Path) -> None:
+    known = account.known_hosts.read_text()
+    account.known_hosts.write_text("")
+    status, said = up(command, hosts)
+    assert (status, "is not in known_hosts" in said, "nothing was left running" in said) == (1, True, True), said
+    stranger = paramiko.ECDSAKey.generate()
+    account.known_hosts.write_text(f"{known.split()[0]} {stranger.get_name()} {stranger.get_base64()}\n")
+    status, said = up(command, hosts)
+    assert (status, "has another host key than the one in known_hosts" in said) == (1, True), said
+    assert workers_there(command) == []
+
+
+def test_what_keeps_a_host_from_joining_is_told(account: Account, command: CommandLine, hosts: Path) -> None:
+    whole = hosts.read_text()
+    hosts.write_text(whole.replace("a lab", "no lab"))
+    status, said = up(command, hosts)
+    assert (status, "its lab has ended with status 127" in said) == (1, True), said
+    hosts.write_text(whole)
+    paramiko.ECDSAKey.generate().write_private_key_file(str(account.home / ".ssh" / "id_ecdsa"))
+    status, said = up(command, hosts)
+    assert (status, "accepts none of this user's ssh keys" in said) == (1, True), said
+    assert not (command.lab / "fleets" / "local.json").exists()
