@@ -17,6 +17,8 @@ _OPEN = ("parameters", "purposes")
 """Fields whose names differ from run to run: each is one column, of JSON."""
 _LEFT_OUT = ("text", "profile")
 """Fields with lists, or with a file of their own, which a row has no columns for; the JSON report has them."""
+_LATER = ("worker",)
+"""Fields that came later: their columns are behind all others."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 _Scalar = str | int | float | bool | None
@@ -41,11 +43,11 @@ def _columns() -> list[str]:
     for name in CellRecord.model_fields:
         if name == "interval":
             columns += ["low", "high"]
-        elif name not in (*_NESTED, *_OPEN, *_LEFT_OUT):
+        elif name not in (*_NESTED, *_OPEN, *_LEFT_OUT, *_LATER):
             columns.append(name)
     columns += _OPEN
     columns += [f"{group}.{name}" for group, model in _NESTED.items() for name in model.model_fields]
-    return columns
+    return [*columns, *_LATER]
 
 
 def _row(cell: CellRecord) -> dict[str, str]:

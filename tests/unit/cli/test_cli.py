@@ -51,6 +51,7 @@ COMMANDS = [
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
 COMMANDS += ["model", "model fit", "model show", "bisect", "history", "site", "nightly"]
 COMMANDS += ["compare", "baseline", "baseline set", "baseline list", "baseline remove"]
+COMMANDS += ["fleet", "fleet keys", "fleet up", "fleet worker", "fleet status", "fleet down"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"
 
 
@@ -334,7 +335,7 @@ def test_the_option_prints_steps_on_stderr(option: str) -> None:
     assert "get kernel debian-686 ready" not in orchestrator("kernel", "build", "debian-686", "--offline").stderr
     verbose = orchestrator("kernel", "build", "debian-686", "--offline", option)
     assert (verbose.exit_code, verbose.stdout) == (3, "")
-    assert "  get kernel debian-686 ready FAILED (0.0" in verbose.stderr
+    assert "  get kernel debian-686 ready FAILED (" in verbose.stderr
 
 
 def test_a_dry_run_prints_cells_and_command_lines_and_does_nothing(tmp_path: Path) -> None:
