@@ -70,7 +70,7 @@ def _examined(worker: Surveyed, here: Versions) -> Iterator[Finding]:
 
     answer, name = worker.answer, worker.name
     if answer.offer is None:
-        yield Finding(name, Status.MISSING, answer.problem, f"on {answer.host or 'its host'}: ./lab doctor")
+        yield Finding(name, Status.MISSING, answer.problem, f"on {answer.host or 'its host'}: {PROGRAM} doctor")
         return
     other = here.difference(answer.offer.versions)
     if other is not None:
