@@ -146,7 +146,7 @@ def test_json_gives_back_the_same_run(drawn: list[CellRecord]) -> None:
 
 def test_the_schema_names_every_field_and_allows_no_other() -> None:
     cell_schema = json_schema()["$defs"]["CellRecord"]
-    optional = {"work", "text", "profile", "purposes"}
+    optional = {"work", "text", "profile", "purposes", "worker"}
     assert set(cell_schema["properties"]) == {*IDENTITY, "status", "reason", *OUTCOME, *optional}
     assert cell_schema["additionalProperties"] is False
 
