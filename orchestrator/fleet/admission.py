@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import ValidationError
@@ -20,6 +21,9 @@ from orchestrator.results.contract import CellRecord
 from orchestrator.run.crew import Job
 from orchestrator.run.kind import BenchmarkKind
 
+MOST_COMINGS = 5
+"""Times that a worker may come and go again without the end of a boot: its nanny would replace it for ever."""
+
 
 class Admission:
     """Examines the workers that join. ``start`` has a worker measure the calibration's job."""
@@ -35,6 +39,8 @@ class Admission:
         self._job: Job | None = None
         self._expected: Counts | None = None
         self._untrusted: set[str] = set()
+        self._idle_comings: Counter[str] = Counter()
+        """How often a worker has come, by its name, since one of that name last ended a boot."""
 
     def begin(self, jobs: Sequence[Job]) -> None:
         """Find out what this machine has, and what it counts. Raises HostError where QEMU is missing."""
@@ -59,12 +65,19 @@ class Admission:
         assert self._versions is not None
         member.name, member.guests, member.memory_mib = offer.name, offer.guests, offer.memory_mib
         other = self._versions.difference(offer.versions)
-        if offer.name in self._untrusted:
+        self._idle_comings[offer.name] += 1
+        if self._idle_comings[offer.name] > MOST_COMINGS:
+            self.refuse(member, f"it has come {MOST_COMINGS} times and done nothing")
+        elif offer.name in self._untrusted:
             self.refuse(member, "a worker of this name was retired")
         elif other is not None:
             self.refuse(member, other)
         elif self._job is not None:
             self._start(member, self._job)
+
+    def did_boot(self, name: str) -> None:
+        """A worker of this name has come to the end of a boot."""
+        self._idle_comings.pop(name, None)
 
     def calibrated(self, member: Member, records: Iterable[CellRecord]) -> None:
         """A worker has measured the calibration."""

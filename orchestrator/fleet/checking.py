@@ -33,7 +33,7 @@ class Checking:
         self._side, self._every, self._start, self._retire = side, every, start, retire
         self._due: deque[Check] = deque()
         self._examples: dict[str, Check] = {}
-        """By address, the cheapest record of a worker's newest boot that was not checked."""
+        """By address, the last record of a worker's newest boot that was not checked."""
         self._arbitrated = 0
 
     def measured(self, attempt: Attempt) -> None:
@@ -42,7 +42,8 @@ class Checking:
         member, found = attempt.member, checkable(attempt.outcomes.values())
         member.unchecked.append(tuple(attempt.outcomes))
         if found:
-            self._examples[member.address] = Check(found[0], member, attempt.work, member.done)
+            # Of one that goes wrong within a boot, the last cell is.
+            self._examples[member.address] = Check(found[-1], member, attempt.work, member.done)
 
     def did_boot(self, member: Member) -> None:
         """A worker has come to the end of a boot."""

@@ -288,6 +288,7 @@ class FleetCrew:
                 self._waiting.appendleft(work)
             else:
                 self._emit(work, JobEnded())
+            self._admission.did_boot(member.name)
             self._checking.did_boot(member)
 
     def _end(self, attempt: Attempt) -> None:
@@ -352,6 +353,9 @@ class FleetCrew:
             ids = withdrawn.get(work.job.name)
             if ids:
                 self._take_back(work, ids, f"measured again: {member.name}, which was retired, had measured it: {why}")
+        replaced = [one for one in self._roster.working() if one.name == member.name and not is_believed]
+        for one in replaced:  # a nanny's next worker, on the same machine
+            self._retire(one, why)
 
     def _withdrawn(self, member: Member) -> Mapping[str, list[str]]:
         """By job, what a member has measured since it was checked, and all that was compared with it."""

@@ -205,7 +205,7 @@ class Link:
             offset = 0
             while True:
                 piece = opened.read(PIECE)
-                refused = self._on(address, on_worker.receive, reference, offset, piece)
+                refused = self._on(address, on_worker.receive, reference, offset, piece, self._topic)
                 if refused:
                     raise HostError(str(refused))
                 offset += len(piece)

@@ -16,12 +16,13 @@ from pathlib import Path
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet.parcel import Reference, file_digest
 from orchestrator.results.faults import storage_faults
+from orchestrator.scratch import ScratchFolder
 
 PIECE = 8 << 20
 """Bytes of a file that travel at once."""
 
 _FOLDER = "fleet"
-_UNFINISHED = ".part"
+_UNFINISHED = "unfinished-"
 
 
 class Warehouse:
@@ -31,6 +32,7 @@ class Warehouse:
         self._cache, self._root = cache, cache / _FOLDER
         self._lock = threading.Lock()
         self._sound: dict[str, Path] = {}
+        self._unfinished: ScratchFolder | None = None
 
     def place(self, name: str) -> Path:
         """Where a reference's place is here, whether something is there or not."""
@@ -45,17 +47,16 @@ class Warehouse:
         """Those of the files that have to be sent; all others are where ``place`` says from now on."""
         return [one for one in wanted if not self._find(one)]
 
-    def receive(self, reference: Reference, offset: int, piece: bytes) -> None:
-        """Write a piece of a file; the last one makes it complete.
+    def receive(self, reference: Reference, offset: int, piece: bytes, sender: str = "") -> None:
+        """Write a piece of a file; the last one makes it complete. Several senders may send the same file at once.
 
         Raises HostError where there is no room, LabError for a file that is not what was announced.
         """
         target = self._root / reference.place
-        part = target.with_name(target.name + _UNFINISHED)
         with self._lock, storage_faults(self._root):
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_room(part.parent, len(piece))
+            part = self._parts() / f"{hashlib.sha256(sender.encode()).hexdigest()[:16]}-{reference.sha256}"
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_room(target.parent, len(piece))
             if offset == 0:
                 part.unlink(missing_ok=True)
             with part.open("ab") as file:
@@ -72,6 +73,13 @@ class Warehouse:
             part.chmod(0o500 if reference.place.endswith(".so") else 0o400)
             part.replace(target)
             self._sound[reference.place] = target
+
+    def _parts(self) -> Path:
+        """Where files are until they are complete: this process's own, since another worker may share the cache."""
+        if self._unfinished is None:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._unfinished = ScratchFolder(_UNFINISHED, self._root)
+        return self._unfinished.path
 
     def _find(self, reference: Reference) -> bool:
         for root in (self._cache, self._root):

@@ -81,11 +81,11 @@ async def missing(wanted: Sequence[str], dask_worker: Worker) -> list[str]:
     return [one.model_dump_json() for one in found]
 
 
-async def receive(reference: str, offset: int, piece: bytes, dask_worker: Worker) -> str:
+async def receive(reference: str, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> str:
     """On a worker: take a piece of a file; empty, or why it could not."""
     warehouse = _plugin(dask_worker).boots.warehouse
     try:
-        await asyncio.to_thread(warehouse.receive, Reference.model_validate_json(reference), offset, piece)
+        await asyncio.to_thread(warehouse.receive, Reference.model_validate_json(reference), offset, piece, sender)
     except LabError as error:
         return error.what
     return ""

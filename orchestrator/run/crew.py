@@ -35,7 +35,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobEnded:
-    """A boot has come to its end: what it leaves is in its directory, and no further event of it follows."""
+    """A boot has come to its end: what it leaves is in its directory. Events follow only where some are withdrawn."""
 
 
 @dataclass(frozen=True)

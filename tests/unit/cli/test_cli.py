@@ -50,7 +50,6 @@ COMMANDS = [
 ]
 COMMANDS += ["shell", "kernel", "kernel build", "kernel list", "image", "image build", "image list"]
 COMMANDS += ["model", "model fit", "model show", "bisect", "history", "site", "nightly"]
-COMMANDS += ["fleet", "fleet keys", "fleet up", "fleet worker", "fleet status", "fleet down"]
 COMMANDS += ["compare", "baseline", "baseline set", "baseline list", "baseline remove"]
 COMMANDS += ["fleet", "fleet keys", "fleet up", "fleet worker", "fleet status", "fleet down"]
 QUICKSTART = Path(__file__).parents[3] / "configs" / "quickstart.yaml"

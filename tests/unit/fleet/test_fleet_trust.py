@@ -44,9 +44,9 @@ def test_equal_counts_are_no_difference(records: list[CellRecord]) -> None:
     assert difference(counts(records), counts(reversed(records))) is None
 
 
-def test_a_worker_is_checked_by_its_cheapest_exact_number_then_by_a_failure() -> None:
+def test_a_worker_is_checked_by_exact_cells_failures_first() -> None:
     timed = cell("djprobe", id="timed", clock="wall", unit="ns")
     system = whole_system("lab-i386-up", real=1.0, base=1.0)
     found = checkable([failed("jprobe", "an oops"), KPROBE, timed, system, cell("djprobe"), cell("none")])
-    assert [record.probe for record in found] == ["none", "djprobe", "kprobe", "jprobe"]
+    assert [record.probe for record in found] == ["jprobe", "kprobe", "djprobe", "none"]
     assert checkable([timed]) == []
