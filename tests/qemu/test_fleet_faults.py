@@ -32,6 +32,7 @@ from full_disk import room
 pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 pytestmark = pytest.mark.qemu
 
+LONG = pytest.mark.nightly("a run on a fleet for each fault")
 SMALL = ("--guests", "1", "--memory", "1G")
 WITH_MOUNT = Path(__file__).parents[1] / "with_mount.sh"
 
@@ -105,6 +106,7 @@ def test_a_killed_worker_costs_a_boot_and_nothing_else(
     assert "it has left the fleet" in run.said.read_text()
 
 
+@LONG
 def test_a_worker_that_stops_is_given_up_and_what_it_says_later_is_dropped(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_killed_client_leaves_no_guest_and_a_run_to_go_on_with(
     assert samples(fleet) == expected
 
 
+@LONG
 def test_with_the_scheduler_the_run_ends_and_goes_on_without_a_fleet(
     fleet_to_kill: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
@@ -158,6 +161,7 @@ def test_with_the_scheduler_the_run_ends_and_goes_on_without_a_fleet(
     assert samples(fleet_to_kill) == expected
 
 
+@LONG
 def test_a_killed_nanny_takes_its_worker_and_its_guests_along(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
@@ -172,6 +176,7 @@ def test_a_killed_nanny_takes_its_worker_and_its_guests_along(
     assert samples(fleet) == expected
 
 
+@LONG
 def test_a_worker_that_counts_wrong_gets_no_boot(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
@@ -207,6 +212,7 @@ def test_what_a_worker_counted_wrong_is_withdrawn_and_measured_again(
     assert "wrong" not in {cell.worker for cell in again}
 
 
+@LONG
 def test_a_worker_whose_disk_is_full_does_not_take_part(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
@@ -221,6 +227,7 @@ def test_a_worker_whose_disk_is_full_does_not_take_part(
     assert samples(fleet) == expected
 
 
+@LONG
 def test_a_disk_that_fills_up_costs_a_worker_its_boots(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:
@@ -238,6 +245,7 @@ def test_a_disk_that_fills_up_costs_a_worker_its_boots(
     assert samples(fleet) == expected
 
 
+@LONG
 def test_a_worker_behind_a_network_that_stalls_is_given_up(
     fleet: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
-from orchestrator.fleet.link import Ended, Heard, Joined, Told
+from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
 from orchestrator.fleet.messages import BEGINS, FileMessage, sent
 
 
@@ -687,3 +687,19 @@ def test_a_withdrawal_names_cells_that_had_an_outcome(tmp_path: Path, stage: Sta
     ledger = play.run()
     named = [id_ for _, event in ledger.events if isinstance(event, Withdrawn) for id_ in event.cells]
     assert named == ledger.withdrawn
+
+
+def test_a_worker_that_only_comes_and_goes_is_refused(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nanny replaces it for ever; the run has another one to wait for only until then."""
+    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
+
+    def dies(boot: Boot) -> Iterator[Heard]:
+        stage.join("z", script=dies)  # the next one
+        return iter([Left(boot.worker.address)])
+
+    stage.join("z", script=dies)
+    with pytest.raises(HostError, match="no worker of the fleet is left") as raised:
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
+    assert any("it has come 5 times and done nothing" in line for line in raised.value.detail)

@@ -166,3 +166,16 @@ def send_to_a_full_disk(disk: str) -> None:
 def test_a_disk_is_not_filled_up(tmp_path: Path) -> None:
     mount = ("tmpfs", "size=72m", "tmpfs", tmp_path)
     assert call_with_mount(mount, "test_warehouse:send_to_a_full_disk", tmp_path) == ""
+
+
+def test_two_senders_do_not_write_into_each_others_files(tmp_path: Path) -> None:
+    one, other, reference = Warehouse(tmp_path), Warehouse(tmp_path), reference_to()
+    half = len(CONTENT) // 2
+    for warehouse in (one, other):
+        for sender in ("a", "b"):
+            warehouse.receive(reference, 0, CONTENT[:half], sender)
+    for warehouse in (one, other):
+        for sender in ("a", "b"):
+            warehouse.receive(reference, half, CONTENT[half:], sender)
+    assert one.place(PLACE).read_bytes() == other.place(PLACE).read_bytes() == CONTENT
+    assert files_of(tmp_path) == [f"fleet/{PLACE}"]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do all crews keep one contract: the numbers of one guest at a time, Ctrl-C at any cell, and going on behind it?"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from fleet_faults import CELLS, going_on, qemus_of, records, samples, workers_of
+from fleet_processes import keeper_of, left_after, own_lab
+
+pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
+pytestmark = pytest.mark.qemu
+
+CREWS = [("--jobs", "2"), ("--fleet", "local")]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    with own_lab(tmp_path_factory.mktemp("lab")) as command:
+        up = command.run("fleet", "up", "--workers", "2", "--guests", "1", "--memory", "1G")
+        assert up.returncode == 0, up.stderr
+        yield command
+
+
+@pytest.fixture(scope="module")
+def expected(lab: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, ...]]:
+    with going_on(lab, tmp_path_factory.mktemp("alone")) as run:
+        assert run.end() == 0, run.said.read_text()
+    found = samples(lab)
+    assert len(found) == CELLS
+    return found
+
+
+@pytest.mark.parametrize("crew", CREWS, ids=["threads", "fleet"])
+def test_an_interrupted_run_goes_on_to_the_numbers_of_one_guest_at_a_time(
+    crew: tuple[str, str], lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    with going_on(lab, tmp_path, *crew) as run:
+        run.reach("[2/8]")
+        run.process.send_signal(signal.SIGINT)
+        assert run.end() == 128 + signal.SIGINT, run.said.read_text()
+    assert "Traceback" not in run.said.read_text()
+    assert lab.qemus_after() == []
+    assert left_after([one for worker in workers_of(keeper_of(lab)) for one in qemus_of(worker)]) == []
+    before = samples(lab)
+    assert 2 <= len(before) < CELLS
+    with going_on(lab, tmp_path, *crew, "--resume") as run:
+        assert run.end() == 0, run.said.read_text()
+    assert samples(lab) == expected
+    # Who has measured what: in each record, and of each guest in the run's provenance.
+    workers = {cell.worker for cell in records(lab)}
+    (directory,) = {path for path in (lab.lab / "runs").iterdir() if path.name == run_name(lab)}
+    guests = json.loads((directory / "provenance.json").read_text())["boots"]
+    assert {guest.get("worker") for guest in guests} >= workers
+    assert (workers == {None}) == (crew[0] == "--jobs")
+
+
+def run_name(lab: CommandLine) -> str:
+    """The id of the latest run."""
+    return str(json.loads(lab.run("report", "latest", "--format", "json").stdout)["run"])
