@@ -110,7 +110,7 @@ def check_directory(directory: Path) -> None:
         owner = _load(directory / RUN_FILE, RunIdentity)
         raise UsageError(f"this directory belongs to run {owner.run}", where=str(directory), hint=_ANOTHER)
     if directory.exists() and not directory.is_dir():
-        raise UsageError("a file, where a directory is to be", where=str(directory), hint=_ANOTHER)
+        raise UsageError("a file, where a directory is to be", where=str(directory), hint="name another directory")
 
 
 def prepare_directory(directory: Path, identity: RunIdentity) -> None:
