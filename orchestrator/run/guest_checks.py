@@ -15,6 +15,9 @@ from orchestrator.guest.kernel_value import kernel_value
 CLOCKSOURCE = "tsc"
 """The only one measured on: the others are devices, read at a cost of their own."""
 
+EARLY_CLOCKSOURCE = "tsc-early"
+"""The same counter, until the kernel has measured its frequency once more."""
+
 _CLOCKSOURCE_FILE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _CPUS = "/sys/devices/system/cpu"
 _UPTIME_FILE = "/proc/uptime"

@@ -28,6 +28,13 @@ benchmark: {name: syscall, call: getppid, calls: 1000}
 """
 """Four boots of two cells."""
 
+MORE = MANY.replace(
+    "memory: 512M}",
+    "memory: 512M}, {cpu: athlon, memory: 512M}, {cpu: pentium-m, memory: 512M}, "
+    "{cpu: pentium4, memory: 384M}, {cpu: athlon, memory: 384M}",
+)
+"""Twice as many: a worker that comes late still gets some."""
+
 CELLS = 8
 _LOOK = 0.02
 
@@ -62,10 +69,10 @@ class GoingOn:
 
 
 @contextlib.contextmanager
-def going_on(command: CommandLine, folder: Path, *arguments: str | Path) -> Iterator[GoingOn]:
-    """A run of MANY on a fleet, or however ``arguments`` say; it is over when the context is."""
+def going_on(command: CommandLine, folder: Path, *arguments: str | Path, text: str = MANY) -> Iterator[GoingOn]:
+    """A run of an experiment on a fleet, or however ``arguments`` say; it is over when the context is."""
     config, said = folder / "many.yaml", folder / f"said-{time.monotonic_ns()}"
-    config.write_text(MANY)
+    config.write_text(text)
     with said.open("w") as file, command.start("run", config, *arguments, stderr=file.fileno()) as process:
         try:
             yield GoingOn(command, process, said)
