@@ -16,6 +16,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,6 +73,20 @@ def recorded(folder: Path, name: str) -> str | None:
         return next((line.digest for line in _read(folder) if (line.path, line.facts) == (name, facts)), None)
     except (OSError, ValueError):
         return None
+
+
+def of_file(path: Path) -> str:
+    """The SHA-256 of a file, from its folder's record where that has it. Raises OSError.
+
+    To read the kernels of Debian takes 20 to 50 ms; one without a record is read again when its facts have changed.
+    """
+    return recorded(path.parent, path.name) or of_content(path)
+
+
+def of_content(path: Path) -> str:
+    """The SHA-256 of a file's content, whatever a record says. Raises OSError."""
+    found = path.stat()
+    return _content_digest(path, found.st_dev, _facts(found))
 
 
 def changed(folder: Path) -> Damage | None:
@@ -140,6 +155,13 @@ def _digest(folder: Path, name: str) -> str:
         return hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
     if not stat.S_ISREG(mode):  # to open a pipe would wait for its other end
         return hashlib.sha256(str(stat.S_IFMT(mode)).encode()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _content_digest(path: Path, device: int, facts: str) -> str:
+    del device, facts
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

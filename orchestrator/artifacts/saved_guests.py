@@ -8,7 +8,6 @@ only renamed into place: restored guests map them. Removing one that guests run 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -60,14 +59,14 @@ def key_inputs(machine: Machine) -> dict[str, object]:
         "agent": PROTOCOL,
         "qemu": _qemu_digests(),
         "arguments": arguments,
-        "kernel": _kept_digest(machine.kernel),
-        "initramfs": _kept_digest(machine.initramfs),
-        "drivers": None if machine.disk_drivers is None else _kept_digest(machine.disk_drivers),
+        "kernel": _digest(machine.kernel),
+        "initramfs": _digest(machine.initramfs),
+        "drivers": None if machine.disk_drivers is None else _digest(machine.disk_drivers),
         # The overlay has the path of its base in it.
         "root": None
         if root is None
-        else [root.key, _kept_digest(root.base), str(root.base.absolute()), root.format, root.start],
-        "data": [[disk.name, disk.file.parent.name, _kept_digest(disk.file)] for disk in machine.data],
+        else [root.key, _digest(root.base), str(root.base.absolute()), root.format, root.start],
+        "data": [[disk.name, disk.file.parent.name, _digest(disk.file)] for disk in machine.data],
     }
 
 
@@ -143,22 +142,8 @@ def _qemu_digests() -> dict[str, str]:
     return {QEMU: _digest(program)} | {str(file): _digest(file) for file in files if file.is_file()}
 
 
-def _kept_digest(file: Path) -> str:
-    """The SHA-256 of a file of an artifact, from its record: to read the kernels of Debian takes 20 to 50 ms."""
-    return digests.recorded(file.parent, file.name) or _digest(file)
-
-
 def _digest(file: Path) -> str:
     try:
-        facts = file.stat()
-        return _digest_of(file, facts.st_size, facts.st_mtime_ns, facts.st_ino)
+        return digests.of_file(file)
     except OSError as error:
         raise HostError(f"{file} cannot be read: {error.strerror}") from None
-
-
-@lru_cache(maxsize=64)
-def _digest_of(file: Path, *facts: int) -> str:
-    """The SHA-256 of a file with these facts: a file that is written to has others."""
-    del facts
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

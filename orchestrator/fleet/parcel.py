@@ -14,7 +14,6 @@ import io
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -117,23 +116,10 @@ class _Unpacker(pickle.Unpickler):
 
 
 def _reference(path: Path, cache: Path) -> Reference:
-    sha256 = digests.recorded(path.parent, path.name) or file_digest(path)
+    sha256 = digests.of_file(path)
     return Reference(place=_place(path, cache, sha256[:24]), sha256=sha256, size=path.stat().st_size)
 
 
 def _place(path: Path, cache: Path, otherwise: str) -> str:
     # Keys are read from paths: an artifact's folder keeps its name.
     return str(path.relative_to(cache) if path.is_relative_to(cache) else Path(_GIVEN, otherwise, path.name))
-
-
-def file_digest(path: Path) -> str:
-    """The SHA-256 of a file, which is read again only when its size, time or inode have changed."""
-    facts = path.stat()
-    return _digest_of(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
-
-
-@lru_cache(maxsize=4096)
-def _digest_of(path: Path, *facts: int) -> str:
-    del facts
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

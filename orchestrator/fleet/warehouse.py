@@ -13,8 +13,9 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from orchestrator.artifacts import digests
 from orchestrator.errors import HostError, LabError
-from orchestrator.fleet.parcel import Reference, file_digest
+from orchestrator.fleet.parcel import Reference
 from orchestrator.results.faults import storage_faults
 from orchestrator.scratch import ScratchFolder
 
@@ -85,7 +86,7 @@ class Warehouse:
         for root in (self._cache, self._root):
             path = root / reference.place
             try:
-                is_it = path.stat().st_size == reference.size and file_digest(path) == reference.sha256
+                is_it = path.stat().st_size == reference.size and digests.of_content(path) == reference.sha256
             except OSError:
                 continue
             if is_it:

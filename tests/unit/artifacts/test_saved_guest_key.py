@@ -216,7 +216,7 @@ def test_files_of_artifacts_are_not_read_again(
 ) -> None:
     before = key(machine)
     digests.record(tmp_path, "manifest.json")
-    saved_guests._digest_of.cache_clear()
+    digests._content_digest.cache_clear()
     with monkeypatch.context() as patch:
         patch.delattr(hashlib, "file_digest")
         assert key(machine) == before

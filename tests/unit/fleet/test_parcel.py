@@ -130,7 +130,7 @@ def test_the_digest_of_a_recorded_file_is_taken_from_the_record(
     def unread(path: Path) -> str:
         raise AssertionError(f"{path} was read")
 
-    monkeypatch.setattr("orchestrator.fleet.parcel.file_digest", unread)
+    monkeypatch.setattr("orchestrator.artifacts.digests.of_content", unread)
     (reference,) = packed(file, tmp_path / "cache").files
     assert reference.sha256 == hashlib.sha256(b"content").hexdigest()
 
