@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,12 +125,13 @@ def up(
 
 
 def _workers_here(number: int, guests: int | None, memory: str | None) -> list[WorkerOrder]:
+    from orchestrator.fleet.names import worker_name
     from orchestrator.fleet.orders import WorkerOrder
     from orchestrator.fleet.room import Room
-    from orchestrator.fleet.serve import usual_name
 
     room = Room.of_host(max(1, number)).limited(guests, memory)
-    names = [usual_name()] if number == 1 else [f"{usual_name()}-{at}" for at in range(1, number + 1)]
+    host = worker_name(socket.gethostname())
+    names = [host] if number == 1 else [f"{host}-{at}" for at in range(1, number + 1)]
     return [WorkerOrder(one, room.guests, room.memory_mib) for one in names]
 
 
@@ -190,8 +192,8 @@ def worker(
     need_dask()
     from orchestrator.fleet.foreground import Foreground, key_from_input
     from orchestrator.fleet.keys import read_key, usual_key_file
+    from orchestrator.fleet.names import worker_name
     from orchestrator.fleet.room import Room
-    from orchestrator.fleet.serve import usual_name
     from orchestrator.fleet.target import check_reachable
     from orchestrator.guest.emulator import qemu_version
 
@@ -201,7 +203,8 @@ def worker(
     text = key_from_input() if key_from_stdin else read_key(key or usual_key_file())
     qemu_version()  # without QEMU no client would want this worker
     check_reachable(scheduler, text)
-    options.say(Foreground(scheduler, text, name or usual_name(), room, host, key_from_stdin).serve())
+    name = name or worker_name(socket.gethostname())
+    options.say(Foreground(scheduler, text, name, room, host, key_from_stdin).serve())
 
 
 @app.command("status")

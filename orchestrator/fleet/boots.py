@@ -37,7 +37,6 @@ class Boots:
         self._context = BuildContext(Cache(cache), offline=True)
         self._lock = threading.Lock()
         self._running: dict[str, _Running] = {}
-        self._unwanted: set[str] = set()
 
     def do(self, attempt: str, data: bytes, send: Send) -> dict[str, object]:
         """Do a boot, and send what it reports. How it ended, as plain data: ``messages`` is how many were sent."""
@@ -112,8 +111,7 @@ class _Running:
         def emit(event: Event) -> None:
             if isinstance(event, Outcome):
                 # A record's profile is there before the record is.
-                for folder in (PROFILES_FOLDER,):
-                    self._send_all(task.directory, (task.directory / folder).glob("*"))
+                self._send_all(task.directory, (task.directory / PROFILES_FOLDER).glob("*"))
             self._tell(event)
 
         return emit

@@ -27,7 +27,7 @@ from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
 from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, received
 from orchestrator.fleet.packing import packed_job
-from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Roster, Standing
+from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Standing
 from orchestrator.fleet.side import Side
 from orchestrator.fleet.trust import CHECK_EVERY
 from orchestrator.results.contract import CellRecord
@@ -56,12 +56,10 @@ def fleet_crew(
     kinds: KindRegistry[BenchmarkKind],
     context: BuildContext,
     listener: ProgressListener,
-    *,
-    check_every: int = CHECK_EVERY,
 ) -> Iterator[Crew]:
     """The crew of a fleet, for one run. Raises HostError where no scheduler answers."""
     with linked(address, key) as link:
-        yield FleetCrew(link, kinds, context, listener, check_every)
+        yield FleetCrew(link, kinds, context, listener)
 
 
 class FleetCrew:
@@ -75,10 +73,9 @@ class FleetCrew:
         listener: ProgressListener,
         check_every: int = CHECK_EVERY,
     ) -> None:
-        self._link, self._context, self._listener, self._roster = link, context, listener, Roster()
-        side = Side(link, context, listener, self._roster)
-        self._admission = Admission(side, kinds, self._start_calibration)
-        self._checking = Checking(side, check_every, self._start_check, self._retire)
+        self._side = Side(link, context, listener)
+        self._admission = Admission(self._side, kinds, self._start_calibration)
+        self._checking = Checking(self._side, check_every, self._start_check, self._retire)
         self._works: list[Work] = []
         self._waiting: deque[Work] = deque()
         self._attempts: dict[str, Attempt] = {}
@@ -89,7 +86,7 @@ class FleetCrew:
     @property
     def jobs(self) -> int:
         """The guests of all workers at once; before they are known, one."""
-        return max(1, self._roster.slots())
+        return max(1, self._side.roster.slots())
 
     def submit(self, job: Job) -> None:
         """See Crew."""
@@ -99,7 +96,7 @@ class FleetCrew:
                 hint="leave out --fleet to go on with it",
             )
         if job.timed_on is not None:
-            self._roster.host_of_times = job.timed_on
+            self._side.roster.host_of_times = job.timed_on
         cells = {cell.id: cell for cell in job.task.cells}
         self._works.append(Work(job, cells, guests=_guests_so_far(job.task.directory)))
 
@@ -109,11 +106,11 @@ class FleetCrew:
         def end() -> None:
             raise Cancelled
 
-        self._link.heard.put(end)
+        self._side.link.heard.put(end)
 
     def events(self) -> Generator[tuple[Job, CrewEvent], None, None]:
         """See Crew."""
-        with signals_in_turn(self._link.heard.put):
+        with signals_in_turn(self._side.link.heard.put):
             self._waiting.extend(self._works)
             if self._waiting:
                 self._admission.begin([work.job for work in self._works])
@@ -126,26 +123,26 @@ class FleetCrew:
                         yield self._out.popleft()
             finally:
                 for attempt in list(self._attempts):
-                    self._link.cancel(attempt)
+                    self._side.link.cancel(attempt)
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
         """Take what has come, or wait for something."""
-        if self._link.is_lost:
+        if self._side.link.is_lost:
             raise LabError(
                 "the fleet's scheduler has gone, or does not answer any more",
                 hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
             )
         try:
-            item = self._link.heard.get(timeout=_POLL)
+            item = self._side.link.heard.get(timeout=_POLL)
         except queue.Empty:
             self._check_members()
             return
         match item:
             case Joined(address):
-                if self._roster.joined(address):
-                    self._link.ask_offer(address)
+                if self._side.roster.joined(address):
+                    self._side.link.ask_offer(address)
             case Left(address):
                 self._left(address)
             case Offered():
@@ -159,11 +156,11 @@ class FleetCrew:
 
     def _check_members(self) -> None:
         now = time.monotonic()
-        if self._roster.expected():
+        if self._side.roster.expected():
             self._seen = now
         elif now - self._seen > _PATIENCE or not self._may_return():
             members = [
-                f"{member.name or member.address} {member.standing.value}: {member.why}" for member in self._roster
+                f"{member.name or member.address} {member.standing.value}: {member.why}" for member in self._side.roster
             ]
             raise HostError(
                 "no worker of the fleet is left" if members else "the fleet has no worker",
@@ -173,21 +170,20 @@ class FleetCrew:
 
     def _may_return(self) -> bool:
         """Whether a worker has gone that its nanny may replace, or none has come yet."""
-        members = list(self._roster)
+        members = list(self._side.roster)
         return not members or any(member.standing is Standing.GONE for member in members)
 
     def _left(self, address: str) -> None:
-        member = self._roster.left(address)
+        member = self._side.roster.left(address)
         if member is None:
             return
-        for attempt in [one for one in self._attempts.values() if one.member is member]:
-            self._lose(attempt, "it has left the fleet")
+        self._lose_all_of(member, "it has left the fleet")
 
     def _told(self, message: object) -> None:
         try:
             told = received(message)
         except LabError as error:
-            self._listener.warn(f"warning: {error}")
+            self._side.listener.warn(f"warning: {error}")
             return
         attempt = self._attempts.get(told.attempt)
         if attempt is None or told.number < attempt.heard:
@@ -300,7 +296,7 @@ class FleetCrew:
 
     def _lose(self, attempt: Attempt, why: str) -> None:
         """An attempt is given up: its outcomes so far stay, the rest is another worker's."""
-        self._link.cancel(attempt.name)
+        self._side.link.cancel(attempt.name)
         self._end(attempt)
         member = attempt.member
         if attempt.check is not None:
@@ -313,12 +309,16 @@ class FleetCrew:
             last = f"; the last that was heard: {attempt.last}" if attempt.last else ""
             self._lost(attempt.work, member, why + last)
 
+    def _lose_all_of(self, member: Member, why: str) -> None:
+        for attempt in [one for one in self._attempts.values() if one.member is member]:
+            self._lose(attempt, why)
+
     def _lost(self, work: Work, member: Member, why: str) -> None:
         work.losses.append((member.name, why))
         if not work.left:
             self._emit(work, JobEnded())
         elif len(work.losses) < MOST_LOSSES:
-            self._listener.say(f"{member.name}: {why}; {work.job.name} goes to another worker")
+            self._side.listener.say(f"{member.name}: {why}; {work.job.name} goes to another worker")
             self._waiting.appendleft(work)
         else:
             told = "; ".join(f"{name}: {heard}" for name, heard in work.losses)
@@ -339,21 +339,20 @@ class FleetCrew:
             return  # it has nothing more to lose
         was_candidate = member.standing is Standing.CANDIDATE
         member.standing, member.why = Standing.RETIRED, why
-        for attempt in [one for one in self._attempts.values() if one.member is member]:
-            self._lose(attempt, why)
+        self._lose_all_of(member, why)
         if was_candidate:
-            self._listener.warn(f"warning: {member.name} does not take part: {why}")
+            self._side.listener.warn(f"warning: {member.name} does not take part: {why}")
             return
         if not is_believed:
             self._admission.bar(member.name)
         withdrawn = {} if is_believed else self._withdrawn(member)
         again = f"; {counted(sum(map(len, withdrawn.values())), 'cell')} will be measured again" if withdrawn else ""
-        self._listener.warn(f"warning: {member.name} is retired: {why}{again}")
+        self._side.listener.warn(f"warning: {member.name} is retired: {why}{again}")
         for work in self._works:
             ids = withdrawn.get(work.job.name)
             if ids:
                 self._take_back(work, ids, f"measured again: {member.name}, which was retired, had measured it: {why}")
-        replaced = [one for one in self._roster.working() if one.name == member.name and not is_believed]
+        replaced = [one for one in self._side.roster.working() if one.name == member.name and not is_believed]
         for one in replaced:  # a nanny's next worker, on the same machine
             self._retire(one, why)
 
@@ -388,13 +387,14 @@ class FleetCrew:
         """Start what can be started: checks first, then boots in the plan's order."""
         self._checking.give()
         for work in list(self._waiting):
-            if not any(member.has_room(0) for member in self._roster.working()):
+            if not any(member.has_room(0) for member in self._side.roster.working()):
                 return
             self._give_boot(work)
 
     def _give_boot(self, work: Work) -> None:
-        largest = self._roster.largest()
-        if self._roster.working() and work.memory_mib > largest and not self._candidates():
+        roster = self._side.roster
+        largest = roster.largest()
+        if roster.working() and work.memory_mib > largest and not roster.has_candidates():
             self._waiting.remove(work)
             wanted = work.job.artifacts.machine.memory_mib
             self._fail(
@@ -402,18 +402,19 @@ class FleetCrew:
             )
             return
         is_timed = work.job.task.boot.clock == "wall"
-        if is_timed and self._has_lost_host_of_times():
+        if is_timed and roster.has_lost_host_of_times():
             self._waiting.remove(work)
             self._fail(
-                work, f"times are measured on one worker, {self._roster.host_of_times}, and that does not work any more"
+                work,
+                f"times are measured on one worker, {roster.host_of_times}, and that does not work any more",
             )
             return
         names = [name for name, _ in work.losses]
-        member = self._roster.choose(work.memory_mib, work.machine, names, is_timed=is_timed)
+        member = roster.choose(work.memory_mib, work.machine, names, is_timed=is_timed)
         if member is None:
             return
         if is_timed:
-            self._roster.host_of_times = member.name
+            roster.host_of_times = member.name
         self._waiting.remove(work)
         task = dataclasses.replace(
             work.job.task,
@@ -436,16 +437,7 @@ class FleetCrew:
 
     def _start(self, attempt: Attempt, job: Job) -> None:
         self._attempts[attempt.name] = attempt
-        self._link.start(attempt.name, attempt.member.address, packed_job(self._context, job))
-
-    def _candidates(self) -> bool:
-        return any(member.standing is Standing.CANDIDATE for member in self._roster)
-
-    def _has_lost_host_of_times(self) -> bool:
-        name = self._roster.host_of_times
-        return (
-            bool(name) and not any(member.name == name for member in self._roster.working()) and not self._candidates()
-        )
+        self._side.link.start(attempt.name, attempt.member.address, packed_job(self._side.context, job))
 
     def _name(self, what: str) -> str:
         self._number += 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator import __version__
+from orchestrator.fleet.room import MOST_GUESTS
 from orchestrator.guest.emulator import qemu_version
 
 _NO_CODE = {".pyc", ".pyo"}
@@ -52,7 +53,7 @@ class Offer(BaseModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     versions: Versions
-    guests: int = Field(ge=1, le=1024)
+    guests: int = Field(ge=1, le=MOST_GUESTS)
     memory_mib: int = Field(ge=1, le=2**24)
 
 

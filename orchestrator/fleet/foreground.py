@@ -22,7 +22,6 @@ from orchestrator.program import PROGRAM
 
 _KEY_ENDS = b"-----END PRIVATE KEY-----"
 _LARGEST_KEY = 64 << 10
-_LOG_INTERVAL = 5.0
 _INPUT_ENDED = 0
 """In place of a signal's number: standard input was closed."""
 
@@ -78,7 +77,7 @@ class Foreground:
                 loop.add_signal_handler(number, stop, number)
         if self.ends_with_input:
             threading.Thread(target=_await_end, args=(loop, stop), daemon=True).start()
-        tending = asyncio.create_task(_tend(log))
+        tending = asyncio.create_task(log.tend())
         try:
             async with served_worker(self.scheduler, self.key, self.name, self.room, self.host) as nanny:
                 text = f"worker {self.name} has joined {self.scheduler}; its log is {log.file}"
@@ -113,12 +112,6 @@ def key_from_input() -> str:
         if not line or len(text) > _LARGEST_KEY:
             raise UsageError("there is no key of a fleet on standard input", where="--key-from-stdin")
     return text.decode("ascii", errors="replace")
-
-
-async def _tend(log: KeptLog) -> None:
-    while True:
-        await asyncio.sleep(_LOG_INTERVAL)
-        log.shorten()
 
 
 def _await_end(loop: asyncio.AbstractEventLoop, stop: Callable[[int], None]) -> None:

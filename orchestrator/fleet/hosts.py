@@ -16,6 +16,7 @@ from orchestrator.experiment.file.fields import whole
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem, config_error, mismatch, problems_of
 from orchestrator.experiment.file.source import KeyPath, read_source
+from orchestrator.fleet.names import worker_name
 from orchestrator.fleet.orders import WorkerOrder
 from orchestrator.fleet.room import MOST_GUESTS, size_mib
 
@@ -72,7 +73,7 @@ class Host(_Part):
     def worker(self) -> str:
         """The name of its worker: its own, or the host's."""
         _, host, _ = ssh_parts(self.ssh)
-        return self.name or re.sub(r"[^A-Za-z0-9._-]", "-", host).lstrip("._-")[:64]
+        return self.name or worker_name(host)
 
     def order(self) -> WorkerOrder:
         """What a keeper is told of it."""

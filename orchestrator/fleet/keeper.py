@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from orchestrator.fleet.hosts_ssh import HostWorker
     from orchestrator.fleet.scheduler import FleetScheduler
 
-_LOG_INTERVAL = 5.0
 _POLL = 0.2
 
 
@@ -88,10 +87,11 @@ class Keeper:
                 asyncio.create_task(self._worker(order, scheduler, event))
                 for order, event in zip(orders.workers, settled, strict=True)
             ]
-            tasks.append(asyncio.create_task(self._tend_log()))
+            tending = asyncio.create_task(self._log.tend())
             ready = asyncio.create_task(self._announce(settled))
             await self._stop.wait()
             ready.cancel()
+            tending.cancel()
             for host in self._hosts:
                 host.stop()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -168,12 +168,6 @@ class Keeper:
             if not worker.has_joined:
                 self._tell(Report("failed", order.name, why, tuple(told(self._log.file, order.name))))
             self._log.line(order.name, why)
-
-    async def _tend_log(self) -> None:
-        while not self._stop.is_set():
-            self._log.shorten()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), _LOG_INTERVAL)
 
 
 def _put(loop: asyncio.AbstractEventLoop, ended: asyncio.Queue[str], why: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import threading
@@ -18,6 +19,7 @@ _KEPT = LARGEST // 4
 _LONGEST_LINE = 1000
 _QUOTED = 8
 _READ = 64 << 10
+_INTERVAL = 5.0
 _ERROR = re.compile(r"[A-Za-z_][A-Za-z_.]*(Error|Exception): ")
 """The last line of a traceback."""
 
@@ -45,6 +47,12 @@ class KeptLog:
                 kept = os.pread(self.descriptor, _KEPT, size - _KEPT)
                 os.ftruncate(self.descriptor, 0)
                 os.write(self.descriptor, b"...\n" + kept.partition(b"\n")[2])
+
+    async def tend(self) -> None:
+        """Shorten it every few seconds, until this is cancelled."""
+        while True:
+            await asyncio.sleep(_INTERVAL)
+            self.shorten()
 
     def empty(self) -> None:
         """Begin anew."""

@@ -22,14 +22,10 @@ from distributed import Client, Future
 
 from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
-from orchestrator.fleet.keys import security_of
+from orchestrator.fleet.client import connected, short
 from orchestrator.fleet.parcel import Parcel, Reference
-from orchestrator.fleet.settings import MEMBERS, set_up_dask
+from orchestrator.fleet.settings import MEMBERS
 from orchestrator.fleet.warehouse import PIECE
-from orchestrator.program import PROGRAM
-
-_CONNECT_LIMIT = 15
-"""Seconds until a scheduler that does not answer is told as such."""
 
 _SHIPPERS = 8
 """Workers to which files are sent at once."""
@@ -107,17 +103,11 @@ class Link:
 
     def ask_offer(self, address: str) -> None:
         """Have a worker say what it is; ``heard`` gets Offered."""
-        name = f"offer-{secrets.token_hex(6)}"
 
-        def ended(future: Future[Any]) -> None:
-            try:
-                text = str(future.result())[:4000]
-            except BaseException as error:  # whatever Dask makes of a worker's end
-                text = f"error: {_short(error)}"
-            with self._forgetting(name):
-                self.heard.put(Offered(address, text))
+        def ended(result: object, error: str | None) -> Heard:
+            return Offered(address, str(result)[:4000] if error is None else f"error: {error}")
 
-        self._submitted(name, ended, on_worker.offer, address=address)
+        self._submit(f"offer-{secrets.token_hex(6)}", ended, on_worker.offer, address=address)
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         """Send what a worker lacks and have it do a boot; ``heard`` gets Told for its messages, and Ended."""
@@ -155,41 +145,40 @@ class Link:
             with self._shipping[address]:
                 self._ship(address, parcel)
         except BaseException as error:  # whatever Dask makes of a worker's end, and a file of ours that cannot be read
-            self.heard.put(Ended(attempt, error=f"its files could not be sent: {_short(error)}"))
+            self.heard.put(Ended(attempt, error=f"its files could not be sent: {short(error)}"))
             return
 
-        def ended(future: Future[Any]) -> None:
-            try:
-                heard = Ended(attempt, result=future.result())
-            except BaseException as error:
-                heard = Ended(attempt, error=_short(error))
-            with self._forgetting(attempt):
-                self.heard.put(heard)
+        def ended(result: object, error: str | None) -> Heard:
+            return Ended(attempt, result, error)
 
-        self._submitted(attempt, ended, on_worker.do_boot, attempt, self._topic, parcel.data, address=address)
+        self._submit(attempt, ended, on_worker.do_boot, attempt, self._topic, parcel.data, address=address)
 
-    def _submitted(
+    def _submit(
         self,
         name: str,
-        ended: Callable[[Future[Any]], None],
+        ended: Callable[[object, str | None], Heard],
         task: Callable[..., object],
         *arguments: object,
         address: str,
     ) -> None:
+        """Have a worker do a task; ``heard`` gets what ``ended`` makes of its result, or of what went wrong."""
+
+        def done(future: Future[Any]) -> None:
+            try:
+                result, error = future.result(), None
+            except BaseException as raised:  # whatever Dask makes of a worker's end
+                result, error = None, short(raised)
+            self.heard.put(ended(result, error))
+            # Its result is kept by nobody.
+            if self._futures.pop(name, None) is not None:
+                with suppress(Exception):
+                    future.release()
+
         future = self._client.submit(
             task, *arguments, key=name, workers=[address], allow_other_workers=False, pure=False, retries=0
         )
         self._futures[name] = future
-        future.add_done_callback(ended)
-
-    @contextmanager
-    def _forgetting(self, name: str) -> Iterator[None]:
-        """A future is let go of at its end: its result is kept by nobody."""
-        yield
-        future = self._futures.pop(name, None)
-        if future is not None:
-            with suppress(Exception):
-                future.release()
+        future.add_done_callback(done)
 
     def _ship(self, address: str, parcel: Parcel) -> None:
         wanted = [reference for reference in parcel.files if reference not in self._has[address]]
@@ -222,10 +211,8 @@ class Link:
         while not self._closing.wait(_PING_INTERVAL):
             try:
                 self._client.sync(self._ask_identity, callback_timeout=_SILENCE_LIMIT)
-            except TimeoutError:
+            except Exception:  # a closed connection, or no answer in time
                 self._silent.set()
-            except Exception:
-                self._silent.set()  # a closed connection
                 return
 
     async def _ask_identity(self) -> object:
@@ -235,23 +222,8 @@ class Link:
 
 @contextmanager
 def linked(address: str, key: str) -> Iterator[Link]:
-    """A connection to the scheduler at an address: ``tls://127.0.0.1:8786``. Raises HostError where none answers."""
-    set_up_dask()
-    try:
-        client = Client(
-            address,
-            security=security_of(key),
-            timeout=_CONNECT_LIMIT,
-            set_as_default=False,
-            direct_to_workers=False,
-            heartbeat_interval=2000,
-        )
-    except (OSError, TimeoutError, ValueError) as error:
-        raise HostError(
-            f"no fleet answers at {address}",
-            detail=[_short(error)],
-            hint=f"`{PROGRAM} fleet up` starts one on this machine; another one needs the same key",
-        ) from None
+    """A link to the scheduler at an address, until the context ends. Raises HostError where none answers."""
+    client = connected(address, key)
     link = Link(client)
     try:
         yield link
@@ -259,9 +231,3 @@ def linked(address: str, key: str) -> Iterator[Link]:
         link.close()
         with suppress(Exception):  # nothing is left to be told
             client.close(timeout=5)
-
-
-def _short(error: BaseException) -> str:
-    """The last line of an error, without what Dask says of its own objects."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]

@@ -110,6 +110,15 @@ class Roster:
         """Whether some worker works or may still be admitted."""
         return any(member.standing in (Standing.ADMITTED, Standing.CANDIDATE) for member in self)
 
+    def has_candidates(self) -> bool:
+        """Whether some worker is being examined."""
+        return any(member.standing is Standing.CANDIDATE for member in self)
+
+    def has_lost_host_of_times(self) -> bool:
+        """Whether the worker on which times are measured does not work, and nobody who may come is being examined."""
+        name = self.host_of_times
+        return bool(name) and all(member.name != name for member in self.working()) and not self.has_candidates()
+
     def slots(self) -> int:
         """Guests at once, of all that work."""
         return sum(member.guests for member in self.working())

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The servers of a fleet in a process: a worker with its nanny, and the scheduler."""
+"""A worker with its nanny, as a part of this process."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,17 +18,8 @@ from orchestrator.scratch import ScratchFolder
 if TYPE_CHECKING:
     from distributed.nanny import Nanny
 
-
 _START_LIMIT = 300.0
 """Seconds for a worker to join: thirty were too few on a host with a load of ten for each processor."""
-
-
-def usual_name() -> str:
-    """A worker's name where none is given: the host's."""
-    kept = [
-        letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in socket.gethostname()
-    ]
-    return "".join(kept).lstrip("._-")[:64] or "worker"
 
 
 @asynccontextmanager
@@ -58,25 +48,9 @@ async def served_worker(scheduler: str, key: str, name: str, room: Room, host: s
             yield nanny
 
 
-async def serve_worker(scheduler: str, key: str, name: str, room: Room, host: str | None) -> None:
-    """Be a worker until it ends: see ``served_worker``."""
-    async with served_worker(scheduler, key, name, room, host) as nanny:
-        await nanny.finished()
-
-
 def _worker(room: Room, **options: Any) -> object:
     """In a process of its own: the nanny's needs none of what runs guests, which is 25 MB."""
     from orchestrator.fleet.worker import BootPlugin, FleetWorker
 
     plugin = BootPlugin(options["name"], room.guests, room.memory_mib)
     return FleetWorker(plugins=(plugin,), **options)
-
-
-async def serve_scheduler(host: str, port: int, key: str) -> None:
-    """Be a scheduler until it is stopped."""
-    set_up_dask()
-    from orchestrator.fleet.scheduler import started_scheduler
-
-    scheduler = await started_scheduler(host, port, security_of(key))
-    print(scheduler.address, flush=True)
-    await scheduler.finished()  # type: ignore[no-untyped-call]

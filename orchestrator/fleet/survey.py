@@ -11,20 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from distributed import Client
 from distributed.worker import Worker
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.errors import HostError, LabError
+from orchestrator.errors import LabError
+from orchestrator.fleet.client import connected
 from orchestrator.fleet.facts import Offer
-from orchestrator.fleet.keys import security_of
-from orchestrator.fleet.settings import set_up_dask
 from orchestrator.fleet.silence import silence_dask
 from orchestrator.fleet.target import Target
 from orchestrator.fleet.worker import BootPlugin
 from orchestrator.paths import cache_dir
 
-_CONNECT_LIMIT = 15
 _BOOTS = ("boot", "calibration-", "check-")
 """What the names of tasks begin with that take a guest's place."""
 
@@ -55,19 +52,8 @@ class Surveyed:
 
 def survey(fleet: Target) -> list[Surveyed]:
     """Ask every worker, by their names. Raises HostError where the scheduler does not answer."""
-    set_up_dask()
     silence_dask()
-    try:
-        client = Client(
-            fleet.address,
-            security=security_of(fleet.key),
-            timeout=_CONNECT_LIMIT,
-            set_as_default=False,
-            direct_to_workers=False,
-        )
-    except (OSError, TimeoutError, ValueError):
-        raise HostError(f"the fleet at {fleet.address} does not answer") from None
-    with client:
+    with connected(fleet.address, fleet.key) as client:
         known = client.scheduler_info(n_workers=-1)["workers"]
         at = client.processing()
         answers: Mapping[str, Any] = client.run(examine, on_error="return") if known else {}

@@ -7,8 +7,17 @@ import asyncio
 import sys
 from pathlib import Path
 
-from orchestrator.fleet.keys import read_key
-from orchestrator.fleet.serve import serve_scheduler
+from orchestrator.fleet.keys import read_key, security_of
+from orchestrator.fleet.scheduler import started_scheduler
+from orchestrator.fleet.settings import set_up_dask
+
+
+async def serve(key: str) -> None:
+    set_up_dask()
+    scheduler = await started_scheduler("127.0.0.1", 0, security_of(key))
+    print(scheduler.address, flush=True)
+    await scheduler.finished()  # type: ignore[no-untyped-call]
+
 
 if __name__ == "__main__":
-    asyncio.run(serve_scheduler("127.0.0.1", 0, read_key(Path(sys.argv[1]))))
+    asyncio.run(serve(read_key(Path(sys.argv[1]))))

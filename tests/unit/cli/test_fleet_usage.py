@@ -144,7 +144,7 @@ def test_orders_that_cannot_be_kept_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
 ) -> None:
     made_key(usual_key_file())
-    monkeypatch.setattr("orchestrator.fleet.serve.socket.gethostname", lambda: "here")
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
     (tmp_path / "hosts.yaml").write_text("hosts: [{ssh: here-1, lab: lab}]\n")
     status, error = refused("fleet", "up", *arguments)
     assert (status, sentence in error) == (2, True), error
