@@ -14,7 +14,7 @@ is a program of the host. Without an open log a step costs a microsecond.
 
 Logs are open for the whole process: a step of any thread is written to all of them. Each thread nests its own steps,
 and its lines carry its name unless it is the main thread, or the name that ``step_source`` gives it. Another process
-has no open logs, forked or not: it opens its own.
+has no open logs, forked or not: it opens its own, or sends what ``own_steps`` gives it to be passed on here.
 """
 
 from __future__ import annotations
@@ -62,8 +62,28 @@ def step_log(file: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def step_echo(write: Callable[[str], None]) -> Iterator[None]:
     """Pass each line of the log to ``write``, without a newline and from any thread, one at a time."""
+    with _open_sink(_Sink(write)):
+        yield
+
+
+@contextlib.contextmanager
+def own_steps(source: str, take: Callable[[str], None]) -> Iterator[None]:
+    """Pass each line of one source to ``take``, without its time and its name: for a log that is kept elsewhere."""
+    with _open_sink(_Sink(take, source)):
+        yield
+
+
+def pass_on(source: str, line: str, ago: float) -> None:
+    """Write a line of another process's, as of ``source``; it was written there so many seconds ago."""
+    with _lock:
+        for sink in _sinks:
+            if sink.source is None:
+                sink.write(f"{_short(source)}: {_short(line)}", ago)
+
+
+@contextlib.contextmanager
+def _open_sink(sink: _Sink) -> Iterator[None]:
     global _sinks
-    sink = _Sink(write)
     with _lock:
         _sinks = (*_sinks, sink)
     try:
@@ -146,11 +166,15 @@ class Step:
         return _short(" ".join([self._what, shlex.join(self._words)] if self._words else [self._what]))
 
     def _write(self, end: str) -> None:
-        text, source = self._text, _source_name()
+        line, source = f"{'  ' * self._depth()}{self._text}{_short(end)}", _source.get()
         with _lock:
             for sink in self._sinks:
-                if sink in _sinks:
-                    sink.write(f"{source}{'  ' * self._depth()}{text}{_short(end)}")
+                if sink not in _sinks:
+                    continue
+                if sink.source is None:
+                    sink.write(f"{_source_name()}{line}")
+                elif sink.source == source:
+                    sink.take(line)
 
     def _depth(self) -> int:
         return 0 if self._parent is None else self._parent._depth() + 1
@@ -165,14 +189,14 @@ def step(what: str, *words: str) -> Step:
 
 
 class _Sink:
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
+    def __init__(self, take: Callable[[str], None], source: str | None = None) -> None:
+        self.take, self.source = take, source
         self._begun = time.monotonic()
 
-    def write(self, line: str) -> None:
+    def write(self, line: str, ago: float = 0.0) -> None:
         # What is logged must not fail because its log does.
         with contextlib.suppress(OSError, ValueError):
-            self._write(f"{time.monotonic() - self._begun:8.3f}  {line}")
+            self.take(f"{max(0.0, time.monotonic() - self._begun - ago):8.3f}  {line}")
 
 
 def _close_in_child() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.experiment.cell import Cell
+from orchestrator.fleet.messages import CheckedSteps
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.boot import BootTask
@@ -26,6 +27,7 @@ class Result(BaseModel):
     where: str = Field(default="", max_length=10_000)
     hint: str = Field(default="", max_length=10_000)
     detail: list[str] = Field(default=[], max_length=1000)
+    steps: CheckedSteps = ()
 
 
 @dataclasses.dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.fleet.messages import BEGINS, LARGEST_FILE, MOST_FILES, FileMessage, sent
+from orchestrator.fleet.messages import BEGINS, LARGEST_FILE, MOST_FILES, MOST_STEPS, FileMessage, Steps, sent
 from orchestrator.fleet.parcel import unpacked
 from orchestrator.fleet.warehouse import Warehouse
 from orchestrator.guest.guest import Guest
@@ -21,6 +23,7 @@ from orchestrator.run.boot import PROFILES_FOLDER, BootTask, Session, run_boot
 from orchestrator.run.events import Event, Outcome, Progress
 from orchestrator.run.machines import timing_of
 from orchestrator.scratch import ScratchFolder
+from orchestrator.steps import own_steps, step, step_source
 
 Send = Callable[[dict[str, object]], None]
 
@@ -73,6 +76,7 @@ class _Running:
         self._guests: list[Guest] = []
         self._is_unwanted = False
         self._sent = 0
+        self._steps: deque[tuple[float, str]] = deque(maxlen=MOST_STEPS)
 
     def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> dict[str, object]:
         """Do it in a folder of its own, which is removed at its end."""
@@ -88,7 +92,7 @@ class _Running:
                     artifacts = dataclasses.replace(artifacts, machine=machine)
                 context = dataclasses.replace(context, warn=lambda text: self._tell(Progress(text)))
                 try:
-                    run_boot(Session(task, artifacts, context, self._emitter(task), self._watch))
+                    self._boot(Session(task, artifacts, context, self._emitter(task), self._watch))
                 finally:
                     self._send_files(task.directory)
         except LabError as error:
@@ -99,6 +103,16 @@ class _Running:
         except Exception as error:  # of the worker's: the client tells it, and the worker serves others
             return self._ended("error", what=f"{type(error).__name__}: {error}", where="", hint="", detail=[])
         return self._ended("done")
+
+    def _boot(self, session: Session) -> None:
+        """Do it, with its steps as the client's own boots have them."""
+        boot = session.task.boot
+        with (
+            own_steps(self._attempt, lambda line: self._steps.append((time.monotonic(), line))),
+            step_source(self._attempt),
+            step(f"boot {boot.kernel} on {boot.cpu}"),
+        ):
+            run_boot(session)
 
     def abort(self) -> None:
         with self._lock:
@@ -129,7 +143,7 @@ class _Running:
     def _tell(self, body: Event | FileMessage) -> None:
         if self._is_unwanted:
             raise Unwanted
-        self._send(sent(self._attempt, self._sent, body))
+        self._send(sent(self._attempt, self._sent, body, self._new_steps()))
         self._sent += 1
 
     def _watch(self, guest: Guest) -> None:
@@ -138,5 +152,11 @@ class _Running:
         if self._is_unwanted:
             raise Unwanted
 
+    def _new_steps(self) -> Steps:
+        now = time.monotonic()
+        written = [self._steps.popleft() for _ in range(len(self._steps))]
+        return tuple((now - at, line) for at, line in written)
+
     def _ended(self, end: str, **details: Any) -> dict[str, object]:
-        return {"end": end, "messages": self._sent, **details}
+        steps = [list(line) for line in self._new_steps()]
+        return {"end": end, "messages": self._sent, "steps": steps, **details}

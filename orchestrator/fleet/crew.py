@@ -25,7 +25,7 @@ from orchestrator.fleet.admission import Admission
 from orchestrator.fleet.attempts import Attempt, Check, Result, Work
 from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
-from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, received
+from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, Steps, received
 from orchestrator.fleet.packing import packed_job
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Standing
 from orchestrator.fleet.side import Side
@@ -38,6 +38,7 @@ from orchestrator.run.interruptions import signals_in_turn
 from orchestrator.run.kind import BenchmarkKind
 from orchestrator.run.progress_listener import ProgressListener
 from orchestrator.run.record import changed, identity, without_number
+from orchestrator.steps import pass_on
 from orchestrator.whole_file import write_whole
 
 MOST_LOSSES = 3
@@ -192,6 +193,7 @@ class FleetCrew:
             self._lose(attempt, f"message {attempt.heard} of the boot did not come")
             return
         attempt.heard += 1
+        self._log(attempt, told.steps)
         match told.body:
             case Outcome(record, is_compared):
                 self._outcome(attempt, record, is_compared=is_compared)
@@ -199,6 +201,12 @@ class FleetCrew:
                 self._file(attempt, file)
             case event:
                 self._event(attempt, event)
+
+    def _log(self, attempt: Attempt, steps: Steps) -> None:
+        """Its worker's steps go into the run's log as those of a boot here do."""
+        if attempt.work is not None:
+            for ago, line in steps:
+                pass_on(attempt.work.job.name, line, ago)
 
     def _event(self, attempt: Attempt, event: Event) -> None:
         name, work = attempt.member.name, attempt.work
@@ -253,6 +261,7 @@ class FleetCrew:
             result = Result.model_validate(ended.result) if ended.error is None else None
         except ValidationError:
             result = None
+        self._log(attempt, result.steps if result else ())
         if result is None:
             self._lose(attempt, ended.error or "it returned what is no result")
         elif result.end == "done" and result.messages == attempt.heard and not self._lacks(attempt):

@@ -27,8 +27,21 @@ LARGEST_MESSAGE = 8 << 20
 # 255 bytes is the longest name that Linux takes, and write_whole() adds five while it writes.
 _FILE_NAME = re.compile(r"((events|profiles)/)?(?!(events|profiles)$)[A-Za-z0-9][A-Za-z0-9._+@=,-]{0,249}")
 
+MOST_STEPS = 10_000
+"""Lines that a message has with it: a boot has some fifty, and five for each cell."""
+
 _Line = Annotated[str, StringConstraints(max_length=4000)]
 _Word = Annotated[str, StringConstraints(max_length=70_000)]
+
+
+Steps = tuple[tuple[float, str], ...]
+"""Lines of a log of steps, each with the seconds since it was written."""
+
+CheckedSteps = Annotated[
+    tuple[tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[str, StringConstraints(max_length=1000)]], ...],
+    Field(max_length=MOST_STEPS),
+]
+_STEPS = TypeAdapter[Steps](CheckedSteps)
 
 
 class _Message(BaseModel):
@@ -87,10 +100,15 @@ class Received:
     attempt: str
     number: int
     body: Event | FileMessage
+    steps: Steps = ()
 
 
-def sent(attempt: str, number: int, body: Event | FileMessage) -> dict[str, object]:
-    """A message as it travels."""
+def sent(attempt: str, number: int, body: Event | FileMessage, steps: Steps = ()) -> dict[str, object]:
+    """A message as it travels, with the lines that the log of the boot's steps got since the message before."""
+    return {"attempt": attempt, "number": number, "steps": [list(line) for line in steps], **_content(body)}
+
+
+def _content(body: Event | FileMessage) -> dict[str, object]:
     match body:
         case Progress(text):
             message: _Message = _ProgressMessage(text=text[:4000])
@@ -106,8 +124,8 @@ def sent(attempt: str, number: int, body: Event | FileMessage) -> dict[str, obje
         case Outcome(record, is_compared):
             message = _OutcomeMessage(record=record, is_compared=is_compared)
         case FileMessage():
-            return {"attempt": attempt, "number": number, "name": body.name, "content": body.content}
-    return {"attempt": attempt, "number": number, "text": message.model_dump_json()}
+            return {"name": body.name, "content": body.content}
+    return {"text": message.model_dump_json()}
 
 
 def received(message: object) -> Received:
@@ -125,9 +143,10 @@ def received(message: object) -> Received:
             if not isinstance(text, str) or len(text) > LARGEST_MESSAGE:
                 raise ValueError("too long")
             body = _AnyMessage.validate_json(text)
+        steps = _STEPS.validate_python(message["steps"])
     except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabError("a worker sent what is no message", detail=str(error).splitlines()[:5]) from None
-    return Received(attempt, number, _event(body))
+    return Received(attempt, number, _event(body), steps)
 
 
 def _event(message: Any) -> Event | FileMessage:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,30 @@ def test_an_interrupted_run_goes_on_to_the_numbers_of_one_guest_at_a_time(
     guests = json.loads((directory / "provenance.json").read_text())["boots"]
     assert {guest.get("worker") for guest in guests} >= workers
     assert (workers == {None}) == (crew[0] == "--jobs")
+
+
+def test_each_boot_has_its_steps_in_the_run_s_log(
+    lab: CommandLine, expected: dict[str, tuple[float, ...]], tmp_path: Path
+) -> None:
+    del expected  # guests are saved by now: all of them are restored
+    logs = []
+    for crew in CREWS:
+        with going_on(lab, tmp_path, *crew) as run:
+            assert run.end() == 0, run.said.read_text()
+        logs.append(steps_of((lab.lab / "runs" / run_name(lab) / "lab.log").read_text()))
+    threads, fleet = logs
+    assert len(threads) == CELLS // 2
+    assert fleet == threads
+
+
+def steps_of(log: str) -> dict[str, list[str]]:
+    """What a log says of each boot up to its last cell, without times: how a guest ends depends on what goes on."""
+    found: dict[str, list[str]] = {}
+    for line in log.splitlines():
+        step = re.match(r" *\d+\.\d{3}  (boot\d+): +((?:boot|restore|measure|store) \S+)", line)
+        if step is not None:
+            found.setdefault(step[1], []).append(step[2])
+    return found
 
 
 def run_name(lab: CommandLine) -> str:

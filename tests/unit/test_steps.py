@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import GuestPanic
-from orchestrator.steps import running_steps, step, step_echo, step_log, step_source
+from orchestrator.steps import own_steps, pass_on, running_steps, step, step_echo, step_log, step_source
 
 TIME = re.compile(r"^ *\d+\.\d{3}  ", re.MULTILINE)
 DURATION = re.compile(r"\d+\.\d{3} s")
@@ -149,6 +149,40 @@ def test_side_by_side_boots_nest_each_on_its_own() -> None:
     for name in ("boot1", "boot2"):
         own = [line for line in lines if line.startswith(name)]
         assert own == [f"{name}: boot ...", f"{name}:   start (T s)", f"{name}: boot (T s)"]
+
+
+def test_the_steps_of_one_source_are_passed_on_to_a_log_elsewhere() -> None:
+    both, taken = threading.Barrier(2), list[str]()
+
+    def boot(name: str) -> None:
+        with step_source(name), step("boot", name):
+            both.wait()
+            with step("start"):
+                both.wait()
+
+    def here() -> None:
+        with own_steps("boot1", taken.append), ThreadPoolExecutor(2) as pool:
+            list(pool.map(boot, ["boot1", "boot2"]))
+
+    here()
+    lines = [DURATION.sub("T s", line) for line in taken]
+    assert lines == ["boot boot1 ...", "  start (T s)", "boot boot1 (T s)"]
+
+    def elsewhere() -> None:
+        for line in lines:
+            pass_on("boot7", line, 0.0)
+
+    assert logged(elsewhere) == [f"boot7: {line}" for line in lines]
+
+
+def test_a_line_that_is_passed_on_has_the_time_at_which_it_was_written() -> None:
+    lines: list[str] = []
+    with step_echo(lines.append):
+        pass_on("boot1", "boot", 1e9)
+        pass_on("boot1", "\x1b[2Jmeasure " + "x" * 1000, 0.0)
+    assert lines[0] == "   0.000  boot1: boot"
+    assert "\x1b" not in lines[1]
+    assert len(lines[1]) < 350
 
 
 def test_another_thread_s_lines_carry_its_name() -> None:

@@ -95,10 +95,10 @@ class Boot:
     def is_check(self) -> bool:
         return self.task.directory.name == "check"
 
-    def tell(self, body: Event | FileMessage) -> Told:
-        """The next message."""
+    def tell(self, body: Event | FileMessage, *steps: str) -> Told:
+        """The next message, with lines of a log."""
         self.said += 1
-        return Told(sent(self.attempt, self.said - 1, body))
+        return Told(sent(self.attempt, self.said - 1, body, tuple((0.0, line) for line in steps)))
 
     def end(self, end: str = "done", **what: object) -> Ended:
         """How it says that it ended."""

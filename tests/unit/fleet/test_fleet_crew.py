@@ -14,6 +14,7 @@ import pytest
 from orchestrator.errors import HostError, LabError, UsageError
 from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Withdrawn
 from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
+from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -246,6 +247,22 @@ def test_a_boot_of_which_a_message_is_missing_is_done_again(tmp_path: Path, stag
     assert started(stage, "boot1") == [("left", ["none", "kprobe", "djprobe"])] * 2
     assert any("message 3 of the boot did not come" in line for line in play.lines.said)
     assert stage.cancelled  # the first attempt measures no more
+
+
+def test_the_steps_of_a_worker_are_those_of_its_boot(tmp_path: Path, stage: Stage) -> None:
+    def logs(boot: Boot) -> Iterator[Heard]:
+        yield boot.tell(Progress(BEGINS), "boot ...")
+        for cell in boot.task.cells:
+            yield boot.tell(Outcome(record_of(cell)), f"  measure {cell.row} (1.0 s)")
+        yield boot.end(steps=[[0.0, "boot (3.0 s)"]])
+
+    stage.join("left", guests=1, script=logs)
+    lines: list[str] = []
+    with step_echo(lines.append):
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).run()
+    measured = [f"boot1:   measure {probe} (1.0 s)" for probe in ("none", "kprobe", "djprobe")]
+    assert [line[10:] for line in lines if "boot1:" in line] == ["boot1: boot ...", *measured, "boot1: boot (3.0 s)"]
+    assert not any("calibration" in line for line in lines)
 
 
 def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Stage) -> None:

@@ -19,6 +19,7 @@ from orchestrator.fleet.messages import (
     LARGEST_MESSAGE,
     FileMessage,
     Received,
+    Steps,
     received,
     sent,
 )
@@ -50,23 +51,27 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 """What msgpack can carry, of any shape; texts may be ones that UTF-8 cannot have."""
 
-WORDS = st.sampled_from(["attempt", "number", "text", "name", "content", "kind", "record", "is_compared", "cell"])
+STEPS = st.lists(st.tuples(st.floats(0, 1e5), st.text(max_size=100)), max_size=3).map(tuple)
+
+WORDS = st.sampled_from(
+    ["attempt", "number", "steps", "text", "name", "content", "kind", "record", "is_compared", "cell"]
+)
 
 
 def example(event: Event) -> dict[str, Any]:
     return dict(sent(ATTEMPT, 0, event))
 
 
-@given(body=EVENTS | FILES, number=st.integers(0, 2**40))
-def test_what_is_sent_is_received(body: Event | FileMessage, number: int) -> None:
-    assert received(sent(ATTEMPT, number, body)) == Received(ATTEMPT, number, body)
+@given(body=EVENTS | FILES, number=st.integers(0, 2**40), steps=STEPS)
+def test_what_is_sent_is_received(body: Event | FileMessage, number: int, steps: Steps) -> None:
+    assert received(sent(ATTEMPT, number, body, steps)) == Received(ATTEMPT, number, body, steps)
 
 
-@given(body=EVENTS | FILES)
-def test_it_survives_the_way_through_dask(body: Event | FileMessage) -> None:
+@given(body=EVENTS | FILES, steps=STEPS)
+def test_it_survives_the_way_through_dask(body: Event | FileMessage, steps: Steps) -> None:
     protocol = pytest.importorskip("distributed.protocol", reason="the extra fleet is not installed")
-    message = sent(ATTEMPT, 5, body)
-    assert received(protocol.loads(protocol.dumps(message))) == Received(ATTEMPT, 5, body)
+    message = sent(ATTEMPT, 5, body, steps)
+    assert received(protocol.loads(protocol.dumps(message))) == Received(ATTEMPT, 5, body, steps)
 
 
 def test_a_long_line_of_progress_is_cut() -> None:
@@ -77,7 +82,13 @@ def test_a_long_line_of_progress_is_cut() -> None:
 def test_a_worker_does_not_say_whose_progress_it_is() -> None:
     assert received(sent(ATTEMPT, 0, Progress(BEGINS, worker="another"))).body == Progress(BEGINS)
     with pytest.raises(LabError):
-        received({"attempt": ATTEMPT, "number": 0, "text": '{"kind": "progress", "text": "x", "worker": "another"}'})
+        received({**example(Progress("x")), "text": '{"kind": "progress", "text": "x", "worker": "another"}'})
+
+
+@pytest.mark.parametrize("steps", [[(0.0, "x" * 1001)], [(-1.0, "x")], [(float("nan"), "x")], [(0.0, "x")] * 10_001])
+def test_lines_of_a_log_are_bounded(steps: list[tuple[float, str]]) -> None:
+    with pytest.raises(LabError):
+        received(sent(ATTEMPT, 0, Progress("x"), tuple(steps)))
 
 
 def received_or_refused(message: object) -> None:
@@ -87,7 +98,7 @@ def received_or_refused(message: object) -> None:
     except LabError as error:
         str(error).encode()
         return
-    assert received(sent(got.attempt, got.number, got.body)) == got
+    assert received(sent(got.attempt, got.number, got.body, got.steps)) == got
 
 
 @given(VALUES | st.dictionaries(WORDS, VALUES, max_size=5))
