@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from orchestrator.cli.named_cells import NamedCells, named
@@ -31,7 +32,11 @@ def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
     """
     after = named(names[-1])
     before = named(names[0]) if len(names) > 1 else NamedCells(run_before(after.run), None)
-    return _compared(before.run, after.run, _pairs(before, after), only)
+    found = _compared(before.run, after.run, _pairs(before, after), only)
+    run = after.run.record.run
+    if before.run.record.run == run and all(_is_one_cell(one.pair) for one in found.comparison.cells):
+        print(f"note: both sides are run {run}, so that nothing can differ", file=sys.stderr)
+    return found
 
 
 def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) -> ComparedRuns:
@@ -72,6 +77,11 @@ def run_before(run: Run) -> Run:
         what = f"there is no complete run of experiment '{run.record.experiment}' before {run.record.run}"
         raise UsageError(what, hint=_SET_A_BASELINE)
     return find_run(wanted[0], lab)
+
+
+def _is_one_cell(pair: CellPair) -> bool:
+    """Whether both cells of a pair of one run are the same."""
+    return pair.before is not None and pair.after is not None and pair.before.id == pair.after.id
 
 
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
