@@ -121,15 +121,14 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
         try:
             cells = CellFilter.of(text)
         except FilterError as error:
-            hint = f"for example --only {error.hint}" if error.hint else ""
-            raise UsageError(str(error), where=f"--only {text!r}", hint=hint) from None
+            raise UsageError(str(error), where=f"--only {text!r}", hint=error.hint) from None
         found = {
             place
             for place, pair in enumerate(pairs)
             if any(_matches(cells, cell) for cell in (pair.before, pair.after))
         }
         if not found:
-            hint = "choose among these cells, by parts of their names"
+            hint = cells.remark or "choose among these cells, by parts of their names"
             raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs), hint=hint)
         wanted |= found
     return [pair for place, pair in enumerate(pairs) if place in wanted]

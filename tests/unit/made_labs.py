@@ -15,8 +15,8 @@ from orchestrator.results.store import Store
 def make_lab(lab: Path) -> None:
     """Make a lab with four runs of a day each and one of another experiment, and names for three.
 
-    Their ids depend on nothing else. All that is compared is in the store: they have no directories, so that a test sees
-    what makes one.
+    Their ids depend on nothing else. All that is compared is in the store: they have no directories, so that a test
+    sees what makes one.
     """
     numbers = iter(range(100))
     days = [counted(1036), counted(1050), counted(1050), timed(1050)]
