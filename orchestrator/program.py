@@ -9,6 +9,9 @@ import shlex
 NAME = "orchestrator"
 """The program's name where it is installed."""
 
+CHECKOUT_SCRIPT = "ORCHESTRATOR_CALLED_AS" in os.environ
+"""Whether it was started by a checkout's script ``lab``, which has the command ``test``."""
+
 _WORDS = [os.environ.get("ORCHESTRATOR_CALLED_BY"), os.environ.get("ORCHESTRATOR_CALLED_AS") or NAME]
 
 PROGRAM = shlex.join(word for word in _WORDS if word)

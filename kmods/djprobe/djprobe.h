@@ -30,7 +30,13 @@ struct djprobe_jump;
  * rest, the stack pointer and @ss too, it must leave alone. It must not call the
  * function that it probes.
  *
- * Context: preemption is off; the handler must not sleep.
+ * A hit on top of another is a hit like any other, whether an interrupt, an NMI or
+ * the handler itself brings it, at this place or elsewhere: there is no guard against
+ * recursion, and so no count of missed hits. A handler that comes to its own place has
+ * no end. What an NMI may hit must be safe there.
+ *
+ * Context: preemption is off, interrupts are as the probed function has them, on or
+ * off; the handler must not sleep.
  */
 typedef void djprobe_handler(struct djprobe *djp, struct pt_regs *regs);
 
@@ -38,11 +44,18 @@ typedef void djprobe_handler(struct djprobe *djp, struct pt_regs *regs);
  * struct djprobe - a handler at a function's entry
  * @symbol: the function; "module:function" names a module's. NULL where @address
  *	    names the place. The module cannot be unloaded while it is probed.
- * @offset: bytes behind the symbol; 0 for the function's entry
- * @address: the place; filled in by register_djprobe() where there is a @symbol
+ * @offset: bytes behind the symbol; 0 for the function's entry. For @symbol only.
+ * @address: the place itself, where @symbol is NULL: a function's first own
+ *	     instruction. Where there is a @symbol, register_djprobe() sets it.
  * @handler: what a hit calls; required
  * @jump: for register_djprobe() only; NULL while the probe is not registered
  * @list: for register_djprobe() only
+ *
+ * It must stay in place until unregister_djprobe() has returned: a module unregisters its
+ * djprobes in its exit function. rmmod does not do that by itself, and the jump would
+ * lead into memory that is free. While a djprobe is in a module's text that module is
+ * in use, and rmmod refuses it; with djprobe.ko that holds for a module that probes
+ * itself, too, which has to unregister before.
  */
 struct djprobe {
 	const char *symbol;

@@ -1,5 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What does a probe module report to the host, in /sys/module/<name>/parameters/? */
+/*
+ * What does a probe module report to the host, in /sys/module/NAME/parameters/? A
+ * module that includes this has these parameters, and defines "report", which they
+ * call:
+ *
+ *	hits		(read) hits that the counting handler has counted for "caller"
+ *	others		(read) those of all other processes
+ *	missed		(read) hits for which the handler could not run: report.missed()
+ *	counts		(read) all three
+ *	address		(read) where the probe is: report.address()
+ *	handler		(read, write) noop, count or record: what a hit does
+ *	caller		(read, write) the process whose hits count; 0: all, -1: none
+ *
+ * Choosing "count" or "record" empties the counters and the rings (ring.h). Who writes
+ * "noop" waits until no handler counts or records any more. "handler" and "caller" may
+ * be given when the module is loaded. The others answer ENODEV until the init function
+ * has ended, and once the exit function has begun.
+ */
 #ifndef LAB_REPORT_H
 #define LAB_REPORT_H
 
@@ -11,22 +28,33 @@
 
 #include "report_life.h"
 
-/* What a hit does: nothing, increment a counter, or record an event (ring.h). */
-enum handler { HANDLER_NOOP, HANDLER_COUNT, HANDLER_RECORD };
+/**
+ * enum handler - what a hit does
+ * @HANDLER_NOOP: nothing
+ * @HANDLER_COUNT: increment a counter, by count_hit()
+ * @HANDLER_RECORD: record an event, by record_event() or record_registers() of ring.h
+ */
+enum handler {
+	HANDLER_NOOP,
+	HANDLER_COUNT,
+	HANDLER_RECORD,
+};
 
-/* Each module's main file defines one of these; report.c serves it. */
+/**
+ * struct report - what a module tells of its probe
+ * @address: where the probe is: a kprobe's address, a site, a pointer
+ * @missed: hits for which the kernel could not run the handler, such as nmissed of a kprobe
+ * @select_handler: sends hits to one of the three handlers; touches nothing else
+ *
+ * The module's main file defines "const struct report report" with all three.
+ * Handlers run with preemption off. A negative errno of select_handler(), which the writer
+ * of the parameter gets, leaves the handler before: -EOPNOTSUPP where the module has none
+ * of that kind. It may be called before the module's init function, not once its exit
+ * function has begun and report_end() has returned.
+ */
 struct report {
-	/* Where the probe is: a kprobe's address, a site, a pointer. */
 	unsigned long (*address)(void);
-	/* Hits for which the kernel could not run the handler. */
 	unsigned long (*missed)(void);
-	/*
-	 * Sends hits to one of the three handlers; touches nothing else. Handlers
-	 * run with preemption off. A negative errno, which the writer of the
-	 * parameter gets, leaves the one before. May be called before the module's
-	 * init function, not once its exit function has begun and report_end() has
-	 * returned.
-	 */
 	int (*select_handler)(enum handler handler);
 };
 
@@ -39,9 +67,13 @@ DECLARE_PER_CPU(unsigned long, report_hits);
 /* Hits of all others. */
 DECLARE_PER_CPU(unsigned long, report_others);
 
-/*
- * For counting handlers, wherever they run. One instruction on the CPU's own
- * counter: no hit is lost to another CPU, an interrupt or an NMI.
+/**
+ * count_hit() - count a hit, for the process that the host has named or for others
+ *
+ * For counting handlers. One instruction on the CPU's own counter: no hit is lost to
+ * another CPU, an interrupt or an NMI.
+ *
+ * Context: any.
  */
 static __always_inline void count_hit(void)
 {
@@ -53,7 +85,12 @@ static __always_inline void count_hit(void)
 		this_cpu_inc(report_others);
 }
 
-/* A read-only parameter: the format and the values of one line. */
+/**
+ * REPORT_VALUE() - define a read-only parameter
+ * @name: of the parameter
+ * @format: of one line, as for printk(), without a line break
+ * @...: its values, evaluated while the module is in use only
+ */
 #define REPORT_VALUE(name, format, ...)						\
 static int report_get_##name(char *line, const struct kernel_param *param)	\
 {										\

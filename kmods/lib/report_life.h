@@ -12,15 +12,24 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 
-/* For a parameter's function, which has the kernel's lock on them: -ENODEV where the module is not in use. */
+/**
+ * report_usable() - whether a parameter's function may use what the init function makes
+ *
+ * Context: in a parameter's function, which has the kernel's lock on them.
+ * Return: 0; -ENODEV before the init function has ended, and once the exit function has begun.
+ */
 static inline int report_usable(void)
 {
 	return READ_ONCE(THIS_MODULE->state) == MODULE_STATE_LIVE ? 0 : -ENODEV;
 }
 
-/*
- * The first thing in an exit function that takes away what parameters use: on
- * return no parameter's function is using it, nor will one.
+/**
+ * report_end() - wait until no parameter's function uses what the exit function takes away
+ *
+ * The first call of an exit function that takes it away. On return no parameter's
+ * function is using it, nor will one.
+ *
+ * Context: may sleep.
  */
 static inline void report_end(void)
 {

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How does a handler record an event, and how does the host read what was recorded? */
+/*
+ * How does a handler record an event, and how does the host read what was recorded? Each
+ * CPU has a ring of 4096 events (RING_SLOTS), in debugfs NAME/cpu0, NAME/cpu1, ... of
+ * module NAME; the oldest is overwritten. With report.h a module gets its rings when
+ * "record" is chosen: its recording handler calls record_event() or record_registers(),
+ * and the module never calls ring_allocate(), ring_clear() or ring_free().
+ *
+ * What the lab checks of each event (orchestrator/probes/events.py) goes by its kind: its
+ * number and order, the process, the address and the arguments that enum lab_event lists.
+ */
 #ifndef LAB_RING_H
 #define LAB_RING_H
 
@@ -13,27 +22,25 @@
 
 #define RING_SLOTS	4096	/* a power of two, so that they go on in order when the count wraps around */
 
-/*
- * What was hit, and what the arguments of its events are. The registers and the
- * words of the stack are those on entry to the probed function, stack[0] being
- * its return address:
+/**
+ * enum lab_event - what was hit, which says what the arguments of an event are
+ * @LAB_EVENT_KPROBE: i386: address, pair(ax, dx), pair(cx, stack[1]), stack[0];
+ *		      x86_64: address, ax, dx, cx, stack[1], stack[0]
+ * @LAB_EVENT_JPROBE: address, the system call's first two arguments
+ * @LAB_EVENT_DJPROBE: as of a kprobe
+ * @LAB_EVENT_KRETPROBE: address, the function's return value, stack[0]
+ * @LAB_EVENT_SYSCALL: the system call's number, its first five arguments
+ * @LAB_EVENT_FTRACE: address, stack[0]
+ * @LAB_EVENT_STANDARD: the standard event's number, address (a marker's: 0), and two
+ *			values: a system call's number and the user's registers, else a
+ *			marker's number and pointer, or a function's first two arguments
+ * @LAB_EVENT_TRACEPOINT: i386: two words, x86_64: five, as the registers have them: what
+ *			  the tracepoint passes begins there
+ * @LAB_EVENT_FPROBE: as of a kprobe
  *
- *   KPROBE, DJPROBE, FPROBE
- *                    i386: address, pair(ax, dx), pair(cx, stack[1]), stack[0]
- *                    x86_64: address, ax, dx, cx, stack[1], stack[0]
- *   JPROBE           address, the system call's first two arguments
- *   KRETPROBE        address, the function's return value, stack[0]
- *   SYSCALL          the system call's number, its first five arguments
- *   FTRACE           address, stack[0]
- *   TRACEPOINT       i386: two words, x86_64: five, as the registers have them: what
- *                    the tracepoint passes begins there
- *   STANDARD         the standard event's number, address (a marker's: 0), and two
- *                    values: a system call's number and the user's registers, else
- *                    a marker's number and pointer, or a function's first two
- *                    arguments
- *
- * Arguments that are not listed are 0. The host's copy of this is
- * orchestrator/probes/events.py.
+ * The registers and the words of the stack are those on entry to the probed function,
+ * stack[0] being its return address. Arguments that are not listed are 0. The host's copy
+ * of this is orchestrator/probes/events.py.
  */
 enum lab_event {
 	LAB_EVENT_KPROBE = 1,
@@ -47,6 +54,13 @@ enum lab_event {
 	LAB_EVENT_FPROBE,
 };
 
+/**
+ * struct ring_event - an event as the host reads it
+ * @tsc: the time stamp counter
+ * @event: enum lab_event
+ * @pid: the thread that hit the probe
+ * @args: by the event
+ */
 struct ring_event {
 	u64 tsc;
 	u32 event;
@@ -54,7 +68,18 @@ struct ring_event {
 	u64 args[6];
 };
 
-/* A CPU's ring as the host reads it, the same on i386 as on x86_64. */
+/**
+ * struct ring - a CPU's ring as the host reads it, the same on i386 as on x86_64
+ * @magic: "labring"
+ * @version: 1
+ * @cpu: the CPU's number
+ * @slots: how many events it has room for
+ * @event_size: bytes of struct ring_event
+ * @word_size: bytes of a long
+ * @written: events recorded since the ring was emptied, overwritten ones too; modulo 2^32 on i386
+ * @written_as_read: the same, as the host reads it
+ * @events: the next one goes to number @written modulo @slots
+ */
 struct ring {
 	char magic[8];
 	u32 version;
@@ -62,7 +87,6 @@ struct ring {
 	u32 slots;
 	u16 event_size;
 	u16 word_size;
-	/* Events recorded since the ring was emptied, overwritten ones too; modulo 2^32 on i386. */
 	union {
 		local_t written;
 		u64 written_as_read;
@@ -72,10 +96,20 @@ struct ring {
 
 DECLARE_PER_CPU(struct ring *, cpu_ring);
 
-/*
- * Records an event in the CPU's own ring, over the oldest one where the ring is
- * full. For recording handlers, in any context, with preemption off. Inline, as
- * on i386 passing six arguments of 64 bits would add half the cost.
+/**
+ * record_event() - record an event in the CPU's own ring, over the oldest one where it is full
+ * @event: what was hit
+ * @a0: the event's arguments, 0 where it has fewer
+ * @a1: see @a0
+ * @a2: see @a0
+ * @a3: see @a0
+ * @a4: see @a0
+ * @a5: see @a0
+ *
+ * For recording handlers. Inline, as on i386 passing six arguments of 64 bits would add
+ * half the cost.
+ *
+ * Context: any, with preemption off.
  */
 static __always_inline void record_event(enum lab_event event, u64 a0, u64 a1, u64 a2, u64 a3, u64 a4,
 					 u64 a5)
@@ -96,13 +130,26 @@ static __always_inline void record_event(enum lab_event event, u64 a0, u64 a1, u
 	slot->args[5] = a5;
 }
 
-/* Two values of 32 bits in one argument. */
+/**
+ * record_pair() - two values of 32 bits in one argument
+ * @high: the upper half
+ * @low: the lower half
+ *
+ * Return: the argument.
+ */
 static __always_inline u64 record_pair(u32 high, u32 low)
 {
 	return (u64)high << 32 | low;
 }
 
-/* An event of a probe at a function's entry, with the registers there. */
+/**
+ * record_registers() - record an event of a probe at a function's entry
+ * @event: LAB_EVENT_KPROBE, LAB_EVENT_DJPROBE or LAB_EVENT_FPROBE
+ * @address: where the probe is
+ * @regs: the registers there
+ *
+ * Context: any, with preemption off.
+ */
 static __always_inline void record_registers(enum lab_event event, const void *address,
 					     const struct pt_regs *regs)
 {
@@ -116,17 +163,30 @@ static __always_inline void record_registers(enum lab_event event, const void *a
 #endif
 }
 
-/*
- * Makes an empty ring for every CPU, if there are none yet, and shows them as
- * <debugfs>/<module's name>/cpu<number>. No handler may record before. -ENOMEM
- * leaves none behind. May sleep.
+/**
+ * ring_allocate() - make an empty ring for every CPU, if there are none yet, and show them in debugfs
+ *
+ * No handler may record before.
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM, which leaves none behind.
  */
 int ring_allocate(void);
 
-/* Empties the rings, if there are any. No handler may be recording. */
+/**
+ * ring_clear() - empty the rings, if there are any
+ *
+ * No handler may be recording.
+ */
 void ring_clear(void);
 
-/* Frees the rings. No handler may be recording, or record later. May sleep. */
+/**
+ * ring_free() - free the rings
+ *
+ * No handler may be recording, or record later.
+ *
+ * Context: may sleep.
+ */
 void ring_free(void);
 
 #endif

@@ -21,7 +21,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from orchestrator.artifacts.cache_faults import build_faults, cache_faults
 from orchestrator.artifacts.digests import Damage
 from orchestrator.artifacts.usage import claim, hold, last_use, release
 from orchestrator.errors import HostError, LabError
+from orchestrator.program import PROGRAM
 from orchestrator.steps import step
 
 ENVIRONMENT_STAMP = "lab-complete"
@@ -98,7 +99,7 @@ class Cache:
 
     def get(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
         """The artifact of these inputs, if it is complete and as it was made."""
-        found = self._read(self.root / kind / digest(inputs))
+        found = self.artifact(self.root / kind / digest(inputs))
         return self._use(found.path) if found is not None and self.is_sound(found) else None
 
     def find(self, kind: str, inputs: Mapping[str, object]) -> Artifact | None:
@@ -182,11 +183,27 @@ class Cache:
         return removed
 
     def artifacts(self) -> Iterator[Artifact]:
-        """All complete artifacts, by kind and label; what was set aside is none."""
-        places = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
-        kept = (place for place in places if place.suffix != _UNFINISHED and place.parent.name != DAMAGED)
-        found = (self._read(place) for place in kept)
+        """All complete artifacts, by kind and label; what was set aside is none. Raises LabError for a damaged one."""
+        found = (self.artifact(place) for place in self.places())
         yield from sorted((a for a in found if a is not None), key=lambda a: (a.kind, a.label, a.key))
+
+    def places(self) -> Sequence[Path]:
+        """The folders of all artifacts, damaged ones too; what was set aside is none."""
+        found = (manifest.parent for manifest in self.root.glob(f"*/*/{_MANIFEST}"))
+        return sorted(place for place in found if place.suffix != _UNFINISHED and place.parent.name != DAMAGED)
+
+    def artifact(self, place: Path) -> Artifact | None:
+        """The artifact in a folder; None where there is none. Raises LabError for one that cannot be read."""
+        try:
+            manifest = json.loads((place / _MANIFEST).read_text())
+            return Artifact(place.parent.name, place.name, place, manifest["label"], manifest["inputs"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is damaged"
+            what = f"the cache entry {place} cannot be read: its {_MANIFEST}: {why}"
+            hint = f"set it aside: {PROGRAM} cache verify; or remove it: rm -r {shlex.quote(str(place))}"
+            raise LabError(what, hint=hint) from None
 
     def contents(self, kind: str) -> Iterator[tuple[Path, Artifact | None]]:
         """The folders of a kind: complete artifacts, and what is being built or was left by a builder that died."""
@@ -290,12 +307,12 @@ class Cache:
         return None
 
     def _use(self, place: Path) -> Artifact | None:
-        found = self._read(place)
+        found = self.artifact(place)
         return found if found is not None and hold(place / _MANIFEST) else None
 
     def _complete(self, place: Path) -> Artifact | None:
         try:
-            return self._read(place) if place.suffix != _UNFINISHED else None
+            return self.artifact(place) if place.suffix != _UNFINISHED else None
         except LabError:
             return None
 
@@ -319,17 +336,6 @@ class Cache:
         artifact = self._use(place)
         assert artifact is not None
         return artifact
-
-    def _read(self, place: Path) -> Artifact | None:
-        try:
-            manifest = json.loads((place / _MANIFEST).read_text())
-            return Artifact(place.parent.name, place.name, place, manifest["label"], manifest["inputs"])
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is damaged"
-            what = f"the cache entry {place} cannot be read: its {_MANIFEST}: {why}"
-            raise LabError(what, hint=f"remove it and run again: rm -r {shlex.quote(str(place))}") from None
 
 
 def is_real_folder(path: Path) -> bool:

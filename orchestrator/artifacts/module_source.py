@@ -15,7 +15,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from orchestrator.artifacts.inclusion import included, read_source
 from orchestrator.catalog.spelling import unknown
-from orchestrator.errors import BuildError, UsageError
+from orchestrator.errors import ConfigError, UsageError
 from orchestrator.paths import data_dir
 
 TEMPLATE = ".c.j2"
@@ -25,6 +25,11 @@ _LARGEST = 1 << 31
 _LONGEST = 1024
 _LONGEST_NAME = 40
 """Of a user's module: MODULE_NAME_LEN is 56 with the terminating zero on 64-bit kernels."""
+
+_SYNTAX = (
+    "{{ VALUE }} is replaced, {% if VALUE %}...{% endif %} chooses; "
+    "C that has such braces stands between {% raw %} and {% endraw %}"
+)
 
 _MARKERS = "marker.h"
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
@@ -118,11 +123,19 @@ def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) 
         what = f"the template needs a value that was not given: {error.message}"
         raise UsageError(what, where=_place(file, error), hint=hint) from None
     except jinja2.TemplateSyntaxError as error:
-        raise BuildError(error.message or "bad template", where=f"{file}:{error.lineno}") from None
-    except jinja2.TemplateError as error:
-        raise BuildError(error.message or "bad template", where=str(file)) from None
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        raise BuildError(f"the template fails: {error}", where=_place(file, error)) from None
+        # One of another file has its name: the template has included it.
+        where = f"{error.filename or file}:{error.lineno}"
+        problem = (error.message or "").rstrip(".")
+        what = f"this is no template of Jinja's: {problem[:1].lower()}{problem[1:]}"
+        raise ConfigError(what, where=where, hint=_SYNTAX) from None
+    except jinja2.TemplateNotFound as error:
+        what = f"the template includes {error.name!r}, which is neither beside it nor among the lab's modules"
+        raise ConfigError(what, where=_place(file, error)) from None
+    except (
+        *(jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
+        *(TypeError, ValueError),
+    ) as error:
+        raise ConfigError(f"the template fails: {error}", where=_place(file, error)) from None
 
 
 def _place(file: Path, error: Exception) -> str:

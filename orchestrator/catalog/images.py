@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
 
 from orchestrator.catalog.data import Fact
 from orchestrator.catalog.kernels import Arch
@@ -31,6 +33,11 @@ SMALLEST, LARGEST = 512 << 20, 64 << 30
 _LARGEST_FILE = 64 << 10
 _OTHER_SUFFIXES = (".yml", ".qcow2", ".qcow", ".img", ".raw")
 """Of files that may be meant by what is no name of a recipe."""
+
+_OF_EXPERIMENTS = frozenset(("kernels", "machines", "probes", "benchmark", "tables"))
+"""Keys that tell an experiment file."""
+
+_Lines = Mapping[tuple[str | int, ...], int]
 
 _EXPECTED = {
     "title": "a text of at most 200 characters; put a number in quotes",
@@ -117,47 +124,60 @@ def _own(name: str) -> ImageRecipe:
     return _read(path)
 
 
+@dataclass(frozen=True)
+class _Read:
+    """A recipe as written, and the lines of its keys."""
+
+    path: Path
+    recipe: WrittenRecipe
+    lines: _Lines
+
+    def where(self, *key: str) -> str:
+        return _where(self.path, self.lines, *key)
+
+
 def _read(path: Path) -> ImageRecipe:
-    written = _parse(path)
+    read = _parse(path)
+    written = read.recipe
     base = None
     if written.base is not None:
         if "/" in written.base:
             raise ConfigError(
-                f"base: found {written.base!r}; only the lab's own recipes can be added to", where=str(path)
+                f"base: found {written.base!r}; only the lab's own recipes can be added to", where=read.where("base")
             )
-        base = _base(written.base, path)
+        base = _base(written.base, read.where("base"))
     arch = written.arch or (base.arch if base else None)
     init = written.init or (base.init if base else "small")
-    size = _bytes(written.size, path) if written.size else (base.size if base else None)
+    size = _bytes(written.size, read.where("size")) if written.size else (base.size if base else None)
     if arch is None or size is None:
         lacking, example = ("arch", "x86_64") if arch is None else ("size", "2G")
         raise ConfigError(
-            f"{lacking} is missing: a recipe without a base needs it", where=str(path), hint=f"{lacking}: {example}"
+            f"{lacking} is missing: a recipe without a base needs it", where=read.where(), hint=f"{lacking}: {example}"
         )
     if base is not None and arch != base.arch:
-        raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=str(path))
+        raise ConfigError(f"arch: found {arch!r}; its base {base.name} is {base.arch}", where=read.where("arch"))
     packages = sorted({*written.packages, *(base.packages if base else ())})
     return ImageRecipe(name=path.stem, title=written.title, arch=arch, packages=tuple(packages), init=init, size=size)
 
 
-def _base(name: str, path: Path) -> ImageRecipe:
+def _base(name: str, where: str) -> ImageRecipe:
     try:
         return image(name)
     except ConfigError as error:
-        raise ConfigError(f"base: {error.what}", where=str(path)) from None
+        raise ConfigError(f"base: {error.what}", where=where) from None
 
 
-def _bytes(size: str, path: Path) -> int:
+def _bytes(size: str, where: str) -> int:
     number = int(size[:-1]) * _UNITS[size[-1]]
     if not SMALLEST <= number <= LARGEST:
         raise ConfigError(
             f"size: found {size!r}; expected {SMALLEST >> 20}M to {LARGEST >> 30}G (only what is used takes room)",
-            where=str(path),
+            where=where,
         )
     return number
 
 
-def _parse(path: Path) -> WrittenRecipe:
+def _parse(path: Path) -> _Read:
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -167,6 +187,7 @@ def _parse(path: Path) -> WrittenRecipe:
         raise ConfigError(f"found {str(path)!r}; it is larger than {_LARGEST_FILE >> 10} KiB, which no recipe is")
     try:
         fields = yaml.safe_load(content)
+        lines = _lines(yaml.compose(content, yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
@@ -174,16 +195,42 @@ def _parse(path: Path) -> WrittenRecipe:
     if not isinstance(fields, dict):
         what = "the recipe is empty" if fields is None else "a recipe is a mapping of keys to values"
         raise ConfigError(what, where=str(path), hint=f"for example:\n{_EXAMPLE}")
+    if fields.keys() & _OF_EXPERIMENTS and not fields.keys() & WrittenRecipe.model_fields.keys():
+        hint = f"a recipe is, for example:\n{_EXAMPLE}"
+        raise ConfigError("this is an experiment, and no recipe of an image", where=str(path), hint=hint)
     try:
-        return WrittenRecipe.model_validate(fields)
+        return _Read(path, WrittenRecipe.model_validate(fields), lines)
     except ValidationError as error:
-        raise ConfigError(_sentence(error), where=str(path)) from None
+        first = _first(error)
+        where = _where(path, lines, *() if first["type"] == "missing" else first["loc"])
+        raise ConfigError(_sentence(first), where=where) from None
 
 
-def _sentence(error: ValidationError) -> str:
+def _lines(root: yaml.Node | None) -> _Lines:
+    """The line of the recipe's first key, of each key, and of each item of a list."""
+    if not isinstance(root, yaml.MappingNode):
+        return {}
+    lines: dict[tuple[str | int, ...], int] = {(): root.start_mark.line + 1}
+    for key, value in root.value:
+        name = str(key.value)
+        lines[name,] = key.start_mark.line + 1
+        if isinstance(value, yaml.SequenceNode):
+            lines |= {(name, index): item.start_mark.line + 1 for index, item in enumerate(value.value)}
+    return lines
+
+
+def _where(path: Path, lines: _Lines, *key: str | int) -> str:
+    """The place of a key, as FILE:LINE; of one that the recipe has not, of the first."""
+    return f"{path}:{lines.get(key) or lines[()]}"
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    """The error to tell: a file of another kind has unknown keys and lacks others, and the former show what it is."""
     errors = error.errors(include_url=False)
-    # A file of another kind has unknown keys and lacks others: the former tell what it is.
-    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    return next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+
+
+def _sentence(first: ErrorDetails) -> str:
     top, key = str(first["loc"][0]), ".".join(map(str, first["loc"]))[:80]
     if first["type"] == "extra_forbidden":
         return f"unknown key '{key}'; {choices_sentence(key, _EXPECTED)}"

@@ -11,6 +11,7 @@ import typer
 from orchestrator.cli import completion, options
 from orchestrator.cli.columns import print_columns
 from orchestrator.cli.failures import expected_failures
+from orchestrator.program import PROGRAM
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.cache_entries import Kind
@@ -27,18 +28,33 @@ _SAY_INTERVAL = 10.0
 @app.command("show")
 @expected_failures
 def show() -> None:
-    """List the artifacts in the cache with their sizes."""
-    from orchestrator.artifacts.cache import Cache
+    """List the artifacts in the cache with their sizes. Exits with 1 where one cannot be read."""
+    from orchestrator.artifacts.cache import Artifact, Cache
     from orchestrator.artifacts.cache_faults import check_folder
+    from orchestrator.errors import LabError
     from orchestrator.paths import cache_dir
 
     check_folder(cache_dir())
     cache = Cache(cache_dir())
-    sizes = [(artifact, artifact.size() / 1e6) for artifact in cache.artifacts()]
+    found: list[Artifact] = []
+    unreadable: list[LabError] = []
+    for place in cache.places():
+        try:
+            artifact = cache.artifact(place)
+        except LabError as error:
+            unreadable.append(error)
+        else:
+            found += [] if artifact is None else [artifact]
+    sizes = [(one, one.size() / 1e6) for one in sorted(found, key=lambda one: (one.kind, one.label, one.key))]
     if sizes:
         rows = ([a.kind, a.label, a.key, f"{megabytes:.1f}"] for a, megabytes in sizes)
         print_columns(["kind", "what", "key", "MB"], rows)
     typer.echo(f"{sum(megabytes for _, megabytes in sizes):.1f} MB in {cache.root}")
+    if len(unreadable) == 1:
+        raise unreadable[0]
+    if unreadable:
+        what, hint = f"{len(unreadable)} entries of the cache cannot be read", f"set them aside: {PROGRAM} cache verify"
+        raise LabError(what, detail=[error.what for error in unreadable], hint=hint)
 
 
 @app.command("prune")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from orchestrator.cli.named_cells import NamedCells, named
@@ -31,7 +32,11 @@ def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
     """
     after = named(names[-1])
     before = named(names[0]) if len(names) > 1 else NamedCells(run_before(after.run), None)
-    return _compared(before.run, after.run, _pairs(before, after), only)
+    found = _compared(before.run, after.run, _pairs(before, after), only)
+    run = after.run.record.run
+    if before.run.record.run == run and all(_is_one_cell(one.pair) for one in found.comparison.cells):
+        print(f"note: both sides are run {run}, so that nothing can differ", file=sys.stderr)
+    return found
 
 
 def compared_kernels(run: Run, kernels: tuple[str, str], only: Sequence[str]) -> ComparedRuns:
@@ -74,6 +79,11 @@ def run_before(run: Run) -> Run:
     return find_run(wanted[0], lab)
 
 
+def _is_one_cell(pair: CellPair) -> bool:
+    """Whether both cells of a pair of one run are the same."""
+    return pair.before is not None and pair.after is not None and pair.before.id == pair.after.id
+
+
 def _pairs(before: NamedCells, after: NamedCells) -> Sequence[CellPair]:
     """One cell with one other, whatever they are called; otherwise cells of one id, of those that were named."""
     if before.cells is not None and after.cells is not None and len(before.cells) == len(after.cells) == 1:
@@ -111,15 +121,14 @@ def _selected(pairs: Sequence[CellPair], only: Sequence[str]) -> Sequence[CellPa
         try:
             cells = CellFilter.of(text)
         except FilterError as error:
-            hint = f"for example --only {error.hint}" if error.hint else ""
-            raise UsageError(str(error), where=f"--only {text!r}", hint=hint) from None
+            raise UsageError(str(error), where=f"--only {text!r}", hint=error.hint) from None
         found = {
             place
             for place, pair in enumerate(pairs)
             if any(_matches(cells, cell) for cell in (pair.before, pair.after))
         }
         if not found:
-            hint = "choose among these cells, by parts of their names"
+            hint = cells.remark or "choose among these cells, by parts of their names"
             raise UsageError("no cell matches", where=f"--only {text!r}", detail=_listed(pairs), hint=hint)
         wanted |= found
     return [pair for place, pair in enumerate(pairs) if place in wanted]

@@ -31,7 +31,7 @@ def execute(
     password_file: Annotated[Path | None, typer.Option(help="A file with that user's password.")] = None,
     cpu: one_guest.Cpu = None,
     smp: one_guest.Smp = 1,
-    memory: one_guest.Memory = 256,
+    memory: one_guest.Memory = one_guest.USUAL_MIB,
     accel: one_guest.AccelOption = one_guest.Accel.AUTO,
     module: guest_modules.Modules = None,
     param: guest_modules.Parameters = None,

@@ -37,7 +37,7 @@ from orchestrator.cli import (
 from orchestrator.cli.examples import add_examples
 from orchestrator.cli.failures import stop_on_signals
 from orchestrator.cli.usage import Commands
-from orchestrator.program import NAME, PROGRAM
+from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 
 _COMPLETION = f"_{NAME}_COMPLETE".upper()
 """The variable in which a shell's completion script asks for names."""
@@ -46,6 +46,7 @@ app = typer.Typer(
     name=NAME,
     cls=Commands,
     help="A lab for the cost of kernel probes: QEMU guests with named CPUs, real modules, proved numbers.",
+    epilog=f"`{PROGRAM} test` runs the checkout's tests; see: {PROGRAM} test -h" if CHECKOUT_SCRIPT else None,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

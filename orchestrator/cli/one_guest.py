@@ -16,6 +16,7 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.guest_modules import GuestModules
+from orchestrator.memory_size import GUEST_SIZES, guest_mib
 from orchestrator.program import PROGRAM
 from orchestrator.steps import LOG_NAME, step_log
 
@@ -48,6 +49,18 @@ class Accel(StrEnum):
     INSTRUCTIONS = "instructions"
 
 
+USUAL_MIB = 256
+"""A guest's memory where nothing else is said."""
+
+
+def _memory_mib(value: str | int) -> int:
+    """A size in MiB; of the default, the default."""
+    mib = guest_mib(value)
+    if mib is None:
+        raise typer.BadParameter(f"found {str(value)!r}; {GUEST_SIZES}")
+    return mib
+
+
 Kernel = Annotated[
     str | None,
     typer.Option(
@@ -61,7 +74,15 @@ Cpu = Annotated[
     typer.Option(help="CPU model; default: pentium4, or xeon-e5410 for 64 bit.", autocompletion=completion.cpus),
 ]
 Smp = Annotated[int, typer.Option(min=1, max=16, help="Virtual CPUs.")]
-Memory = Annotated[int, typer.Option(min=64, max=4096, help="Memory in MiB.")]
+Memory = Annotated[
+    int,
+    typer.Option(
+        metavar="SIZE",
+        parser=_memory_mib,
+        show_default=f"{USUAL_MIB}M",
+        help="Memory, such as 256M or 1G; a number alone is in MiB.",
+    ),
+]
 AccelOption = Annotated[Accel, typer.Option(help="auto: KVM where it is really fast; instructions: exact clock.")]
 Image = Annotated[
     str | None,

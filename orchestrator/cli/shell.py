@@ -35,7 +35,7 @@ def shell(
     kernel_modules: one_guest.KernelModules = False,
     cpu: one_guest.Cpu = None,
     smp: one_guest.Smp = 1,
-    memory: one_guest.Memory = 256,
+    memory: one_guest.Memory = one_guest.USUAL_MIB,
     accel: one_guest.AccelOption = one_guest.Accel.AUTO,
     module: guest_modules.Modules = None,
     param: guest_modules.Parameters = None,
@@ -61,7 +61,7 @@ def shell(
     one_guest.check_log_folder(console)
     if saved is not None:
         others = (kernel, image, data, kernel_modules, cpu, module, param, set_values, fresh)
-        if any(others) or (smp, memory) != (1, 256):
+        if any(others) or (smp, memory) != (1, one_guest.USUAL_MIB):
             raise UsageError("the guest of --saved is the machine that it was", hint="leave out the other options")
         with options.printed_steps(verbose=verbose), one_guest.log_folder(console) as directory:
             _reopen(saved, directory, expected)

@@ -73,7 +73,8 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
     elif type(error).__name__ == "MissingParameter" and param is not None:
         return UsageError(f"{_named(param)} is missing", hint=f"{_example(name)}{hint}")
     elif param is not None:
-        return UsageError(_refused(error, param), where=_named(param), hint=f"{_meaning(param)}{hint}")
+        meaning = "" if error.__cause__ is None else _meaning(param)  # our own words say what is expected
+        return UsageError(_refused(error, param), where=_named(param), hint=f"{meaning}{hint}")
     elif hasattr(command, "commands"):
         word = next((word for word in words[len(name.split()) :] if not word.startswith("-")), "")
         return UsageError(f"unknown command '{word}'; {choices_sentence(word, command.commands)}", hint=hint)

@@ -27,7 +27,10 @@ class Machine(Strict):
     smp: Annotated[int, whole(1, 16)] = 1
     """Virtual CPUs. The clock ``instructions`` needs 1."""
     memory: Annotated[str, BeforeValidator(fields.memory)] = DEFAULT_MEMORY
-    """The guest's memory: MiB with an ``M``, GiB with a ``G``. Whole systems have by default what their work needs."""
+    """The guest's memory: MiB with an ``M`` or with no unit, GiB with a ``G``.
+
+    Whole systems have by default what their work needs.
+    """
 
     @property
     def memory_mib(self) -> int:

@@ -41,7 +41,7 @@ def select(plan: Plan, filters: Sequence[str]) -> Plan:
         wanted_cells = _filter(text)
         matched = {cell.id for cell in cells if wanted_cells.matches(names_of(cell))}
         if not matched:
-            raise _no_match(text, wanted_cells.terms, cells)
+            raise _no_match(wanted_cells, cells)
         wanted |= matched
     wanted |= {other for cell in cells if cell.id in wanted for other in cell.compared_with}
     boots = (replace(boot, cells=tuple(cell for cell in boot.cells if cell.id in wanted)) for boot in plan.boots)
@@ -52,8 +52,7 @@ def _filter(text: str) -> CellFilter:
     try:
         return CellFilter.of(text)
     except FilterError as error:
-        hint = f"for example --only {error.hint}" if error.hint else ""
-        raise ConfigError(str(error), where=_place(text), hint=hint) from None
+        raise ConfigError(str(error), where=_place(text), hint=error.hint) from None
 
 
 def names_of(cell: Cell[Any]) -> NameOf:
@@ -63,25 +62,26 @@ def names_of(cell: Cell[Any]) -> NameOf:
 
 def nearest_names(terms: Sequence[Term], cells: Sequence[Cell[Any]]) -> list[str]:
     """Names of cells that are spelled much like a filter's patterns, which match none."""
-    guesses = []
+    guesses: list[str] = []
     for term in terms:
         guess = nearest(term.pattern, [_NAMES[key](cell) for key in term.keys if key != "id" for cell in cells])
-        if guess and guess != term.pattern:
+        if guess and guess not in (term.pattern, *guesses):
             guesses.append(guess)
     return guesses
 
 
-def _no_match(text: str, terms: Sequence[Term], cells: Sequence[Cell[Any]]) -> ConfigError:
+def _no_match(wanted: CellFilter, cells: Sequence[Cell[Any]]) -> ConfigError:
     names = {key: list(dict.fromkeys(name(cell) for cell in cells)) for key, name in _NAMES.items() if key != "id"}
     for key in ("table", "point"):
         if names[key] == [""]:
             del names[key]
-    guesses = [f"'{guess}'" for guess in nearest_names(terms, cells)]
+    guesses = [f"'{guess}'" for guess in nearest_names(wanted.terms, cells)]
+    hint = f"did you mean {' and '.join(guesses)}?" if guesses else wanted.remark or "choose among the names above"
     return ConfigError(
         "no cell matches",
-        where=_place(text),
+        where=_place(wanted.text),
         detail=[f"{key}: {', '.join(values)}" for key, values in names.items()],
-        hint=f"did you mean {' and '.join(guesses)}?" if guesses else "choose among the names above",
+        hint=hint,
     )
 
 

@@ -50,7 +50,7 @@ class GuestOptions:
     smp: int
     """Virtual CPUs, 1 to 16. The timing ``instructions`` needs 1."""
     memory: int
-    """The guest's memory, ``64M`` to ``4G``."""
+    """The guest's memory, ``64M`` to ``4G``; a number alone is in MiB."""
     timing: str
     """``instructions`` for the exact clock; ``kvm`` or ``tcg`` for a plain one; ``auto``: KVM where it is fast."""
     image: str | None

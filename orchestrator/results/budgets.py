@@ -73,7 +73,7 @@ class Budgets:
             try:
                 entries.append((CellFilter.of(str(text)), _budget(content)))
             except FilterError as error:
-                example = f", such as {error.hint}" if error.hint else ""
+                example = f", such as {error.example}" if error.example else ""
                 problems.append(((str(text),), f"{error}{example}"))
             except BudgetError as error:
                 problems += [((str(text), *path), sentence) for path, sentence in error.problems]

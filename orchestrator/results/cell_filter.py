@@ -12,16 +12,19 @@ from orchestrator.results.contract import CellRecord
 
 KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
 
+_OF_COMMAS = "commas part conditions that must all hold: give --only once for each; '?' stands for a comma in a name"
+
 NameOf = Callable[[str], str]
 """A cell's name by each of ``KEYS``; empty where it has none."""
 
 
 class FilterError(ValueError):
-    """The text is no filter; the message says why, ``hint`` what one looks like."""
+    """The text is no filter; the message says why, ``example`` is one. ``hint`` is what to do with ``--only``."""
 
-    def __init__(self, what: str, hint: str = "") -> None:
+    def __init__(self, what: str, *, example: str = "", hint: str = "") -> None:
         super().__init__(what)
-        self.hint = hint
+        self.example = example
+        self.hint = hint or (f"for example --only {example}" if example else "")
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,16 @@ class CellFilter:
             if not equals:
                 key, pattern = "", key
             if not pattern:
-                raise FilterError("expected PATTERN or KEY=PATTERN", "probe=djprobe,cpu=pentium4")
+                raise FilterError("expected PATTERN or KEY=PATTERN", example="probe=djprobe,cpu=pentium4")
             if equals and key not in KEYS:
-                raise FilterError(unknown("key", key, KEYS))
+                raise FilterError(unknown("key", key, KEYS), hint=_OF_COMMAS if "," in text else "")
             terms.append(Term((key,) if equals else KEYS, pattern))
         return cls(text, terms)
+
+    @property
+    def remark(self) -> str:
+        """What to say of a filter that matches nothing; empty where it is one pattern."""
+        return _OF_COMMAS if len(self.terms) > 1 else ""
 
     def matches(self, name_of: NameOf) -> bool:
         """Whether the cell with these names is meant."""

@@ -20,7 +20,7 @@ from orchestrator.paths import data_dir
 from orchestrator.probes.evidence import check_taint
 
 CALLS = 500
-MODULES = ["djprobe", "djprobe_example", "jprobe", "marker"]
+MODULES = ["djprobe", "djprobe_example", "jprobe", "marker", "marker_example"]
 MACHINES = {"debian-686": "pentium4", "lab-x86_64-smp": "xeon-e5410"}
 EVERY_NIGHT = {"debian-amd64": "xeon-e5410", "lab-i386-up": "pentium4"}
 
@@ -65,6 +65,16 @@ def make(sources: Path, tree: Path, tools: Sequence[str], *targets: str) -> str:
     return finished.stderr
 
 
+def passed(guest: Guest, connected: str) -> int:
+    """What the example's probe has added up after three more passes of its marker."""
+    folder = "/sys/module/marker_example/parameters"
+    guest.put(connected.encode(), f"{folder}/connected")
+    guest.put(b"3", f"{folder}/pass")
+    (line,) = guest.get(f"{folder}/markers").decode("ascii").splitlines()
+    assert re.fullmatch(rf"example_passed optimized {'connected' if connected == '1' else '-'} \w+ \w+ %u %s", line)
+    return int(guest.get(f"{folder}/sum"))
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_djprobe_built_by_make_alone_is_hit(
     kernel: str, shared_guest: Guest, guest_kernel: Kernel, tmp_path: Path
@@ -87,7 +97,9 @@ def test_a_djprobe_built_by_make_alone_is_hit(
     gettimeofday(guest_kernel.spec.arch).call(shared_guest, CALLS, caller=None, time_limit=60)
     assert int(shared_guest.get("/sys/module/djprobe_example/parameters/hits")) == CALLS
     shared_guest.fail(["rmmod", "djprobe"])  # in use
-    for name in ("djprobe_example", "djprobe", "jprobe", "marker"):
+    shared_guest.succeed(["insmod", "/tmp/marker_example.ko"])
+    assert [passed(shared_guest, connected) for connected in "0110"] == [0, 6, 12, 12]
+    for name in ("marker_example", "djprobe_example", "djprobe", "jprobe", "marker"):
         shared_guest.succeed(["rmmod", name])
     shared_guest.check_console(mark)
     check_taint(int(shared_guest.get("/proc/sys/kernel/tainted")))

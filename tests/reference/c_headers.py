@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pages of what kmods/ has for modules of a user's own: djprobe, jprobe, markers."""
+"""The pages of what kmods/ has for modules of a user's own: djprobe, jprobe, markers, and what reports to the host."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from .kernel_doc import Documented, documented, exported, first_comment
@@ -22,44 +22,82 @@ _BUILD = """`make -C kmods KDIR=BUILD_TREE` builds {module}.ko, which exports th
 file that `./lab kmod build` builds needs only the `#include`: it gets the implementation within it."""
 
 
+_WITHIN = """A template or a C file that `./lab run`, `exec` or `kmod build` builds needs only the `#include`: it gets
+the implementation within it. `make -C kmods` builds no module of it."""
+
+
 def djprobe() -> str:
     """``struct djprobe`` and its functions."""
-    example = (_KMODS / "example" / "djprobe_example.c").read_text()
-    closing = ["## Example", fenced(example.partition("*/\n")[2].lstrip("\n"), "c")]
-    return _page(
-        "djprobe", closing, more="[djprobe in modules of your own](../probes.md#djprobe-in-modules-of-your-own)"
-    )
+    more = "[djprobe in modules of your own](../probes.md#djprobe-in-modules-of-your-own)"
+    return _family("djprobe", _example("djprobe"), more=more)
 
 
 def jprobe() -> str:
     """``struct jprobe`` and its functions."""
-    return _page("jprobe", [], more="[Mechanisms](../mechanisms.md)")
+    return _family("jprobe", [], more="[Mechanisms](../mechanisms.md)")
 
 
 def marker() -> str:
     """``MARK()``, and what connects a probe to markers."""
-    return _page("marker", [], more="[Markers in modules of your own](../probes.md#markers-in-modules-of-your-own)")
+    more = "[Markers in modules of your own](../probes.md#markers-in-modules-of-your-own)"
+    return _family("marker", _example("marker"), more=more)
 
 
-def _page(family: str, closing: Sequence[str], *, more: str) -> str:
+def report() -> str:
+    """What a module reports of its probe."""
+    return _shared("report", "report_life")
+
+
+def ring() -> str:
+    """What a recording handler calls."""
+    return _shared("ring")
+
+
+def point() -> str:
+    """The parameters that say where a probe goes."""
+    return _shared("point")
+
+
+def _family(family: str, closing: Sequence[str], *, more: str) -> str:
     folder = _KMODS / family
-    found = {one.name: one for file in _sources(folder) for one in documented(file.read_text())}
-    missing = [name for name in exported((folder / f"{family}_module.c").read_text()) if name not in found]
+    found = _documented(_sources(folder))
+    names = {one.name for one in found}
+    missing = [name for name in exported((folder / f"{family}_module.c").read_text()) if name not in names]
     if missing:
         raise Undescribed(f"{folder.relative_to(ROOT)}: {missing[0]}() is exported and has no kernel-doc comment")
-    for one in found.values():
-        if one.undescribed:
-            names = ", ".join(sorted(one.undescribed))
-            raise Undescribed(f"{folder.relative_to(ROOT)}: the comment of {one.name} does not describe {names}")
-    parts = [
-        fenced(f'#include "{family}.h"', "c"),
-        *_overview(first_comment((folder / f"{family}.h").read_text())),
-        filled(_BUILD.format(module=family)),
-        f"More: {more}.",
-    ]
-    for one in sorted(found.values(), key=lambda one: one.kind == "function"):
+    return _page(folder / f"{family}.h", found, [filled(_BUILD.format(module=family)), f"More: {more}."], closing)
+
+
+def _shared(name: str, *others: str) -> str:
+    """The page of a header of ``lib``, with what ``others`` declare that it includes."""
+    headers = [_KMODS / "lib" / f"{one}.h" for one in (name, *others)]
+    more = "More: [A module of your own](../adding-a-probe.md#a-module-of-your-own)."
+    return _page(headers[0], _documented(headers), [filled(_WITHIN), more], [])
+
+
+def _documented(files: Iterable[Path]) -> Sequence[Documented]:
+    found = {}
+    for file in files:
+        for one in documented(file.read_text()):
+            if one.undescribed:
+                names = ", ".join(sorted(one.undescribed))
+                raise Undescribed(f"{file.relative_to(ROOT)}: the comment of {one.name} does not describe {names}")
+            found[one.name] = one
+    return list(found.values())
+
+
+def _page(header: Path, found: Sequence[Documented], use: Sequence[str], closing: Sequence[str]) -> str:
+    parts = [fenced(f'#include "{header.name}"', "c"), *_overview(first_comment(header.read_text())), *use]
+    for one in sorted(found, key=lambda one: one.kind == "function"):
         parts += _section(one)
-    return whole_page(f"{family}.h", [*parts, *closing])
+    return whole_page(header.name, [*parts, *closing])
+
+
+def _example(family: str) -> Sequence[str]:
+    """What a module of ``example`` says of itself, and its code."""
+    source = (_KMODS / "example" / f"{family}_example.c").read_text()
+    code = source.partition("*/\n")[2].lstrip("\n")
+    return ["## Example", *_overview(first_comment(source)), fenced(code, "c")]
 
 
 def _sources(folder: Path) -> Iterator[Path]:

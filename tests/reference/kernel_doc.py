@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 _COMMENT = re.compile(r"^/\*\*\n(?P<text>.*?)\*/\n", re.DOTALL | re.MULTILINE)
 _MACRO = re.compile(r"#define (?P<call>\w+(?:\([^)]*\))?)")
+_POINTER = re.compile(r"\(\*(?P<name>\w+)\)\([^)]*\)")
+"""Of a member that points to a function: its name, and the parameters, which are not the struct's."""
 _TITLE = re.compile(r"(?:(?P<kind>struct|union|enum|typedef) )?(?P<name>\w+)(?P<call>\(\))? - (?P<purpose>.+)")
 _PARAMETER = re.compile(r"@(?P<name>\w+|\.\.\.):(?P<text>.*)")
 _SECTION = re.compile(r"(?P<name>Context|Return|Note):(?P<text>.*)")
@@ -40,7 +42,11 @@ class Documented:
     @property
     def undescribed(self) -> set[str]:
         """The parameters or members of the declaration that the comment does not describe."""
-        inside = self.declaration.partition("(")[2] if self.kind != "struct" else self.declaration
+        if self.kind == "enum":
+            return set(re.findall(r"^\t(\w+)", self.declaration, re.MULTILINE)) - self.parameters.keys()
+        inside = self.declaration.partition("(")[2]
+        if self.kind == "struct":
+            inside = _POINTER.sub(r"\g<name>", self.declaration)
         names = re.findall(r"(\w+)\s*(?:\[\w*\])?\s*[,);]", inside)
         return {name for name in names if name != "void"} - self.parameters.keys()
 

@@ -601,6 +601,23 @@ def test_a_fresh_machine_is_of_a_release_that_the_lab_knows(bare: Checkout, argu
     assert not bare.cache.exists()
 
 
+@pytest.mark.parametrize("arguments", ["--help", "-h", "--nightly -h", "tests/unit --help", "--fresh --help"])
+def test_the_help_of_the_tests_is_all_that_is_printed(bare: Checkout, arguments: str) -> None:
+    (bare.folder / "images/host-packages.txt").write_text("no-such-base  its-base  runs\n")
+    before = bare.files()
+    done = bare.lab("test", *arguments.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: {bare.folder}/lab test [OPTIONS] [PYTEST ARGUMENTS]\n")
+    assert {"--nightly", "--fresh", "-k"} <= set(done.stdout.split())
+    assert bare.files() == before
+    assert not bare.cache.exists()
+
+
+def test_the_help_of_the_tests_names_the_shell_before_the_script(bare: Checkout) -> None:
+    done = bare.run(["sh", "-c", 'cd "$1" && sh lab test -h', "-", str(bare.folder)], {})
+    assert "\n  sh lab test tests/unit " in done.stdout
+
+
 def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
     def checks(**statuses: str) -> tuple[list[str], int]:
         done = ready.lab("test", "-k", "a or b", **statuses)

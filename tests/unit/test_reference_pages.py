@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -171,7 +172,7 @@ _SOURCE = (ROOT / "tests" / "unit" / "golden" / "kernel_doc.h").read_text()
 
 
 def test_kernel_doc_has_declarations_parameters_and_sections() -> None:
-    pair, add, twice, typedef = kernel_doc.documented(_SOURCE)
+    pair, add, twice, typedef, calls, flavour = kernel_doc.documented(_SOURCE)
     assert (pair.kind, pair.name, pair.purpose) == ("struct", "pair", "two numbers")
     assert pair.declaration == "struct pair {\n\tint first;\n\n\tint second;\n};"
     assert pair.parameters == {"first": "the one, which\ngoes on", "second": "the other"}
@@ -182,6 +183,7 @@ def test_kernel_doc_has_declarations_parameters_and_sections() -> None:
     assert (twice.declaration, twice.parameters) == ("TWICE(number)", {"number": "evaluated twice"})
     assert typedef.declaration == "typedef int sum(const struct pair *pair, int more);"
     assert [one.undescribed for one in (pair, add, twice, typedef)] == [set(), set(), set(), {"pair", "more"}]
+    assert (calls.undescribed, flavour.undescribed) == ({"second"}, {"SOUR"})
 
 
 def test_a_file_s_first_comment_is_what_it_says_of_itself() -> None:
@@ -225,3 +227,14 @@ def _comments() -> Iterator[Path]:
 def test_every_kernel_doc_comment_of_the_modules_can_be_read() -> None:
     found = [one.name for file in _comments() for one in kernel_doc.documented(file.read_text())]
     assert {"djprobe", "register_djprobe", "jprobe", "jprobe_return", "marker_connect"} <= set(found)
+
+
+def test_every_header_of_a_users_module_has_a_page_that_says_how_it_is_used() -> None:
+    own = (ROOT / "docs" / "adding-a-probe.md").read_text().partition("### Parameters of a module")[0]
+    included = set(re.findall(r'^#include "(\w+)\.h"', own, re.MULTILINE))
+    assert included == {"report", "ring", "point"}
+    for name in included | {"djprobe", "jprobe", "marker"}:
+        text = (FOLDER / f"{name}.md").read_text()
+        assert f'#include "{name}.h"' in text
+        assert "gets the implementation within it" in text.replace("\n", " ")
+    assert "MARKERS(example_markers);" in (FOLDER / "marker.md").read_text()

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from golden_messages import check_messages
+from made_labs import make_lab
 
 
 @pytest.mark.parametrize("interface", ["command-line", "experiment-file", "cost-table"])
 def test_messages_are_as_in_the_golden_file(interface: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    make_lab(tmp_path / "lab")  # a run that is named wrongly is not told that there is none
     check_messages(interface, tmp_path, request.config)

@@ -34,6 +34,7 @@ from orchestrator.catalog.user_library import LIBRARY_NAME
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
 from orchestrator.experiment.program_point import PROGRAM
+from orchestrator.memory_size import GUEST_SIZES, guest_mib
 from orchestrator.paths import user_path
 from orchestrator.program import PROGRAM as CALLED
 
@@ -43,9 +44,6 @@ MAX_ENTRIES = 1000
 EXECUTED = "executed"
 """In place of a list of points: the functions that the calls enter."""
 
-_MIB = {"M": 1, "G": 1024}
-_MEMORY = re.compile(r"([1-9][0-9]{0,5})([MG])")
-_MEMORY_BOUNDS = (64, 4096)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _FILE = rf"(?:{PROGRAM}|{LIBRARY_NAME}):"
 _POINT = re.compile(
@@ -163,11 +161,10 @@ def description(value: object) -> object:
 
 
 def memory(value: object) -> object:
-    """A size from ``64M`` to ``4G``, in ``M`` or ``G``."""
-    parts = _MEMORY.fullmatch(value) if isinstance(value, str) else None
-    mib = int(parts[1]) * _MIB[parts[2]] if parts else 0
-    if not _MEMORY_BOUNDS[0] <= mib <= _MEMORY_BOUNDS[1]:
-        raise mismatch(value, "expected a size from 64M to 4G, such as 256M or 1G")
+    """A size from ``64M`` to ``4G``, in ``M`` or ``G``, or a number of MiB."""
+    mib = guest_mib(value)
+    if mib is None:
+        raise mismatch(value, GUEST_SIZES)
     return f"{mib}M"  # one spelling, so that 1G and 1024M are the same machine
 
 

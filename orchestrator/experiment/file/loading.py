@@ -10,7 +10,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from orchestrator.catalog.images import WrittenRecipe
 from orchestrator.catalog.spelling import choices_sentence
+from orchestrator.errors import ConfigError
 from orchestrator.experiment.experiment import Experiment, Heading, NamedTable
 from orchestrator.experiment.file import fields
 from orchestrator.experiment.file.defaults import idle_overrides, unknown_benchmark_keys
@@ -86,9 +88,13 @@ class _Loader:
     file: str
 
     def load(self, data: Data) -> Experiment | list[Problem]:
-        """The experiment, or all that is wrong with it."""
+        """The experiment, or all that is wrong with it. Raises ConfigError for what is none at all."""
         if not isinstance(data, dict):
             return [Problem((), f"found {shown(data)}; expected keys with values, such as name: my-probes")]
+        every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
+        if data.keys() & WrittenRecipe.model_fields.keys() and not data.keys() & set(every_key):
+            hint = "an experiment names it, image: ./mine.yaml, or one guest: exec --image ./mine.yaml"
+            raise ConfigError("this is the recipe of an image, and no experiment", where=self.file, hint=hint)
         reader = TableReader(self.kinds, self.origins)
         heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}
         rest = {key: value for key, value in data.items() if key not in Heading.model_fields}
@@ -110,8 +116,7 @@ class _Loader:
                 return idle
             problems += [problem for name in tables for problem in _name_problems(name)]
             problems += unknown_benchmark_keys(defaults, sources, reader)
-        every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
-        heading, of_heading = self._checked(Heading, heading_data, lambda path: _unknown(path, every_key))
+        heading, of_heading = self._checked(Heading, heading_data, lambda path: self._unknown(path, every_key))
         named = [self._table(source, problems) for source in sources]
         if heading is None or problems:
             return [*of_heading, *problems]
@@ -137,7 +142,14 @@ class _Loader:
             return _unknown(path, tuple(benchmark_keys(source.kind.table)))
         if path[0] == "machines" and len(path) > 1:
             return _unknown(path, tuple(Machine.model_fields))
-        return _unknown(path, tuple(keys) if source.name is not None else (*Heading.model_fields, *keys, TABLES))
+        return self._unknown(path, tuple(keys) if source.name is not None else (*Heading.model_fields, *keys, TABLES))
+
+    def _unknown(self, path: KeyPath, allowed: Sequence[str]) -> str:
+        """What to say of a key that is not among a file's or a table's: those of its benchmark are one level below."""
+        key = str(path[-1])
+        if key != "name" and any(key in benchmark_keys(kind.table) for kind in self.kinds):
+            return f"it is a key of '{BENCHMARK}', not beside it; write {BENCHMARK}: {{name: ..., {key}: ...}}"
+        return _unknown(path, allowed)
 
     def _checked(
         self, model: type[StrictT], data: Data, unknown: Callable[[KeyPath], str]

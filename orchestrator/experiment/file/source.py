@@ -31,6 +31,12 @@ MAX_DEPTH = 20
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_C_SUFFIXES = (".c", ".h", ".j2")
+_C_TEXT = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]", re.MULTILINE)
+_USE_OF_C = (
+    "an experiment names it: a module among the probes, probes: [none, ./mine.c], "
+    "a workload as the benchmark's file, benchmark: {name: workload, file: ./mine.c}"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -74,7 +80,12 @@ def read_source(path: Path) -> Source:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ConfigError("not UTF-8 text", where=f"{path}:{line}", hint="save the file as UTF-8") from None
-    return parse(text, lambda line: f"{path}:{line}")
+    try:
+        return parse(text, lambda line: f"{path}:{line}")
+    except ConfigError:
+        if path.suffix in _C_SUFFIXES or _C_TEXT.search(text):
+            raise ConfigError("this is C, and no YAML", where=str(path), hint=_USE_OF_C) from None
+        raise
 
 
 def parse(text: str, place: Callable[[int], str]) -> Source:

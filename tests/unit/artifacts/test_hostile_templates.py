@@ -13,7 +13,7 @@ from hostile_texts import HOSTILE, hostile_texts
 from hypothesis import given
 
 from orchestrator.artifacts.module_source import check_parameters, render_own
-from orchestrator.errors import BuildError, LabError, UsageError
+from orchestrator.errors import ConfigError, LabError, UsageError
 from orchestrator.paths import kbuild_takes
 
 BREAKING_OUT = [
@@ -50,7 +50,7 @@ def test_a_template_does_not_get_out(tmp_path: Path, expression: str, monkeypatc
 def test_a_template_that_fails_is_an_error_with_its_line(tmp_path: Path, expression: str) -> None:
     file = tmp_path / "mine.c.j2"
     file.write_text(f"int a;\n{expression}\n")
-    with pytest.raises(BuildError, match="the template fails: ") as failed:
+    with pytest.raises(ConfigError, match="the template fails: ") as failed:
         render_own(file, {})
     assert failed.value.where == f"{file}:2"
 

@@ -216,8 +216,12 @@ def test_the_cache_is_shown(tmp_path: Path) -> None:
     lines = orchestrator("cache", "show").stdout.splitlines()
     assert lines[1].split() == ["things", "a", "thing", artifact.key, "3.0"]
     assert lines[2].startswith("3.0 MB in ")
+    other = Cache(tmp_path / "cache").obtain("things", {"other": 1}, "another thing", build)
     (artifact.path / "manifest.json").write_text("{")
-    assert "rm -r" in refusal("cache", "show", status=1)
+    damaged = orchestrator("cache", "show")
+    assert (damaged.exit_code, damaged.stdout.splitlines()[1].split()[-2]) == (1, other.key)
+    assert f"{artifact.path} cannot be read" in damaged.stderr
+    assert "cache verify" in damaged.stderr
 
 
 # --- modules -------------------------------------------------------------------------------------

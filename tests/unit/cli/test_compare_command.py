@@ -370,3 +370,14 @@ def test_nothing_heavy_is_loaded_for_exact_counts(runs: Runs) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_run_that_is_compared_with_itself_is_named(runs: Runs) -> None:
+    runs.add(exact("none", 409), exact("kprobe", 1036))
+    run = runs.add(exact("none", 409), exact("kprobe", 1040))
+    said = f"note: both sides are run {run}, so that nothing can differ\n"
+    for names in (["latest", "latest"], ["latest", run], ["latest:kprobe", "latest:kprobe"], [run, "latest:kprobe"]):
+        result = orchestrator("compare", *names)
+        assert (result.exit_code, result.stderr) == (0, said)
+    for names in (["latest"], ["latest:none", "latest:kprobe"]):
+        assert orchestrator("compare", *names).stderr == ""

@@ -43,6 +43,12 @@ def test_a_shell_that_was_named_before_it(tmp_path: Path) -> None:
     assert said.splitlines()[-1] == "hint: Make one: sh lab run CONFIG"
 
 
+def test_the_checkouts_script_alone_has_tests_to_run() -> None:
+    said = "`./lab test` runs the checkout's tests; see: ./lab test -h"
+    assert said in called("./lab", "-h").stdout
+    assert "test -h" not in called("", "-h").stdout
+
+
 def test_completion_is_for_the_installed_name() -> None:
     # Without this typer looks for the shell among this process's parents, where a nightly run may have none.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}

@@ -51,3 +51,21 @@ static inline int add(const struct pair *pair)
  */
 typedef int sum(const struct pair *pair,
 		int more);
+
+/**
+ * struct calls - what is called
+ * @first: with a number
+ */
+struct calls {
+	int (*first)(int number);
+	void (*second)(void);
+};
+
+/**
+ * enum flavour - which one
+ * @SWEET: the one
+ */
+enum flavour {
+	SWEET = 1,
+	SOUR,
+};

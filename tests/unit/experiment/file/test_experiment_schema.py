@@ -142,7 +142,7 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         ("kernel_modules=[snd-pcm, snd_pcm]", "kernel_modules.1: the same entry is here twice"),
         ("machines.0.memory=63M", "machines.0.memory: found '63M'; expected a size from 64M to 4G"),
         ("machines.0.memory=5G", "machines.0.memory: found '5G'; expected a size"),
-        ("machines.0.memory=256", "machines.0.memory: found 256; expected a size"),
+        ("machines.0.memory=2", "machines.0.memory: found 2; expected a size"),
         ("machines.0.memory=256M,x", "machines.0.memory: found '256M,x'; expected a size"),
         ("probes=[kprobes]", "probes.0: found 'kprobes'; allowed: none, kprobe, "),
         ("probes=[kretprobes]", "probes.0: found 'kretprobes'; allowed: none, kprobe, "),
