@@ -21,19 +21,24 @@ class CpuIdentity(Fact):
 
 
 class CpuModel(Fact):
-    """A CPU a guest can have. ``qemu`` is the value of ``-cpu`` (one argument)."""
+    """A CPU a guest can have. ``qemu`` is the value of ``-cpu`` (one argument).
+
+    ``family`` is CPUID's, as far as a kernel's boot stub tells them apart: newer ones than 6 are 6.
+    """
 
     name: str
     title: str
     qemu: str
     pae: bool
     long_mode: bool
+    family: int = 6
     identity: CpuIdentity | None
 
 
 class _Lacking(Fact):
     long_mode: list[str]
     pae: list[str]
+    family_6: dict[str, int]
 
 
 @lru_cache(maxsize=1)
@@ -56,6 +61,7 @@ def qemu_cpu(name: str) -> CpuModel:
         qemu=name,
         pae=family not in _lacking().pae,
         long_mode=family not in _lacking().long_mode,
+        family=_lacking().family_6.get(family, 6),
         identity=None,
     )
 

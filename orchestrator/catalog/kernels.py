@@ -35,6 +35,7 @@ class KernelSpec(Fact):
 
     Debian's has ``packages``. One from source is the ``source`` package changed by ``patches``, with ``files`` of
     ``kmods`` by their path in it, and configured by ``fragments``. A user's own has a build ``tree`` and an ``image``.
+    ``cpu_family`` is the oldest that a 32-bit one runs on, its CONFIG_X86_MINIMUM_CPU_FAMILY.
     ``version`` is that of Linux, empty for a user's own; the fragments' options in ``without`` are no choice in it.
     ``entry_offset`` is in bytes from the symbol of most functions to the first instruction behind any endbr and nop.
     ``kernel_parameters`` are those that it needs besides every kernel's.
@@ -53,6 +54,7 @@ class KernelSpec(Fact):
     tree: Path | None = None
     image: Path | None = None
     needs_pae: bool = False
+    cpu_family: int = 4
     entry_offset: int
     kernel_parameters: list[str] = Field(default_factory=list)
 
@@ -79,6 +81,8 @@ class KernelSpec(Fact):
         """Return the reason why this kernel cannot boot on ``cpu``, or None when it can."""
         if self.needs_long_mode and not cpu.long_mode:
             return f"kernel '{self.name}' is 64-bit and CPU '{cpu.name}' is 32-bit"
+        if cpu.family < self.cpu_family:
+            return f"kernel '{self.name}' needs an i{self.cpu_family}86 CPU and CPU '{cpu.name}' is an i{cpu.family}86"
         if self.needs_pae and not cpu.pae:
             return f"kernel '{self.name}' needs PAE and CPU '{cpu.name}' has none"
         return None
@@ -94,6 +98,7 @@ class _Base(Fact):
     arch: Arch
     fragments: list[str]
     needs_pae: bool = False
+    cpu_family: int = 4
 
 
 class _Variant(Fact):
@@ -142,6 +147,7 @@ def _from_source(name: str, base: _Base, variant: _Variant, number: str, version
         patches=variant.patches,
         files=variant.files,
         needs_pae=base.needs_pae,
+        cpu_family=base.cpu_family,
         entry_offset=variant.entry_offset,
     )
 

@@ -20,6 +20,9 @@ _BOOT_MARK = (0x202, b"HdrS")
 
 _MAKE = "make bzImage modules"
 
+_CPU_FAMILIES = {"5": 5, "6": 6}
+"""Values of CONFIG_X86_MINIMUM_CPU_FAMILY; a 64-bit kernel has 64, and needs long mode instead."""
+
 _NEEDED = {
     "CONFIG_MODULES": "probes are modules",
     "CONFIG_MODULE_UNLOAD": "they are taken out again",
@@ -91,6 +94,7 @@ def describe(name: str) -> dict[str, object]:
         "arch": "x86_64" if long_mode else "i386",
         "tree": tree,
         "image": image,
+        "cpu_family": _CPU_FAMILIES.get(config.get("CONFIG_X86_MINIMUM_CPU_FAMILY", ""), 4),
         "needs_pae": long_mode or config.get("CONFIG_X86_PAE") == "y",
         "entry_offset": entry_offset(config),
     }

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from orchestrator.guest.channel import Stream
 
 
+_LIMIT = 600.0
+"""Seconds that the command may take without --timeout."""
+
+
 @expected_failures
 def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run in the guest.")],
@@ -39,7 +43,15 @@ def execute(
     get: fetched_files.Paths = None,
     out: options.OutputFolder = None,
     allow_oops: one_guest.AllowOops = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds the command may take.")] = 600.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="Seconds the command may take, and as many for each --module's init function; default: "
+            f"{_LIMIT:g}, and {one_guest.LOADING_LIMIT:g} for an init function.",
+            show_default=False,
+        ),
+    ] = None,
     console: one_guest.ConsoleLog = None,
     fresh: one_guest.Fresh = False,
     offline: options.Offline = False,
@@ -82,10 +94,11 @@ def execute(
         ):
             status = 0
             try:
-                choice.prepare(guest)
+                choice.prepare(guest, timeout or one_guest.LOADING_LIMIT)
                 guest.make_folder(fetched_files.SCRATCH)
-                status = guest.run(command, time_limit=timeout, listener=_print).status
-                files.fetch(guest, timeout)
+                limit = timeout or _LIMIT
+                status = guest.run(command, time_limit=limit, listener=_print).status
+                files.fetch(guest, limit)
             except GuestError as error:
                 failure = one_guest.with_trouble(error, guest)
                 failure.exit_status = status or failure.exit_status

@@ -98,12 +98,15 @@ class GuestModules:
             check_parameter_names(wanted[loaded], assigned)
         self._built = [(module, parameters.get(name, {})) for name, module in wanted.items()]
 
-    def load(self, guest: Guest) -> None:
-        """Load them, in the order given. Raises RefusedError with the kernel's message."""
+    def load(self, guest: Guest, time_limit: float) -> None:
+        """Load them in the order given, each within ``time_limit`` host seconds.
+
+        Raises RefusedError with the kernel's message, GuestHang.
+        """
         from orchestrator.probes.loading import load
 
         for module, parameters in self._built:
-            load(guest, module.name, module.file, parameters=parameters)
+            load(guest, module.name, module.file, parameters=parameters, time_limit=time_limit)
 
     def _parameters(self, asked_for: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
         from orchestrator.catalog.spelling import unknown

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _USER = r"[A-Za-z_][A-Za-z0-9_.-]{0,31}"
 _PASSWORD_MAX = 255
+LOADING_LIMIT = 60.0
+"""Seconds that the init function of a module may take where nobody asks for more."""
 
 
 class Channel(StrEnum):
@@ -167,10 +169,13 @@ class Choice:
         self.modules.build(context, kernel)
         return machine_for(context, kernel, Hardware(cpu_model(name), self.smp, self.memory, timing), wanted)
 
-    def prepare(self, guest: Guest) -> None:
-        """Tell the guest what is expected, and load the modules. Raises RefusedError with the kernel's message."""
+    def prepare(self, guest: Guest, time_limit: float = LOADING_LIMIT) -> None:
+        """Tell the guest what is expected, and load the modules, each within ``time_limit`` host seconds.
+
+        Raises RefusedError with the kernel's message, GuestHang.
+        """
         guest.expected_reports = self.expected
-        self.modules.load(guest)
+        self.modules.load(guest, time_limit)
 
     def _wanted(self) -> GuestDisks:
         from orchestrator.artifacts.guest_disks import GuestDisks

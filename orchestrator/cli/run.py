@@ -261,7 +261,9 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
         refused: Mapping[str, str] = {}
         try:
             at_hand = ready_kernel(context, spec)
-            refused = wrong_points(at_hand, boot.cells)
+            wrong = wrong_points(at_hand, boot.cells)
+            rest = [cell for cell in boot.cells if cell.id not in wrong]
+            refused = {**wrong, **kinds().named(boot.kind).refused_points(at_hand, rest)}
             machine = machine_of(context, at_hand, boot)
         except HostError:
             image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))

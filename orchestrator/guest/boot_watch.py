@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Waits for the agent of a guest that boots, or does its work first, while what it prints is passed on."""
+"""Waits for the agent of a guest that boots, or does its work first, while what it prints is passed on.
+
+A kernel whose boot stub refuses the CPU ends the wait.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestHang
+from orchestrator.guest.boot_stub import BootStub
 from orchestrator.guest.console import Console
 from orchestrator.guest.framed import FramedChannel
 
@@ -20,10 +24,22 @@ Listener = Callable[[Sequence[str]], None]
 """Gets the console's new lines twice a second: none while the guest prints nothing."""
 
 
-def watch_boot(agent: FramedChannel, console: Console, time_limit: float, listener: Listener) -> None:
+def wait_for_boot(agent: FramedChannel, stub: BootStub, deadline: Deadline) -> None:
+    """Wait for the agent. Raises GuestHang at the deadline, UnsupportedError for a CPU that the kernel refuses."""
+    while True:
+        try:
+            return agent.wait_for_agent(Deadline(_LISTENING_INTERVAL))
+        except GuestHang:
+            stub.check()
+            if not deadline.left():
+                raise
+
+
+def watch_boot(agent: FramedChannel, console: Console, stub: BootStub, time_limit: float, listener: Listener) -> None:
     """Wait for the agent; the listener gets every line of the console.
 
-    Raises GuestHang after ``time_limit`` seconds without console output.
+    Raises GuestHang after ``time_limit`` seconds without console output, UnsupportedError for a CPU that the kernel
+    refuses.
     """
     deadline, last = Deadline(time_limit), Deadline(LONGEST_WORK)
     passed_on, printed, waiting = 0, 0, True
@@ -32,7 +48,7 @@ def watch_boot(agent: FramedChannel, console: Console, time_limit: float, listen
             agent.wait_for_agent(Deadline(_LISTENING_INTERVAL))
             waiting = False
         except GuestHang:
-            pass
+            stub.check()
         finally:  # also the last lines of a guest that dies
             lines, passed_on = console.whole_lines(passed_on)
             listener(lines)

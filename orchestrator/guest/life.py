@@ -25,7 +25,8 @@ from typing import Self
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, GuestHang, GuestPanic
-from orchestrator.guest.boot_watch import Listener, watch_boot
+from orchestrator.guest.boot_stub import BootStub
+from orchestrator.guest.boot_watch import Listener, wait_for_boot, watch_boot
 from orchestrator.guest.channel import Channel
 from orchestrator.guest.console import Console
 from orchestrator.guest.console_bound import CONSOLE_MAX
@@ -128,6 +129,8 @@ class GuestLife:
     def boot(self, time_limit: float = BOOT_LIMIT, listener: Listener | None = None) -> None:
         """Start QEMU and wait for the agent. On failure nothing is left running; the error quotes the console.
 
+        Raises GuestError, and UnsupportedError where the kernel refuses the CPU.
+
         With a ``listener``, which gets every line of the console, the limit is for the time without console output.
         """
         with self._starting("boot", "booting", "booted"):
@@ -139,10 +142,11 @@ class GuestLife:
                 self._start(HostFiles(self.console.path, memory=memory, passed=passed))
             deadline = Deadline(time_limit)
             with step("wait for the agent"), self._qemu.drained_console():
+                stub = self._boot_stub()
                 if listener is None:
-                    self._agent.wait_for_agent(deadline)
+                    wait_for_boot(self._agent, stub, deadline)
                 else:
-                    watch_boot(self._agent, self.console, time_limit, listener)
+                    watch_boot(self._agent, self.console, stub, time_limit, listener)
             with step(f"open the {self.machine.channel} channel"):
                 mount_data(self._agent, self.machine)
                 self._channel = open_channel(self._qemu, self.machine, self._keys, deadline)
@@ -202,6 +206,10 @@ class GuestLife:
         with self._explained(f"becoming {after}"):
             self._qemu.monitor.command(command)
         self.state = after
+
+    def _boot_stub(self) -> BootStub:
+        assert self._qemu.monitor is not None
+        return BootStub(self._qemu.monitor, self.console, self.machine.cpu.name)
 
     @property
     def _agent(self) -> FramedChannel:

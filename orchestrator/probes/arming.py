@@ -43,7 +43,7 @@ def attached(
     """
     armed: AbstractContextManager[Attachment]
     if isinstance(means, Module):
-        armed = module_attached(guest, kind, means, point, symbols)
+        armed = module_attached(guest, kind, means, point, symbols, time_limit=time_left())
     elif isinstance(means, BpfObject):
         armed = own_attached(guest, kind, means, point, symbols)
     elif means is not None and kind.one_liner is not None:

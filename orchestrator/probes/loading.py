@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 from orchestrator.artifacts.prebuilt import modinfo
 from orchestrator.catalog.given_parameters import parameter_problem
-from orchestrator.errors import EvidenceError, UsageError
+from orchestrator.errors import CommandTimeout, EvidenceError, GuestHang, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
+from orchestrator.guest.hang import is_stopped
 
 _WRONG_FORMAT = "invalid module format"
 """What insmod says for ENOEXEC: the module is of another kernel, or of another configuration of this one."""
@@ -21,6 +22,11 @@ _TAINTS = re.compile(r"(loading out-of-tree module|module license '[^']*'|module
 """What the kernel says of a module that it goes on to load (kernel/module/main.c)."""
 
 _SILENT = "insmod only words the error's number: have the module's init function print why it fails, with pr_err()"
+
+_ENDLESS = (
+    "an init function must return: look at its loops, and at what it waits for where the CPU is idle; one that is only "
+    "slow gets more time by `time_limit:` of an experiment, --timeout of exec"
+)
 
 _TIME = re.compile(r"^\[[ .0-9]+\] ")
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
@@ -45,13 +51,20 @@ def load(
 ) -> None:
     """Load a module from a file of the host's. Raises RefusedError with its own message from the log, or GuestOops.
 
-    ``time_limit`` is in host seconds, for the module's own beginning. Raises UsageError for parameters that cannot be.
+    ``time_limit`` is in host seconds, for the module's init function. Raises GuestHang, or CommandTimeout where insmod
+    could be killed, when it is over, and UsageError for parameters that cannot be.
     """
     arguments = [insmod_word(key, value) for key, value in parameters.items()]
     target = f"/tmp/{name}.ko"  # noqa: S108 - in the guest
     guest.put(file, target)
     mark = guest.console.length()
-    result = guest.run(["insmod", target, *arguments], time_limit=time_limit)
+    try:
+        result = guest.run(["insmod", target, *arguments], time_limit=time_limit)
+    except (GuestHang, CommandTimeout) as error:
+        if guest.pid is None or not is_stopped(guest.pid):
+            error.what = f"the init function of module {name} has not returned: {error.what}"
+            error.hint = _ENDLESS
+        raise
     if result.status == 0:
         return
     log = guest.run(["dmesg"]).text.splitlines()

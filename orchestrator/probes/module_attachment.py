@@ -238,12 +238,18 @@ def _check_missed(missed: int) -> None:
 
 @contextlib.contextmanager
 def module_attached(
-    guest: Guest, kind: ProbeKind, module: Module, point: ProbePoint, symbols: Symbols | None = None
+    guest: Guest,
+    kind: ProbeKind,
+    module: Module,
+    point: ProbePoint,
+    symbols: Symbols | None = None,
+    *,
+    time_limit: float = COMMAND_LIMIT,
 ) -> Iterator[ModuleAttachment]:
     """Load a probe module and let it put its probe in; take both out again at the end.
 
     ``point`` is the probed function's entry. For a hook and a tracepoint, the module reports the place. ``symbols`` are
-    the guest's; None reads them when they are needed.
+    the guest's; None reads them when they are needed. ``time_limit`` is in host seconds, for loading.
     Raises EvidenceError when the module is refused (with its own reason from the kernel's log), or when the original
     bytes are not back at the end.
     """
@@ -251,7 +257,7 @@ def module_attached(
     if not armed_by_host:
         check_untouched(point, observe(guest, point, kind.site), "before loading")
     allow_optimisation(guest, kind)
-    load(guest, module.name, module.file, parameters=module.parameters)
+    load(guest, module.name, module.file, parameters=module.parameters, time_limit=time_limit)
     with removed(lambda: _take_out(guest, kind, module, point)):
         if armed_by_host:
             point = _place_of(guest, kind, module)

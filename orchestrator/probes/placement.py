@@ -29,6 +29,9 @@ from orchestrator.probes.kprobe_code import (
 from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.verdict import PATCHED, YES, Verdict, no
 
+RULES_OF = "6.1"
+"""The version of Linux whose rules these are."""
+
 Step = Literal["single-stepped", "boosted", "emulated"]
 """How the kernel goes on behind the handler of a kprobe that an int3 arms."""
 Means = Literal["kprobe", "boosted", "optimised", "tracer", "djprobe"]
@@ -169,14 +172,27 @@ def refusal_of(kind: ProbeKind, place: ProbePlace) -> str | None:
     means = means_of(kind)
     if means is None:
         return None
-    if kind.template in ("kretprobe", "jprobe") and not place.is_entry:
+    if is_at_entry(kind) and not place.is_entry:
         return f"a {kind.template} is at a function's entry"
     verdict = place.verdicts[means]
     if verdict.is_possible is False:
         return verdict.reason
     if means == "kprobe" and kind.mechanism == "int3" and place.is_emulated:
         return "kprobes emulate this instruction, and single-step none of these"
+    optimised = place.verdicts["optimised"]
+    if could_be_optimised(kind) and optimised.is_possible is False:
+        return f"it is a kprobe that could be optimised, and here none can be: {optimised.reason}"
     return None
+
+
+def is_at_entry(kind: ProbeKind) -> bool:
+    """Whether a kind of probe of the catalogue's is at no instruction but a function's first."""
+    return kind.template in ("kretprobe", "jprobe")
+
+
+def could_be_optimised(kind: ProbeKind) -> bool:
+    """Whether an int3 that the kernel would replace by a jump, but for a post-handler, is what the kind is about."""
+    return kind.mechanism == "int3" and kind.optimisation
 
 
 def means_of(kind: ProbeKind) -> Means | None:

@@ -9,8 +9,17 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.artifacts.kernel_code import KernelCode
-from orchestrator.catalog.probes import probes
-from orchestrator.probes.placement import MEANS, FunctionPlaces, Means, ProbePlace, means_of
+from orchestrator.catalog.probes import ProbeKind, probes
+from orchestrator.probes.placement import (
+    MEANS,
+    FunctionPlaces,
+    Means,
+    ProbePlace,
+    could_be_optimised,
+    is_at_entry,
+    means_of,
+    refusal_of,
+)
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.verdict import Verdict
 from orchestrator.profile.operands import Operand, operands
@@ -35,7 +44,10 @@ class VerdictJson(BaseModel):
 
 
 class PlaceJson(BaseModel):
-    """An instruction; ``step`` is how the kernel goes on behind a kprobe there."""
+    """An instruction; ``step`` is how the kernel goes on behind a kprobe there.
+
+    ``kinds`` are those of the catalogue that nothing is known against, among them those that the boot decides on.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,6 +56,7 @@ class PlaceJson(BaseModel):
     text: str
     step: str | None
     probes: dict[str, VerdictJson]
+    kinds: list[str]
 
 
 class FunctionJson(BaseModel):
@@ -119,7 +132,7 @@ class Disassembly:
             release=self.release,
             function=self.function.symbol,
             address=f"{self.function.address:#x}",
-            kinds={means: list(kinds) for means, kinds in _kinds().items()},
+            kinds={means: [kind.name for kind in kinds] for means, kinds in _kinds().items()},
             notes=[_PREDICTED, *self.function.notes],
             instructions=[
                 PlaceJson(
@@ -128,6 +141,7 @@ class Disassembly:
                     text=text,
                     step=one.step,
                     probes={means: _verdict(one.verdicts[means]) for means in MEANS},
+                    kinds=[kind.name for kind in _all_kinds() if refusal_of(kind, one) is None],
                 )
                 for one, text in zip(self.function.places, self.text, strict=True)
             ],
@@ -150,14 +164,32 @@ def _verdict(verdict: Verdict) -> VerdictJson:
     return VerdictJson(possible=verdict.is_possible, reason=verdict.reason)
 
 
-def _kinds() -> Mapping[Means, Sequence[str]]:
-    """The catalogue's kinds of probe by what they are made of."""
-    return {means: [kind.name for kind in probes().values() if means_of(kind) == means] for means in MEANS}
+def _all_kinds() -> Sequence[ProbeKind]:
+    """The catalogue's kinds of probe that are at an instruction of a kernel's function."""
+    return [kind for kind in probes().values() if means_of(kind) is not None]
+
+
+def _kinds() -> Mapping[Means, Sequence[ProbeKind]]:
+    """The same by what they are made of."""
+    return {means: [kind for kind in _all_kinds() if means_of(kind) == means] for means in MEANS}
 
 
 def _kind_sentences() -> Iterator[str]:
+    """Which kinds each column stands for, and what some of them need besides."""
     for means, kinds in _kinds().items():
-        yield f"{means}: {', '.join(kinds)}."
+        parts: dict[str, list[str]] = {"": []}
+        for kind in kinds:
+            parts.setdefault(_condition(kind), []).append(kind.name)
+        named = [f"{condition}{', '.join(names)}" for condition, names in parts.items() if names]
+        if means == "kprobe":
+            named.append("none where it is emulated")
+        yield f"{means}: {'; '.join(named)}."
+
+
+def _condition(kind: ProbeKind) -> str:
+    if is_at_entry(kind):
+        return "only at the function's entry "
+    return "only where one can be optimised " if could_be_optimised(kind) else ""
 
 
 class _Names:

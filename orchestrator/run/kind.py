@@ -39,6 +39,14 @@ class BenchmarkKind(TableKind):
         del context, obtain
         return table
 
+    def refused_points(self, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, str]:
+        """Why points that cells name cannot have what the cells put there, by the cells' ids, as far as it is known.
+
+        The cells that ``prepare`` refuses for it: nothing is built or started to find out.
+        """
+        del kernel, cells
+        return {}
+
     @abstractmethod
     def prepare(self, context: BuildContext, kernel: Kernel, cells: Sequence[Cell[Any]]) -> Mapping[str, Prepared[Any]]:
         """Fetch and build what the cells of one boot need, by their ids. Raises HostError where nothing can be."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.saved_guests import discard, saved_guest
-from orchestrator.errors import EvidenceError, GuestError, HostError, LabError
+from orchestrator.errors import EvidenceError, GuestError, HostError, LabError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.machine import Machine
 from orchestrator.guest.memory import SharedMemory
@@ -135,7 +135,7 @@ class GuestStart:
     def _saved(self) -> SavedGuest | None:
         try:
             return saved_guest(self.context, self.machine, self._save)
-        except GuestError:  # another thread has ended it
+        except (GuestError, UnsupportedError):  # another thread has ended it, or the kernel refuses its CPU
             raise
         except (OSError, LabError) as error:  # LabError: a folder of another user's, or a lock that is held for ever
             self._give_up(f"no guest can be saved: {error.strerror if isinstance(error, OSError) else error.what}")

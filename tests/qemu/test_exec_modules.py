@@ -126,3 +126,17 @@ def test_a_folder_of_too_many_files_is_not_copied(command: CommandLine, tmp_path
     assert done.returncode == 1
     assert "/scratch of the guest has 1001 files, and at most 1000 are copied" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("waits", "place"), [("cpu_relax()", "its CPU is in endless_init [endless]"), ("msleep(100)", "its CPU is idle")]
+)
+def test_an_init_function_that_does_not_return(command: CommandLine, tmp_path: Path, waits: str, place: str) -> None:
+    source = ECHO.replace("echo", "endless").replace('pr_info("greeting: %s\\n", text);', f"for (;;) {waits};")
+    (tmp_path / "endless.c").write_text(f"#include <linux/delay.h>\n{source}")
+    done = command.run(*GUEST, "--timeout", "1", "--module", tmp_path / "endless.c", "--", "true")
+    assert done.returncode == 1
+    said = " ".join(done.stderr.split())
+    assert "the init function of module endless has not returned: the guest hangs (running insmod)" in said
+    assert f"insmod did not end within 1 s, and the guest does not answer any more; {place}" in said
+    assert "hint: an init function must return" in said

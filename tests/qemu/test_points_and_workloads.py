@@ -154,8 +154,8 @@ def test_recording_at_a_point_that_other_processes_hit(measured: Callable[[str],
 @pytest.mark.parametrize(
     ("point", "probe", "complaint"),
     [
-        ("vfs_read+0x1", "djprobe", "vfs_read+0x1: not a function entry"),
-        ("vfs_read+0x1", "jprobe", "vfs_read+0x1: not a function entry"),
+        ("vfs_read+0x1", "djprobe", "a djprobe is at the function's entry, at +0x0"),
+        ("vfs_read+0x1", "jprobe", "a jprobe is at a function's entry"),
         ("__ia32_sys_getppid", "kprobe", "1000 calls were made and the probe's handler ran 0 times"),
     ],
 )

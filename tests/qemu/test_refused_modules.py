@@ -94,7 +94,7 @@ def refusal(modules: GuestModules, guest: Guest, workshop: BuildContext, kernel:
     try:
         modules.check()
         modules.build(workshop, kernel)
-        modules.load(guest)
+        modules.load(guest, 60.0)
     except LabError as error:
         return error
     pytest.fail(f"{modules.paths} is accepted")

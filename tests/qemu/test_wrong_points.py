@@ -82,6 +82,34 @@ def test_a_point_that_one_kernel_lacks(command: CommandLine, workshop: BuildCont
     assert isinstance(prepared["pentium4/debian-686/none/noop/vfs_read"], Ready)
 
 
+def test_instructions_that_a_kind_of_probe_cannot_have(
+    command: CommandLine, workshop: BuildContext, tmp_path: Path
+) -> None:
+    """A jump of vfs_read that kprobes emulate, on a kernel of the lab's own, whose compiler is pinned."""
+    file = tmp_path / "x.yaml"
+    probes = "kprobe, kprobe-boosted, kprobe-fallback, kretprobe-boosted, djprobe"
+    some = SOME.replace("[none]", f"[none, {probes}]").replace("[vfs_read+0x1, vfs_read]", "[vfs_read+0x18]")
+    file.write_text(some % "lab-i386-up")
+    emulated = "kprobes emulate this instruction, and single-step none of these"
+    expected = {
+        "kprobe": emulated,
+        "kprobe-boosted": "kprobes do not boost such an instruction (can_boost())",
+        "kprobe-fallback": emulated,
+        "kretprobe-boosted": "a kretprobe is at a function's entry",
+        "djprobe": "a djprobe is at the function's entry, at +0x0",
+    }
+    done = command.run("run", file, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert [line.partition("; unsupported: ")[2] for line in done.stdout.splitlines() if "vfs_read+" in line] == [
+        "",
+        *expected.values(),
+    ]
+    prepared = artifacts_of(workshop, boot_of(file)).cells
+    for probe, reason in expected.items():
+        assert prepared[f"pentium4/lab-i386-up/{probe}/noop/vfs_read+0x18"] == Refused("unsupported", reason)
+    assert isinstance(prepared["pentium4/lab-i386-up/none/noop/vfs_read+0x18"], Ready)
+
+
 def test_a_kernel_that_is_not_in_the_cache(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(SOME % "lab-i386-up")

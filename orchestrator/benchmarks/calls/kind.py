@@ -13,6 +13,7 @@ from orchestrator.benchmarks.calls.cells import call_cells
 from orchestrator.benchmarks.calls.executed_points import with_points
 from orchestrator.benchmarks.calls.explanation import explain
 from orchestrator.benchmarks.calls.figures import exact_overhead, overhead_by_purpose
+from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
 from orchestrator.benchmarks.calls.known import Known
 from orchestrator.benchmarks.calls.measurement import measure_call
 from orchestrator.benchmarks.calls.preparation import CallSetup, prepare_calls
@@ -62,6 +63,11 @@ class CallsKind(BenchmarkKind):
         if cell.task.refusal is not None:
             return f"not probed: {cell.task.refusal}"
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
+
+    def refused_points(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
+        """What the kernel's image says against the cells' kinds of probe at the points that they name."""
+        places = KernelPlaces(kernel)
+        return {cell.id: reason for cell in cells if (reason := places.refusal(cell)) is not None}
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]

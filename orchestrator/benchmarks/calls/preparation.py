@@ -22,6 +22,7 @@ from orchestrator.benchmarks.calls import probe_setup
 from orchestrator.benchmarks.calls.benchmarks import benchmarks
 from orchestrator.benchmarks.calls.call_programs import OWN_PROGRAM, system_call, user_function
 from orchestrator.benchmarks.calls.entered_function import call_number
+from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
 from orchestrator.benchmarks.calls.probe_setup import ProbeSetup
 from orchestrator.benchmarks.calls.task import CallCell
@@ -74,12 +75,13 @@ def prepare_calls(
     """Each cell's preparation, by its id. Raises ConfigError for a user's file that no longer exists."""
     prepared: dict[str, Prepared[CallSetup]] = {}
     setups: dict[str, ProbeSetup] = {}
+    places = KernelPlaces(kernel)
     for cell in cells:
-        reason = cell.task.refusal or probe_setup.unsupported_reason(kernel, cell)
+        reason = cell.task.refusal or probe_setup.unsupported_reason(kernel, cell) or places.refusal(cell)
         if reason is not None:
             prepared[cell.id] = unsupported(reason)
         else:
-            setups[cell.id] = probe_setup.set_up(kernel, cell)
+            setups[cell.id] = probe_setup.set_up(kernel, cell, places)
     wanted = {id_: _module_source(setup) for id_, setup in setups.items()}
     modules = module_outcomes(context, kernel, {id_: one for id_, one in wanted.items() if one is not None})
 

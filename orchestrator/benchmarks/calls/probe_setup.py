@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.artifacts.function_entry import entry_offset, tracer_place
+from orchestrator.artifacts.function_entry import tracer_place
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.artifacts.module_code import loaded_code
 from orchestrator.artifacts.module_source import Scalar, Value
 from orchestrator.benchmarks.calls.benchmarks import ENTRIES
 from orchestrator.benchmarks.calls.capabilities import capability_list
-from orchestrator.benchmarks.calls.entered_function import call_number, entered_function, no_function_reason
+from orchestrator.benchmarks.calls.entered_function import call_number, no_function_reason
+from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
+from orchestrator.benchmarks.calls.probed_place import own_entry, probed_place
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.kernel_options import without_option
 from orchestrator.catalog.probes import ProbeKind
@@ -71,10 +72,10 @@ def unsupported_reason(kernel: Kernel, cell: CallCell) -> str | None:
     return None
 
 
-def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
-    """How this kernel gets the cell's probe. Only for a cell without an ``unsupported_reason``."""
+def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
+    """How this kernel gets the cell's probe at one of its ``places``. Only for a cell that it supports."""
     kind = call_probe(cell.task.probe)
-    symbol, offset = _place(kernel, cell, kind)
+    symbol, offset = probed_place(kernel, cell, kind)
     point: Mapping[str, Scalar] = {"symbol": symbol, "offset": offset}
     # The handlers at all system calls compare with the number: as a constant that takes an instruction less.
     values: dict[str, Value] = {"number": call_number(kernel, cell) or 0}
@@ -90,9 +91,8 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         notes.append(f"the return is hooked by the module: register_kretprobe() {why}")
     if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
-        why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
         if kind.extras != "removed":
-            notes.append(f"single-stepped because of a post-handler; without one {why}")
+            notes.append(_stepping_note(kind, places, symbol, offset))
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
@@ -109,6 +109,18 @@ def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
         parameters = {"tracepoint": kind.tracepoint}
     notes += parameters_note(kind.parameters)
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
+
+
+def _stepping_note(kind: ProbeKind, places: KernelPlaces, symbol: str, offset: int) -> str:
+    """Why a kprobe is single-stepped on a kernel that would go on otherwise where the instruction allows it."""
+    why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
+    place = places.at(symbol, offset)
+    verdict = None if place is None else place.verdicts["optimised" if kind.optimisation else "boosted"]
+    if verdict is None or verdict.is_possible is not False:
+        return f"single-stepped because of a post-handler; without one {why}"
+    if kind.optimisation or not places.are_certain:
+        return "single-stepped because of a post-handler"
+    return f"single-stepped, and not for its post-handler alone: {verdict.reason}"
 
 
 def _is_at_system_calls(kind: ProbeKind) -> bool:
@@ -155,7 +167,7 @@ def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -
     if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
     symbol, plus, offset = (cell.task.point or "").partition("+")
-    if plus and kind.at == "entry" and int(offset, 0) != tracer_place(_entry_offset(kernel, cell, symbol)):
+    if plus and kind.at == "entry" and int(offset, 0) != tracer_place(own_entry(kernel, cell, symbol)):
         return "the function tracer is at a function's first bytes only: name the function without an offset"
     return None
 
@@ -169,30 +181,6 @@ def _program_unsupported_reason(place: ProgramPoint, kind: ProbeKind) -> str | N
     if "uretprobe" in (kind.event, kind.program) and (place.offset or ":" in place.symbol):
         return "a return is probed at a function's entry: name the function, without an offset"
     return None
-
-
-def _place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, int]:
-    place = in_program(cell.task.point)
-    if place is not None:
-        return place.symbol, place.offset
-    if cell.task.point is not None:
-        symbol, plus, offset = cell.task.point.partition("+")
-        if plus:
-            return symbol, int(offset, 0)
-    else:
-        symbol = entered_function(kernel, cell)
-    entry = _entry_offset(kernel, cell, symbol)
-    return symbol, entry if kind.at == "after-ftrace-nop" else tracer_place(entry)
-
-
-def _entry_offset(kernel: Kernel, cell: CallCell, symbol: str) -> int:
-    """Bytes from a function's symbol to its first own instruction: the kernel's, or a loaded module's of its own."""
-    if kernel.code is None or not kernel.code.named(symbol):
-        in_module = loaded_code(kernel, cell.kernel_modules, symbol)
-        found = None if in_module is None else entry_offset(in_module[1], symbol)
-        if found is not None:
-            return found
-    return kernel.entry_offset(symbol)
 
 
 def has_booster(kernel: Kernel) -> bool:

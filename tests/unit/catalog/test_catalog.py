@@ -84,6 +84,11 @@ def test_the_catalogue_comes_before_qemu_s_own_models() -> None:
         ("debian-amd64", "pentium4", "kernel 'debian-amd64' is 64-bit and CPU 'pentium4' is 32-bit"),
         ("debian-amd64", "athlon64", None),
         ("debian-686", "pentium-m", None),
+        ("debian-686", "pentium", None),
+        ("debian-686", "486", "kernel 'debian-686' needs an i586 CPU and CPU '486' is an i486"),
+        ("debian-686", "base", "kernel 'debian-686' needs an i586 CPU and CPU 'base' is an i486"),
+        ("lab-i386-up", "pentium-v1", "kernel 'lab-i386-up' needs an i686 CPU and CPU 'pentium-v1' is an i586"),
+        ("lab-i386-smp-hash6", "pentium2", None),
     ],
 )
 def test_kernels_refuse_cpus_with_a_reason(kernel: str, cpu_name: str, why_not: str | None) -> None:

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.kernels import ready_kernel
+from orchestrator.catalog.cpus import cpu
 from orchestrator.catalog.kernels import kernel, kernels
 from orchestrator.errors import ConfigError, HostError
 
@@ -87,6 +88,22 @@ def test_what_it_is_follows_from_its_configuration(
 ) -> None:
     spec = kernel(str(build_tree(tmp_path / "tree", *options)))
     assert (spec.arch, spec.needs_pae, spec.entry_offset) == (arch, pae, offset)
+
+
+@pytest.mark.parametrize(
+    ("value", "too_old", "old_enough"),
+    [("6", "pentium", "pentium2"), ("5", "486", "pentium"), ("64", None, "486"), ("what?", None, "486")],
+)
+def test_its_configuration_says_which_cpu_is_too_old(
+    tmp_path: Path, value: str, too_old: str | None, old_enough: str
+) -> None:
+    tree = build_tree(tmp_path / "tree")
+    with (tree / ".config").open("a") as config:
+        config.write(f"CONFIG_X86_MINIMUM_CPU_FAMILY={value}\n")
+    spec = kernel(str(tree))
+    assert spec.unsupported_reason(cpu(old_enough)) is None
+    if too_old is not None:
+        assert f"needs an i{value}86 CPU and CPU '{too_old}'" in str(spec.unsupported_reason(cpu(too_old)))
 
 
 @pytest.mark.parametrize(

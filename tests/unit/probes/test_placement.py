@@ -141,6 +141,9 @@ def test_what_a_kernel_was_built_without(code: KernelCode) -> None:
         ("kprobe", 0xD, "emulate"),
         ("kprobe-boosted", 0xD, "another address"),
         ("kprobe-detour", 0xB, "cover +0xd"),
+        # It is a kprobe that the kernel would optimise but for its post-handler.
+        ("kprobe-fallback", 0xB, "cover +0xd"),
+        ("kprobe-fallback", 0x26, None),
         ("kretprobe", 5, None),
         ("kretprobe", 6, "entry"),
         ("ftrace", 0, None),
@@ -164,6 +167,16 @@ def test_the_instructions_as_a_table(code: KernelCode) -> None:
     assert [line for line in found.text if line.startswith("j")] == ["je +0x1b"]
     assert [one.offset for one in found.part(5, 0xB).function.places] == [5, 6, 0xB]
     assert len(found.json().instructions) == len(function.places)
+    kinds = {one.offset: one.kinds for one in found.json().instructions}
+    assert [offset for offset, names in kinds.items() if "jprobe" in names] == [5]
+    assert "kprobe-optimized" in kinds[0x26]
+    assert "kprobe-ftrace" in kinds[0]
+    assert not {"kprobe", "none", "uprobe-event"} & set(kinds[0])
+    legend = next(one for one in found.sheet().sentences if one.startswith("kprobe: "))
+    assert legend == (
+        "kprobe: kprobe, kprobe-plain; only where one can be optimised kprobe-fallback; "
+        "only at the function's entry kretprobe, jprobe; none where it is emulated."
+    )
     if code.word == 4:
         return
     console = Console(width=120, file=StringIO())

@@ -11,7 +11,9 @@ from host_toolchain import HOST_TOOLCHAIN
 from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
-from orchestrator.benchmarks.calls.probe_setup import set_up, unsupported_reason
+from orchestrator.benchmarks.calls import probe_setup
+from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
+from orchestrator.benchmarks.calls.probe_setup import ProbeSetup, unsupported_reason
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.experiment.plan import plan
@@ -46,6 +48,10 @@ def a_cell(probe: str, entry: str = "auto") -> CallCell:
         machines=[{"cpu": "athlon64"}], probes=[probe], benchmark={"name": "gtodbench", "entry": entry}
     )
     return plan(described).cells[-1]
+
+
+def set_up(kernel: Kernel, cell: CallCell) -> ProbeSetup:
+    return probe_setup.set_up(kernel, cell, KernelPlaces(kernel))
 
 
 @pytest.mark.parametrize(

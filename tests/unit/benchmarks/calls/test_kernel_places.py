@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a probe at a named point refused before a boot where the kernel would refuse it, and never where it might not?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from built_code import build_tree
+from host_toolchain import HOST_TOOLCHAIN
+from loaded_tables import calls_experiment
+
+from orchestrator.artifacts.kernels import Kernel
+from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
+from orchestrator.benchmarks.calls.probe_setup import set_up
+from orchestrator.benchmarks.calls.task import CallCell
+from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.experiment.plan import plan
+
+SOURCE = Path(__file__).parents[2] / "probes" / "points" / "places.S"
+DEBIAN = {
+    "CONFIG_DYNAMIC_FTRACE": "y",
+    "CONFIG_KPROBES_ON_FTRACE": "y",
+    "CONFIG_OPTPROBES": "y",
+    "CONFIG_PREEMPTION": "y",
+}
+BOOSTING = {"CONFIG_OPTPROBES": "y"}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image of a kernel with some functions, and the tables that tell of them."""
+    return build_tree(tmp_path_factory.mktemp("tree"), SOURCE, 4)
+
+
+def a_kernel(tree: Path, config: dict[str, str] = DEBIAN) -> Kernel:
+    nowhere = Path("/nowhere")
+    spec = kernel_spec("debian-686")
+    return Kernel(spec, "6.1", "key", nowhere, nowhere, tree, nowhere, {}, config, HOST_TOOLCHAIN, code_folder=tree)
+
+
+def a_cell(probe: str, point: str) -> CallCell:
+    described = calls_experiment(
+        kernels=["debian-686"],
+        machines=[{"cpu": "pentium4"}],
+        probes=[probe],
+        points=[point],
+        benchmark={"name": "gtodbench"},
+    )
+    return plan(described).cells[-1]
+
+
+@pytest.mark.parametrize(
+    ("probe", "point", "word"),
+    [
+        ("kprobe", "probed+0xd", "emulate"),
+        ("kprobe", "probed+0x21", "static branch"),
+        ("kprobe-optimized", "probed+0xb", "cover +0xd"),
+        ("kprobe-fallback", "probed+0xb", "could be optimised"),
+        ("kretprobe", "probed+0x6", "entry"),
+        ("djprobe", "probed+0x6", "entry, at +0x5"),
+        ("kprobe", "probed", None),
+        ("kprobe", "probed+0x5", None),
+        ("kprobe-ftrace", "probed", None),
+        # What only the boot decides is tried, and so is what the image does not have.
+        ("kprobe-optimized", "probed+0x26", None),
+        ("kprobe", "of_a_module+0xd", None),
+        ("tracepoint", "probed+0xd", None),
+        ("none", "probed+0xd", None),
+    ],
+)
+def test_what_the_kernel_refuses(tree: Path, probe: str, point: str, word: str | None) -> None:
+    found = KernelPlaces(a_kernel(tree)).refusal(a_cell(probe, point))
+    assert (found is None) is (word is None)
+    assert (word or "") in (found or "")
+
+
+def test_a_kernel_that_may_have_other_rules_is_booted(tree: Path) -> None:
+    refused, known = a_cell("kprobe", "probed+0xd"), a_kernel(tree)
+    assert KernelPlaces(known).refusal(refused) is not None
+    for version in ("6.12", ""):  # a user's own has none
+        other = replace(known, spec=known.spec.model_copy(update={"version": version}))
+        assert KernelPlaces(other).refusal(refused) is None
+    assert KernelPlaces(replace(known, code_folder=Path("/nowhere"))).refusal(refused) is None
+
+
+def test_the_functions_of_calls_are_not_named_points(tree: Path) -> None:
+    cell = a_cell("kprobe", "probed+0xd")
+    assert KernelPlaces(a_kernel(tree)).refusal(replace(cell, task=replace(cell.task, point=None))) is None
+
+
+@pytest.mark.parametrize(
+    ("point", "version", "note"),
+    [
+        ("probed+0x5", "6.1", "single-stepped because of a post-handler; without one this kernel boosts kprobes"),
+        (
+            "faulting",
+            "6.1",
+            "single-stepped, and not for its post-handler alone: it may fault and be fixed up, by its address",
+        ),
+        ("faulting", "6.12", "single-stepped because of a post-handler"),
+        (
+            "of_a_module+0x30",
+            "6.1",
+            "single-stepped because of a post-handler; without one this kernel boosts kprobes",
+        ),
+    ],
+)
+def test_why_a_kprobe_is_single_stepped(tree: Path, point: str, version: str, note: str) -> None:
+    kernel = a_kernel(tree, BOOSTING)
+    kernel = replace(kernel, spec=kernel.spec.model_copy(update={"version": version}))
+    assert set_up(kernel, a_cell("kprobe", point), KernelPlaces(kernel)).notes == (note,)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Is a module whose init function does not return given up in time, and named?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from orchestrator.artifacts.modules import Module
+from orchestrator.catalog.probes import probes
+from orchestrator.errors import CommandTimeout, GuestError, GuestHang
+from orchestrator.guest.guest import Guest
+from orchestrator.probes import arming, loading, module_attachment
+from orchestrator.probes.loading import load
+from orchestrator.probes.point import ProbePoint
+from orchestrator.probes.symbols import Symbols
+
+POINT = ProbePoint("vfs_read", 0, 0xC1000000, bytes(range(16)))
+HINT = "kill -CONT 1"
+
+
+class Hanging:
+    """A guest in which insmod does not end."""
+
+    def __init__(self, error: GuestError, pid: int | None = None) -> None:
+        self.error, self.pid = error, pid
+        self.console = SimpleNamespace(length=lambda: 0)
+        self.limits: list[float] = []
+
+    def put(self, content: Path, target: str) -> None:
+        assert target == f"/tmp/{content.name}"
+
+    def run(self, argv: Sequence[str], *, time_limit: float) -> None:
+        assert argv[0] == "insmod"
+        self.limits.append(time_limit)
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [GuestHang, CommandTimeout])
+def test_the_init_function_is_to_blame(kind: type[GuestError]) -> None:
+    guest = Hanging(kind("insmod did not end within 3 s; its CPU is in sleepy_init [sleepy]", hint=HINT))
+    with pytest.raises(kind) as error:
+        load(cast("Guest", guest), "sleepy", Path("sleepy.ko"), time_limit=3.0)
+    assert guest.limits == [3.0]
+    assert error.value.what == (
+        "the init function of module sleepy has not returned: insmod did not end within 3 s; "
+        "its CPU is in sleepy_init [sleepy]"
+    )
+    assert "--timeout of exec" in error.value.hint
+
+
+def test_a_stopped_qemu_is_to_blame_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    guest = Hanging(GuestHang("QEMU is stopped", hint=HINT), pid=os.getpid())
+    monkeypatch.setattr(loading, "is_stopped", lambda process: process == os.getpid())
+    with pytest.raises(GuestHang) as error:
+        load(cast("Guest", guest), "sleepy", Path("sleepy.ko"))
+    assert (error.value.what, error.value.hint) == ("QEMU is stopped", HINT)
+
+
+def test_a_cell_s_module_has_the_cell_s_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    guest = Hanging(GuestHang("insmod did not end"))
+    for name in ("observe", "check_untouched", "allow_optimisation"):
+        monkeypatch.setattr(module_attachment, name, lambda *_: None)
+    module = Module("lab_kprobe", Path("lab_kprobe.ko"), "key", None)
+    attached = arming.attached(
+        cast("Guest", guest), probes()["kprobe"], module, POINT, cast("Symbols", None), lambda: 7.0
+    )
+    with suppress(GuestHang), attached:
+        pass
+    assert guest.limits == [7.0]
