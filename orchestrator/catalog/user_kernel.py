@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator.catalog.kconfig import read_config
 from orchestrator.errors import ConfigError
 from orchestrator.paths import AWKWARD, kbuild_takes, user_path
+from orchestrator.program import PROGRAM
 
 IMAGE = Path("arch/x86/boot/bzImage")
 RELEASE = Path("include/config/kernel.release")
@@ -53,7 +54,7 @@ def find_tree(name: str) -> tuple[Path, Path]:
     if path.is_file() and not (tree / ".config").is_file():
         raise ConfigError(
             f"found {name!r}; it is in no build tree: no folder above it has a .config",
-            hint="name an image in the tree that it was built in: modules are built there",
+            hint=_hint_of_installed(path) or "name an image in the tree that it was built in: modules are built there",
         )
     if not kbuild_takes(tree):
         what = f"modules cannot be built for it: the path of {tree} has {AWKWARD}"
@@ -67,6 +68,16 @@ def find_tree(name: str) -> tuple[Path, Path]:
     return tree, image
 
 
+def _hint_of_installed(path: Path) -> str:
+    """What to do instead of naming a kernel that a host is booted with; empty where it is none by its name."""
+    if not path.name.startswith("vmlinuz"):
+        return ""
+    return (
+        "a host's own kernel is installed without the tree that it was built in; take one that the lab fetches, "
+        f"such as debian-amd64 (all: {PROGRAM} list kernels), or build one"
+    )
+
+
 def describe(name: str) -> dict[str, object]:
     """A KernelSpec's fields for the kernel at a path. Raises ConfigError where it cannot be a guest's."""
     try:
@@ -76,7 +87,8 @@ def describe(name: str) -> dict[str, object]:
         is_image = _is_image(image)
     except OSError as error:
         file = f"{error.filename} " if error.filename and Path(error.filename) != user_path(name) else "it "
-        raise ConfigError(f"found {name!r}; {file}cannot be read: {error.strerror}") from None
+        hint = _hint_of_installed(user_path(name))
+        raise ConfigError(f"found {name!r}; {file}cannot be read: {error.strerror}", hint=hint) from None
     lacking = [f"{option} ({why})" for option, why in _NEEDED.items() if config.get(option) != "y"]
     if "CONFIG_X86" not in config:
         raise ConfigError(f"found {name!r}; it is not a kernel for x86")

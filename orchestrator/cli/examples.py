@@ -21,8 +21,11 @@ def examples() -> Mapping[str, Sequence[str]]:
     return TypeAdapter(dict[str, list[str]]).validate_python(read("examples.yaml", __package__))
 
 
-class _WithExamples(TyperCommand):
+class WithExamples(TyperCommand):
+    """A command whose help ends with its examples."""
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the examples."""
         lines = [f"{PROGRAM} {example}" for example in examples()[_name(ctx)]]
         self.epilog = "\n\n".join(["Examples:", *lines])  # typer joins lines without a blank one between them
         super().format_help(ctx, formatter)
@@ -37,7 +40,8 @@ def _name(ctx: Any) -> str:
 def add_examples(app: typer.Typer) -> None:
     """Let all commands of ``app``, and those of its groups, show their examples."""
     for command in app.registered_commands:
-        command.cls = _WithExamples
+        if command.cls is None or not issubclass(command.cls, WithExamples):
+            command.cls = WithExamples
     for group in app.registered_groups:
         if group.typer_instance is not None:
             add_examples(group.typer_instance)

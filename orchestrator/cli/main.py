@@ -36,6 +36,7 @@ from orchestrator.cli import (
 )
 from orchestrator.cli.examples import add_examples
 from orchestrator.cli.failures import stop_on_signals
+from orchestrator.cli.guest_command import WithGuestCommand
 from orchestrator.cli.usage import Commands
 from orchestrator.program import CHECKOUT_SCRIPT, NAME, PROGRAM
 
@@ -63,7 +64,7 @@ app.command("compare")(compare.compare)
 app.command("nightly")(nightly.nightly)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.show)
-app.command("exec", context_settings={"ignore_unknown_options": False})(execute.execute)
+app.command("exec", cls=WithGuestCommand)(execute.execute)
 app.command("shell")(shell.shell)
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(kernel.app, name="kernel")

@@ -80,7 +80,7 @@ class Measuring:
 
     @contextmanager
     def _watched(self) -> Iterator[tuple[BuildContext, ProgressListener]]:
-        """The user's cache, and who is told what is done in it."""
+        """The user's cache, and who shows what is done in it."""
         from orchestrator.artifacts.build_context import BuildContext
         from orchestrator.artifacts.cache import Cache
         from orchestrator.cli.progress import listener

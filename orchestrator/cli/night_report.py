@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Who is told of a night: the terminal, a mail's file, a CI system, a server."""
+"""Where a night is reported: on the terminal, in a mail's file, to a CI system and a server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NightReport:
         self._write(self.junit, unmeasured_junit(experiment, reason))
         self._post(unmeasured_json(experiment, reason))
 
-    def told(self, night: Night, more: Sequence[str]) -> None:
+    def send(self, night: Night, more: Sequence[str]) -> None:
         """Tell everybody; ``more`` are lines for the end of the terminal's summary."""
         origin = origin_of(night.run.directory)
         mail = night_mail(night, origin, reports(), _now())

@@ -40,7 +40,7 @@ def _ended(runner: Runner, begun: RunEntry, experiment: Experiment, planned: Pla
     try:
         check_resumable(begun, experiment, kinds())
         if begun.status == "complete":
-            print(f"run {begun.id} was measured, and not told yet", file=sys.stderr)
+            print(f"run {begun.id} was measured, and not reported yet", file=sys.stderr)
             return begun
         print(f"going on with run {begun.id}, which was interrupted", file=sys.stderr)
         return runner.resume(begun, experiment, planned)

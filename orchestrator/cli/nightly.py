@@ -74,10 +74,10 @@ def nightly(
 
     report = NightReport.checked(mail, junit, webhook)
     file = config or data_dir("configs") / _EXPERIMENT
-    with _told_unmeasured(report, file.stem):
+    with _reporting_unmeasured(report, file.stem):
         experiment = load_experiment(file, kinds(), overrides or [], qemu_cpu_names)
     with only_night(lab_dir(), experiment.name) as note:
-        with _told_unmeasured(report, experiment.name):
+        with _reporting_unmeasured(report, experiment.name):
             measuring = Measuring(jobs, offline=offline, verbose=verbose, fleet=fleet)
             measuring.check()
             run = night_run(experiment, measuring, note)
@@ -87,7 +87,7 @@ def nightly(
                 {"site": partial(_site, site or lab_dir() / "site"), "cache": partial(_pruned, keep_days)}
             )
             night = replace(night, problems=problems)
-            report.told(night, done)
+            report.send(night, done)
             if night.is_good:
                 _keep_as_good(night)
         except Exception:
@@ -99,8 +99,8 @@ def nightly(
 
 
 @contextmanager
-def _told_unmeasured(report: NightReport, experiment: str) -> Iterator[None]:
-    """Everybody is told where the body fails to measure, or to find out what there is to measure."""
+def _reporting_unmeasured(report: NightReport, experiment: str) -> Iterator[None]:
+    """Report to everybody where the body fails to measure, or to find out what there is to measure."""
     from orchestrator.errors import LabError
 
     try:

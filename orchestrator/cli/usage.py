@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from orchestrator.errors import UsageError
 from orchestrator.program import PROGRAM
 
-_TypersError: Any = typer.BadParameter.__base__
+TypersError: Any = typer.BadParameter.__base__
 """The class of all usage errors. Typer has it from click, or, as 0.29 does, from a copy that it does not export."""
 
 _TOO_MANY = "Got unexpected extra argument"
@@ -31,7 +31,7 @@ class Commands(TyperGroup):
             return called(standalone_mode=False)
         try:
             status = called(standalone_mode=False)
-        except _TypersError as error:
+        except TypersError as error:
             if type(error).__name__ != "NoArgsIsHelpError":  # a group alone: the help is printed
                 print(f"error: {_explained(error, *_command(self, words), words)}", file=sys.stderr)
             status = UsageError.exit_status

@@ -62,7 +62,7 @@ class Webhook:
             time.sleep(pause)
             answer = self._try(body)
         if not answer.is_taken:
-            raise HostError(f"the webhook at {self.host} was not told: {answer.what}")
+            raise HostError(f"the webhook at {self.host} was not notified: {answer.what}")
 
     def _try(self, body: bytes) -> _Answer:
         answers: list[_Answer] = []

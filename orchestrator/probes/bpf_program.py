@@ -190,7 +190,7 @@ def wait_until_gone(guest: Guest, numbers: Sequence[int]) -> None:
 def compile_programs(guest: Guest, *, on: bool) -> bool:
     """Let the kernel compile programs that are loaded from now on, or interpret them; returns what it did before.
 
-    Raises EvidenceError where it does not do as it is told.
+    Raises EvidenceError where the kernel does otherwise.
     """
     before = kernel_value(guest, _JIT)
     wanted = "1" if on else "0"

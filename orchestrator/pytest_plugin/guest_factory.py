@@ -22,7 +22,7 @@ _NEEDED = ("CONFIG_VIRTIO_NET", "CONFIG_INET")
 class GuestFactory:
     """Boots guests. Made by the fixture ``guest_factory``.
 
-    ``arguments`` are those of the test's mark; ``begin`` is told of each guest.
+    ``arguments`` are those of the test's mark; ``begin`` is called with each guest.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ class InstructionBudget:
 
 
 def _symbols(counted: Counted) -> Mapping[str, float] | None:
-    """Where the instructions are; None where that cannot be told, and proved."""
+    """Where the instructions are; None where that cannot be measured and proved."""
     if counted.profile is None:
         return None
     with contextlib.suppress(EvidenceError):
@@ -102,6 +102,6 @@ def _symbols(counted: Counted) -> Mapping[str, float] | None:
 
 
 def _where_it_grew(budget: Budget, counted: Counted) -> Sequence[str]:
-    """The symbols that a broken budget has more of; nothing where that cannot be told, and proved."""
+    """The symbols that a broken budget has more of; nothing where that cannot be measured and proved."""
     after = _symbols(counted)
     return [] if after is None else where_it_grew(budget, after)

@@ -47,7 +47,7 @@ def ktap(request: pytest.FixtureRequest) -> KernelTests:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let the report of a test carry the results that it has told of."""
+    """Let the report of a test carry the results that the test has recorded."""
     report = yield
     if report.when == "call" and _results in item.stash:
         setattr(report, _ATTRIBUTE, item.stash[_results])

@@ -14,7 +14,7 @@ _LISTED = 20
 
 
 def night_json(night: Night) -> Mapping[str, Any]:
-    """What a server is told: at most 20 cells of each kind; ``counts`` has how many there are."""
+    """What a server gets: at most 20 cells of each kind; ``counts`` has how many there are."""
     comparison = None if night.compared is None else night.compared.comparison
     return {
         "text": f"{subject(night)}\n{against(night)}",
@@ -33,6 +33,6 @@ def night_json(night: Night) -> Mapping[str, Any]:
 
 
 def unmeasured_json(experiment: str, reason: str) -> Mapping[str, Any]:
-    """What a server is told of a night that has measured nothing."""
+    """What a server gets of a night that has measured nothing."""
     text = f"[{experiment}] not measured\n{reason}"
     return {"text": text, "night": "not measured", "experiment": experiment, "problems": [reason]}

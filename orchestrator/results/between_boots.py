@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How far apart boots of the same work are, run by run: what a whole system's baseline can be told by.
+"""How far apart boots of the same work are, run by run: how exact a whole system's baseline is.
 
 Other cells are compared with the baseline and its A/A boots, and have an interval. The baseline itself has none.
 """

@@ -102,7 +102,7 @@ def logged_durations(lines: Iterable[str]) -> Mapping[str, float]:
 
 @dataclass
 class _Boot:
-    """One boot while its log is read: until when its time is told of, its last measured cell, and those stored."""
+    """One boot while its log is read: until when its time is counted, its last measured cell, and those stored."""
 
     last: float
     measured: str | None = None

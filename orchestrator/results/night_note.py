@@ -30,7 +30,7 @@ class NightNote:
             write_whole(self._file, f"{(now or datetime.now(UTC)).isoformat()}\n")
 
     def end(self) -> None:
-        """The night is over, and told."""
+        """The night is over, and was reported."""
         with storage_faults(self._file):
             self._file.unlink(missing_ok=True)
 

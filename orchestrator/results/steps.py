@@ -57,7 +57,7 @@ def steps_of(history: History) -> Steps:
         return Steps(_steps(history, list(_beyond_resolution(numbers))), how)
     if len(numbers) < FEWEST_POINTS:
         runs = counted(len(numbers), "run")
-        how = f"{runs} with a number: of fewer than {FEWEST_POINTS}, no step can be told from noise."
+        how = f"{runs} with a number: of fewer than {FEWEST_POINTS}, no step can be distinguished from noise."
         return Steps([], how)
     how = f"Steps are fitted, each with {SHORTEST_SEGMENT} runs or more on either side: a newer one does not show yet."
     return Steps(_steps(history, steps_of_times([value for _, value in numbers])), how)

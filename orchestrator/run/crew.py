@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The crew of a run: who does its boots, and how that is told. What follows from it is the same for every crew.
+"""The crew of a run: who does its boots, and the events that report them. All else is the same for every crew.
 
 A crew touches neither store nor provenance nor progress display: the run that reads its events is the only writer.
 """

@@ -111,7 +111,7 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     assert command.qemus_after() == []
     first = command.run(*night)
     assert first.returncode == 0, first.stderr
-    assert "which was interrupted" in first.stderr or "was measured, and not told yet" in first.stderr
+    assert "which was interrupted" in first.stderr or "was measured, and not reported yet" in first.stderr
     assert first.stdout.splitlines()[:2] == [
         "own: good night, cells: 2 ok",
         "There is no good night before it to compare with.",
@@ -147,7 +147,7 @@ def test_nights(config: Path, tmp_path: Path, hook: Hook) -> None:
     (tmp_path / "file").write_text("no site")
     third = command.run(*night)
     assert third.returncode == 0, third.stderr
-    assert "the webhook at 127.0.0.1 was not told" in third.stderr
+    assert "the webhook at 127.0.0.1 was not notified" in third.stderr
     fourth = command.run(*night, "--site", tmp_path / "file", "--webhook", "")
     assert fourth.returncode == 3, fourth.stderr
     assert "problem: site: " in fourth.stdout
@@ -165,7 +165,7 @@ def test_what_was_measured_and_not_told_is_told(config: Path, tmp_path: Path) ->
     (lab / "nights" / "own").write_text(entry.started)
     told = command.run("nightly", config, *NEVER)
     assert told.returncode == 0, told.stderr
-    assert "was measured, and not told yet" in told.stderr
+    assert "was measured, and not reported yet" in told.stderr
     assert good_run(lab) == entry.id
     with Store.open(lab) as store:
         assert len(store.runs()) == 1

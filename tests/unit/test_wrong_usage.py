@@ -12,5 +12,5 @@ from made_labs import make_lab
 
 @pytest.mark.parametrize("interface", ["command-line", "experiment-file", "cost-table"])
 def test_messages_are_as_in_the_golden_file(interface: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    make_lab(tmp_path / "lab")  # a run that is named wrongly is not told that there is none
+    make_lab(tmp_path / "lab")  # so that a misspelt run is not just the first one
     check_messages(interface, tmp_path, request.config)

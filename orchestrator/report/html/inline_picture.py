@@ -43,7 +43,7 @@ def inline_picture(svg: str, name: str, title: str, description: str) -> Markup:
         "aria-labelledby": f"{name}-title {name}-description",
         "stroke-linejoin": "round",
     }
-    # A reader of the page is told the title and the description, not each label of an axis.
+    # A screen reader reads the title and the description, not each label of an axis.
     for position, (tag, text) in enumerate([("title", title), ("desc", description)]):
         element = ET.Element(tag, {"id": f"{name}-{'title' if tag == 'title' else 'description'}"})
         element.text = text

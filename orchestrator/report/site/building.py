@@ -66,7 +66,7 @@ def build_site(
 ) -> SiteBuilt:
     """Bring the site in ``directory`` up to date with the store; the newest ``most_runs`` runs have a page, or all.
 
-    ``progress`` is told how many pages are done, and of how many. Raises UsageError for a folder that has other files
+    ``progress`` gets the number of pages that are done, and of all. Raises UsageError for a folder that has other files
     and for a store without a run, HostError when the disk is full or not writable.
     """
     if not store.runs():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What does a night do that cannot be measured, or not told? ``tests/qemu/test_nightly.py`` has real ones."""
+"""What does a night do that cannot be measured, or not reported? ``tests/qemu/test_nightly.py`` has real ones."""
 
 from __future__ import annotations
 

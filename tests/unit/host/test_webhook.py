@@ -71,7 +71,7 @@ def test_a_server_that_refuses_is_named_without_the_secret(status: int, tries: i
     with server(iter([status] * 3)) as (url, received), pytest.raises(HostError) as caught:
         hook(url).post(CONTENT)
     assert len(received) == tries
-    assert f"127.0.0.1 was not told: status {status}" in str(caught.value)
+    assert f"127.0.0.1 was not notified: status {status}" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
@@ -130,7 +130,7 @@ def test_what_is_no_answer_is_said() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=talk, args=(listening,), daemon=True).start()
-        with pytest.raises(HostError, match="was not told"):
+        with pytest.raises(HostError, match="was not notified"):
             hook(f"http://127.0.0.1:{listening.getsockname()[1]}/").post(CONTENT)
 
 

@@ -231,7 +231,7 @@ def test_junit_fails_a_cell_that_the_kernel_cannot_have_any_more(nights: Nights)
 
 def test_junit_fails_a_night_that_was_not_compared(nights: Nights, tmp_path: Path) -> None:
     night = replace(nights([cell("none")], [cell("none")]), compared=None, doubt="scipy is missing")
-    NightReport(None, tmp_path / "junit.xml", None).told(night, [])
+    NightReport(None, tmp_path / "junit.xml", None).send(night, [])
     suite = TestSuite.fromstring((tmp_path / "junit.xml").read_text())
     assert (suite.tests, suite.failures) == (2, 1)
     assert "scipy is missing" in suite.tostring().decode()

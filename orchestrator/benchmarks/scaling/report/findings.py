@@ -13,8 +13,8 @@ from orchestrator.report.findings import Finding, Rank
 from orchestrator.report.panel import Group
 from orchestrator.results.contract import CellRecord
 
-_TOLD = ("hit", "enable", "calls")
-"""The rows that say most, the most telling first; of a table without them the first row is told of."""
+_MOST_TELLING = ("hit", "enable", "calls")
+"""The rows that say most, the most telling first; of a table without them the first row is taken."""
 
 
 def scaling_findings(group: Group) -> Iterator[Finding]:
@@ -23,14 +23,14 @@ def scaling_findings(group: Group) -> Iterator[Finding]:
     measured = [cell for cell in table.cells if cell.value is not None and cell.probe != BASELINE]
     size = max((size_of(cell) for cell in measured), default=0)
     rows = list(dict.fromkeys(row_of(cell) for cell in measured if size_of(cell) == size))
-    told = next((row for row in _TOLD if row in rows), None)
-    cells = [cell for cell in measured if size_of(cell) == size and (told is None or row_of(cell) == told)]
+    row = next((one for one in _MOST_TELLING if one in rows), None)
+    cells = [cell for cell in measured if size_of(cell) == size and (row is None or row_of(cell) == row)]
     if not cells:
         return
     dearest, cheapest = max(cells, key=_each), min(cells, key=_each)
-    what = "Largest overhead" if told is None else _title(dearest)
+    what = "Largest overhead" if row is None else _title(dearest)
     # Cells of one row are of several kernels, otherwise one kernel has several rows.
-    first, last = (_title(cell) if told is None else f"on {cell.kernel}" for cell in (dearest, cheapest))
+    first, last = (_title(cell) if row is None else f"on {cell.kernel}" for cell in (dearest, cheapest))
     most = f"{first}, {_figure(dearest)}"
     each = most if cheapest is dearest else f"most {most}; least {last}, {_figure(cheapest)}"
     sentence = f"{what}, {size} probes: {each}."

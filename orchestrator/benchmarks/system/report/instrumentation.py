@@ -17,7 +17,7 @@ _TRAPS = ("int3",)
 
 
 def is_counted(panel: Panel) -> bool:
-    """Whether a cell's profile has told it."""
+    """Whether a cell's profile has counted it."""
     return any(parameter(cell, _OWN) is not None for cell in panel.cells)
 
 
