@@ -74,7 +74,7 @@ WRONG = {
     "kernel='debian-868'": "unknown kernel 'debian-868'; allowed: *; did you mean 'debian-686'[?]",
     "timing='instruction'": "unknown timing 'instruction'; allowed: *; did you mean 'instructions'[?]",
     "mem='1G'": "unknown argument 'mem'; allowed: kernel, cpu, smp, memory, timing, *",
-    "memory=256": "memory: found 256; expected a size from 64M to 4G, such as 256M or 1G",
+    "memory=8": "memory: found 8; expected a size from 64M to 4G, such as 256M or 1G*",
     "smp=0": "smp: found 0; expected a whole number from 1 to 16",
     "smp=2, timing='instructions'": "smp: found 2; timing 'instructions' needs 1: *",
     "fresh='no'": "fresh: found 'no'; expected True or False",
