@@ -11,14 +11,14 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from orchestrator.catalog.spelling import choices_sentence
-from orchestrator.errors import UsageError
 from orchestrator.experiment.file.fields import whole
 from orchestrator.experiment.file.overrides import Origins
 from orchestrator.experiment.file.problems import Problem, config_error, mismatch, problems_of
 from orchestrator.experiment.file.source import KeyPath, read_source
 from orchestrator.fleet.names import worker_name
 from orchestrator.fleet.orders import WorkerOrder
-from orchestrator.fleet.room import MOST_GUESTS, size_mib
+from orchestrator.fleet.room import MOST_GUESTS, SIZES
+from orchestrator.memory_size import size_mib
 
 _MOST_HOSTS = 256
 _EXAMPLE = "hosts: [{ssh: me@host, lab: probe-lab/lab}]"
@@ -37,10 +37,8 @@ def _ssh(value: object) -> object:
 
 
 def _memory(value: object) -> object:
-    try:
-        size_mib(str(value))
-    except UsageError:
-        raise mismatch(value, "expected a size such as 8G or 1500M") from None
+    if size_mib(str(value)) is None:
+        raise mismatch(value, SIZES)
     return value
 
 

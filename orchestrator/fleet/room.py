@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from orchestrator.errors import UsageError
 from orchestrator.guest.host_memory import host_memory_mib
+from orchestrator.memory_size import size_mib
 
 MOST_GUESTS = 1024
 """Of one worker."""
@@ -16,8 +16,8 @@ MOST_GUESTS = 1024
 _RESERVED_MIB = 1024
 """Of the host's memory, for all but guests."""
 
-_SIZE = re.compile(r"([1-9][0-9]{0,6})([MG])")
-_MIB = {"M": 1, "G": 1024}
+SIZES = "expected a size such as 8G or 1500M"
+"""What a worker's memory may be, for whoever has written something else."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,7 @@ class Room:
 
     def limited(self, guests: int | None, memory: str | None) -> Room:
         """The same with what a user has said; ``memory`` is a size such as ``8G``. Raises UsageError."""
-        return replace(
-            self,
-            guests=self.guests if guests is None else guests,
-            memory_mib=self.memory_mib if memory is None else size_mib(memory),
-        )
-
-
-def size_mib(text: str) -> int:
-    """The MiB of a size such as ``8G`` or ``1500M``. Raises UsageError for anything else."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise UsageError(f"found {text!r}; expected a size such as 8G or 1500M", where="--memory")
-    return int(found[1]) * _MIB[found[2]]
+        given = self.memory_mib if memory is None else size_mib(memory)
+        if given is None:
+            raise UsageError(f"found {memory!r}; {SIZES}", where="--memory")
+        return Room(self.guests if guests is None else guests, given)
