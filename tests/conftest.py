@@ -8,6 +8,7 @@ import os
 import pytest
 from neutral_environment import neutralise_environment
 from restricted_path import restrict_path
+from skip_summary import write_skip_summary
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,3 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         mark = item.get_closest_marker("nightly")
         if mark is not None:
             item.add_marker(pytest.mark.skip(reason=f"{mark.args[0]}; --nightly runs it"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were skipped."""
+    write_skip_summary(terminalreporter)
