@@ -27,5 +27,6 @@ class WithGuestCommand(WithExamples):
         if option is not None and "--" not in given:
             ours = given[: len(given) - len(command)]
             example = shlex.join(["exec", *ours, "--", *command])
-            raise TypersError(f"{option} is behind the command; put -- before the command: {PROGRAM} {example}")
+            rule = "options of exec go before the command, and -- before one with options of its own"
+            raise TypersError(f"{option} is behind the command; {rule}: {PROGRAM} {example}")
         return rest
