@@ -45,6 +45,7 @@ class BootArtifacts:
             keys["counting plugin"] = self.machine.counter.file.parent.name
         if self.kernel_modules:
             keys |= {disk.name: disk.file.parent.name for disk in self.machine.data}
+            keys["loaded modules"] = ", ".join(self.kernel_modules)  # the disk has all of the kernel's
         for cell, prepared in self.cells.items():
             keys |= {f"{cell}: {module.name}": module.key for module in prepared.modules}
             keys |= {f"{cell}: {name}": key for name, key in prepared.keys.items()}

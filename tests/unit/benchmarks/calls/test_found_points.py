@@ -345,14 +345,19 @@ def test_what_calls_execute_is_kept_for_each_machine() -> None:
         asked.append(inputs)
 
     plain = cpus()["pentium4"]
-    for cpu, memory in (
-        (plain, 256),
-        (plain, 512),
-        (cpus()["athlon64"], 256),
-        (plain.model_copy(update={"qemu": "qemu32"}), 256),
+    for cpu, memory, loaded in (
+        (plain, 256, ()),
+        (plain, 512, ()),
+        (cpus()["athlon64"], 256, ()),
+        (plain.model_copy(update={"qemu": "qemu32"}), 256, ()),
+        (plain, 256, ("loop",)),
+        (plain, 256, ("fat", "vfat")),
+        (plain, 256, ("fat",)),
     ):
-        machine = SimpleNamespace(cpu=cpu, memory_mib=memory, initramfs=Path("key/initramfs"), root=None, counter=None)
+        machine = SimpleNamespace(
+            cpu=cpu, memory_mib=memory, initramfs=Path("key/initramfs"), root=None, counter=None, data=()
+        )
         kernel, context, workload = (cast(Any, one) for one in (SimpleNamespace(key="kernel"), None, "calls"))
-        artifacts = BootArtifacts(kernel, cast(Any, machine), {})
+        artifacts = BootArtifacts(kernel, cast(Any, machine), {}, {name: Path(name) for name in loaded})
         assert executed_by(context, nothing, artifacts, workload, 1.0) is None
     assert all(one != other for one, other in combinations(asked, 2))
