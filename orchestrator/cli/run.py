@@ -253,6 +253,7 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
     from orchestrator.catalog.kernels import kernel
     from orchestrator.errors import HostError
     from orchestrator.guest.machine import Machine, Wiring, qemu_command
+    from orchestrator.run.artifacts import without_missing_modules
     from orchestrator.run.machines import machine_of, timing_of
     from orchestrator.run.point_check import wrong_points
 
@@ -261,10 +262,11 @@ def _print_plan(planned: Plan, context: BuildContext) -> None:
         refused: Mapping[str, str] = {}
         try:
             at_hand = ready_kernel(context, spec)
-            wrong = wrong_points(at_hand, boot.cells)
+            possible, missing = without_missing_modules(at_hand, boot)
+            wrong = missing or wrong_points(at_hand, boot.cells)
             rest = [cell for cell in boot.cells if cell.id not in wrong]
             refused = {**wrong, **kinds().named(boot.kind).refused_points(at_hand, rest)}
-            machine = machine_of(context, at_hand, boot)
+            machine = machine_of(context, at_hand, possible)
         except HostError:
             image, root = (Path(f"({what} of {spec.name}, not there yet)") for what in ("kernel", "initramfs"))
             machine = Machine(

@@ -59,12 +59,18 @@ def prepare(context: BuildContext, kind: BenchmarkKind, boot: Boot) -> BootArtif
     only.
     """
     kernel = ready_kernel(context, kernel_spec(boot.kernel))
-    missing = missing_module_reason(kernel, boot.kernel_modules)
-    if missing is not None:
-        nothing = machine_of(context, kernel, replace(boot, kernel_modules=()))
-        return BootArtifacts(kernel, nothing, {cell.id: unsupported(missing) for cell in boot.cells})
+    boot, missing = without_missing_modules(kernel, boot)
     machine = machine_of(context, kernel, boot)
-    refused = {id_: unsupported(reason) for id_, reason in wrong_points(kernel, boot.cells).items()}
+    reasons = missing or wrong_points(kernel, boot.cells)
+    refused = {id_: unsupported(reason) for id_, reason in reasons.items()}
     rest = [cell for cell in boot.cells if cell.id not in refused]
     cells = {**refused, **kind.prepare(context, kernel, rest)}
     return BootArtifacts(kernel, machine, cells, loaded_files(kernel, boot.kernel_modules))
+
+
+def without_missing_modules(kernel: Kernel, boot: Boot) -> tuple[Boot, Mapping[str, str]]:
+    """The boot, and nothing where the kernel has its modules; else the boot without any, and why, by its cells' ids."""
+    reason = missing_module_reason(kernel, boot.kernel_modules)
+    if reason is None:
+        return boot, {}
+    return replace(boot, kernel_modules=()), {cell.id: reason for cell in boot.cells}

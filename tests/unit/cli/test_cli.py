@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,9 @@ import pytest
 from file_permissions import AS_MERE_OWNER
 from record_builders import RUN_ID, cell, failed, run
 from stored_profiles import store_run
+from tiny_modules import make_module
 from typer.testing import CliRunner, Result
+from wrong_inputs import make_tree
 
 from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
@@ -348,6 +351,23 @@ def test_a_dry_run_prints_cells_and_command_lines_and_does_nothing(tmp_path: Pat
     assert "qemu-system-x86_64 -machine " in result.stdout
     assert "pentium4/debian-686/djprobe/noop" in result.stdout
     assert not (tmp_path / "lab").exists()
+
+
+def test_a_dry_run_says_which_kernels_lack_a_module_of_their_own(tmp_path: Path) -> None:
+    make_tree(tmp_path)
+    shutil.copytree(tmp_path / "linux", tmp_path / "bare")
+    make_module(tmp_path / "linux/fs/fat/vfat.ko")
+    (tmp_path / "linux/modules.order").write_text("fs/fat/vfat.o\n")
+    result = orchestrator(
+        *("run", str(QUICKSTART), "--dry-run", "--offline", "--set", "kernel_modules=[vfat]"),
+        *("--set", f"kernels=[{tmp_path}/linux, {tmp_path}/bare]", "--set", "machines=[{cpu: athlon64}]"),
+        *("--set", "reference=null"),
+    )
+    assert result.exit_code == 0, result.output
+    cells = [line for line in result.stdout.splitlines() if line.startswith("  athlon64/")]
+    refused = [line for line in cells if "; unsupported: it has no modules of its own" in line]
+    assert refused == [line for line in cells if "/own-bare-" in line]
+    assert 0 < len(refused) < len(cells)
 
 
 @pytest.mark.parametrize(
