@@ -37,6 +37,9 @@ _OTHER_SUFFIXES = (".yml", ".qcow2", ".qcow", ".img", ".raw")
 _OF_EXPERIMENTS = frozenset(("kernels", "machines", "probes", "benchmark", "tables"))
 """Keys that tell an experiment file."""
 
+_UNKNOWN = ("extra_forbidden", "invalid_key")
+"""Pydantic's words for a key that a recipe has not; the second is of one that is no text, such as a number."""
+
 _Lines = Mapping[tuple[str | int, ...], int]
 
 _EXPECTED = {
@@ -221,18 +224,19 @@ def _lines(root: yaml.Node | None) -> _Lines:
 
 def _where(path: Path, lines: _Lines, *key: str | int) -> str:
     """The place of a key, as FILE:LINE; of one that the recipe has not, of the first."""
-    return f"{path}:{lines.get(key) or lines[()]}"
+    place = (str(key[0]), *key[1:]) if key else ()
+    return f"{path}:{lines.get(place) or lines[()]}"
 
 
 def _first(error: ValidationError) -> ErrorDetails:
     """The error to tell: a file of another kind has unknown keys and lacks others, and the former show what it is."""
     errors = error.errors(include_url=False)
-    return next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    return next((one for one in errors if one["type"] in _UNKNOWN), errors[0])
 
 
 def _sentence(first: ErrorDetails) -> str:
     top, key = str(first["loc"][0]), ".".join(map(str, first["loc"]))[:80]
-    if first["type"] == "extra_forbidden":
+    if first["type"] in _UNKNOWN:
         return f"unknown key '{key}'; {choices_sentence(key, _EXPECTED)}"
     if first["type"] == "missing":
         return f"{key} is missing; expected {_EXPECTED[top]}"
