@@ -56,7 +56,7 @@ def disasm(
         if not found.text:
             raise UsageError(
                 f"no instruction of {symbol} begins between +{bounds[0]:#x} and +{bounds[1]:#x}",
-                hint=f"{PROGRAM} disasm {spec.name} {symbol} lists all of them",
+                hint=f"{PROGRAM} disasm {spec.argument} {symbol} lists all of them",
             )
     print_profiles("Disassembly", form, lambda: [found.sheet()], lambda: [found.json().model_dump()])
 

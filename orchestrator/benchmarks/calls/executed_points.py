@@ -110,7 +110,7 @@ def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
         raise UsageError(
             f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
             "the most",
-            hint=f"name places: {PROGRAM} disasm {kernel.spec.name} {symbol} lists them",
+            hint=f"name places: {PROGRAM} disasm {kernel.spec.argument} {symbol} lists them",
         )
     return found
 

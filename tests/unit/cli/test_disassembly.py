@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from built_code import build_tree
 from typer.testing import CliRunner
+from wrong_inputs import make_tree
 
 from orchestrator.cli.main import app
 
@@ -32,3 +36,17 @@ def test_an_unknown_kernel() -> None:
     result = CliRunner().invoke(app, ["disasm", "debian-687", "vfs_read"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "did you mean 'debian-686'?" in result.stderr
+
+
+def test_a_part_without_instructions_of_a_kernel_of_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that lists all instructions has to name the tree: the kernel's name is no argument."""
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    make_tree(tmp_path)
+    source = tmp_path / "work.c"
+    source.write_text(
+        "int _stext(int a) { return a; } int work(int a) { return a * 3; } int _etext(int a) { return a; }"
+    )
+    build_tree(tmp_path / "linux", source, 8, "-Wl,-e,work")
+    result = CliRunner().invoke(app, ["disasm", "--offline", f"{tmp_path}/linux", "work+0x1..0x1"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"disasm {tmp_path}/linux work lists all of them" in result.stderr, result.stderr
