@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A run: boots as tasks, the coordinator that stores their outcomes, and what both need."""
+"""A run: boots as tasks, the crews that do them, the journal of their outcomes, and what all need."""

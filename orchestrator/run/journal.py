@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is written down of a run while it goes on: outcomes, guests and progress, in the coordinator's thread."""
+"""What is written down of a run while it goes on, by the thread that reads a crew's events: outcomes and guests."""
 
 from __future__ import annotations
 
