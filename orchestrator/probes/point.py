@@ -47,8 +47,14 @@ class ProbePoint:
         return address == self.address
 
     def is_callers(self, address: int, symbols: Symbols) -> bool:
-        """Whether the function can have been called from an address: one of the kernel itself only from its text."""
-        return symbols.in_text(address) or (self.module is not None and symbols.module(address) is not None)
+        """Whether the function can have been called from an address: the kernel's text, or a module's.
+
+        One of the kernel itself is called by those modules that were loaded for the calls, which may be what calls it.
+        """
+        module = symbols.module(address)
+        if module is None:
+            return symbols.in_text(address)
+        return self.module is not None or module in symbols.modules
 
 
 def find_entry(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> ProbePoint:

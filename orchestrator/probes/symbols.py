@@ -40,7 +40,7 @@ class Symbols:
 
     def __init__(self, listing: bytes, modules: frozenset[str] = frozenset()) -> None:
         self._listing = listing
-        self._modules = modules
+        self.modules = modules
 
     @classmethod
     def of(cls, guest: Guest, modules: Iterable[str] = ()) -> Symbols:
@@ -142,8 +142,8 @@ class Symbols:
         """The addresses of the kernel's own functions of a name; of those in the modules where it has none."""
         return self._found(name, _FUNCTION) or [
             address
-            for address, found, kind, module in (self._all if self._modules else ())
-            if found == name and kind in _FUNCTION and _module_of(module) in self._modules
+            for address, found, kind, module in (self._all if self.modules else ())
+            if found == name and kind in _FUNCTION and _module_of(module) in self.modules
         ]
 
     def _to_next(self, start: int) -> int | None:
