@@ -35,6 +35,7 @@ _REPEATS = 2
 class ExecutedFunction(BaseModel):
     """A function of the kernel, or of one of its modules, and what calls execute of it.
 
+    ``address`` is where it begins, from its ``module``'s text on if it is of one.
     ``entered`` is how often all calls together come to the place where a probe at its entry is, ``instructions`` how
     many they execute in it, ``counts`` how often each, by its offset. ``refusal`` is why it cannot be probed, None
     where it may be.
@@ -48,6 +49,7 @@ class ExecutedFunction(BaseModel):
     instructions: int
     counts: dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
     refusal: Phrase | None
+    module: Phrase | None = None
 
     @property
     def offsets(self) -> frozenset[int]:
@@ -64,8 +66,12 @@ class Executed(BaseModel):
     functions: tuple[ExecutedFunction, ...]
 
     def at(self, address: int) -> ExecutedFunction | None:
-        """The function that begins at an address, if anything of it is executed."""
-        return next((one for one in self.functions if one.address == address), None)
+        """The kernel's own function that begins at an address, if anything of it is executed."""
+        return next((one for one in self.functions if one.module is None and one.address == address), None)
+
+    def in_module(self, module: str, name: str) -> ExecutedFunction | None:
+        """A module's function, if anything of it is executed."""
+        return next((one for one in self.functions if (one.module, one.name) == (module, name)), None)
 
 
 def executed_here(ready: ReadyGuest, workload: ExactWorkload, measured: Measurement, time_limit: float) -> Executed:
@@ -97,7 +103,7 @@ def executed_by(
     """
     machine = artifacts.machine
     hardware = {"cpu": repr(machine.cpu), "memory": machine.memory_mib}
-    inputs = {**artifacts.keys, **hardware, "calls": repr(workload), "contents": "counts"}
+    inputs = {**artifacts.keys, **hardware, "calls": repr(workload), "contents": "counts, modules"}
 
     def count(folder: Path) -> None:
         context.say(f"counting what the calls execute on {artifacts.kernel.spec.name}")
@@ -140,6 +146,7 @@ def _functions(
                 instructions=one.executed,
                 counts=dict(executed),
                 refusal=_place_refusal(one, symbols, refused, loaded) or _count_refusal(entered, profile.calls),
+                module=one.module,
             )
 
 

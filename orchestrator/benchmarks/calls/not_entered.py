@@ -32,6 +32,11 @@ class MissedPoint:
         """Where the function begins."""
         return self.symbols.address(self.symbol)
 
+    @property
+    def module(self) -> str | None:
+        """The module that has the function; None for one of the kernel itself."""
+        return self.symbols.module(self.address)
+
 
 def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotEntered:
     """The error with whether the calls execute the function at all, how else it is reached, and what they enter."""
@@ -41,7 +46,8 @@ def explained(error: NotEntered, point: MissedPoint, executed: Executed) -> NotE
 
 
 def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
-    function = executed.at(point.address)
+    module = point.module
+    function = executed.at(point.address) if module is None else executed.in_module(module, point.symbol)
     if function is None:
         yield f"these calls execute no instruction of {point.symbol}"
         yield from _ways(point, executed)
@@ -58,7 +64,7 @@ def _why(point: MissedPoint, executed: Executed) -> Iterator[str]:
 
 def _ways(point: MissedPoint, executed: Executed) -> Iterator[str]:
     """How the kernel's code leads to a function that is not executed."""
-    if point.code is None:
+    if point.code is None or point.module is not None:  # the kernel's image has no call of a module's functions
         return
     found = {point.symbols.function_at(address) for address in direct_calls(point.code, point.address)}
     callers = {one[:2] for one in found if one is not None and one[0] != point.address}

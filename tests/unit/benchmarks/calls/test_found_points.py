@@ -317,6 +317,22 @@ def test_a_place_that_calls_pass_by(code: KernelCode) -> None:
     ]
 
 
+def test_a_module_s_function_is_known_by_its_module(code: KernelCode) -> None:
+    """Its address in a profile is not the one that it has in the guest."""
+    loaded = b"d0846000 t other\t[mine]\nd0846050 t asked\t[mine]\n"
+    symbols = Symbols(Symbols.of_image(code)._listing + loaded, frozenset({"mine"}))
+    ours = function("asked", 0x50, 10, None, 0, 3).model_copy(update={"module": "mine"})
+    passed_by = explained(NotEntered("never"), MissedPoint("asked", 5, symbols, code), executed(ours))
+    assert list(passed_by.detail) == [
+        "these calls execute 2 instructions of asked, at +0x0, +0x3, but not the one at +0x5: they are on another "
+        "path in it"
+    ]
+    missed = explained(NotEntered("never"), MissedPoint("other", 0, symbols, code), executed(ours))
+    assert list(missed.detail) == ["these calls execute no instruction of other"]
+    # One of the kernel's own that begins at an address is none that begins so far behind a module's.
+    assert executed(ours).at(0x50) is None
+
+
 def test_functions_of_like_names_are_suggested_first(code: KernelCode) -> None:
     names = ["a_large_one", "get_missing", "entry_code", "missed_by"]
     here = executed(*(function(name, 1, 10, NOINSTR if name == "entry_code" else None) for name in names))
