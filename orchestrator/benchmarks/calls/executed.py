@@ -167,8 +167,11 @@ def _place_refusal(
     reason = refused.reason(symbol.address)
     if reason is not None:
         return reason
-    if symbols.functions(symbol.name) > 1:
-        return f"the kernel has {symbols.functions(symbol.name)} functions of this name"
+    named = symbols.functions(symbol.name)
+    if named > 1:
+        return f"the kernel has {named} functions of this name"
+    if symbol.module is not None and named == 1 and symbols.module(symbols.address(symbol.name)) is None:
+        return f"it is a function of module {symbol.module}, and its name stands for one of the kernel itself"
     return None
 
 

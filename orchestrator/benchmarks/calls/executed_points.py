@@ -116,10 +116,14 @@ def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
 
 
 def found_points(executed: Executed) -> Iterator[FoundPoint]:
-    """The functions as points, the one with the most instructions first; a name that several have is there once."""
+    """The functions as points, the one with the most instructions first.
+
+    A name that several have is there once, for the one that can be probed if there is any.
+    """
     probed, names = 0, set()
+    possible = {one.name for one in executed.functions if one.refusal is None}
     for one in executed.functions:
-        if one.name in names:
+        if one.name in names or (one.refusal is not None and one.name in possible):
             continue
         names.add(one.name)
         refusal = one.refusal

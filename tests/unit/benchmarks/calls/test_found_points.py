@@ -18,6 +18,7 @@ from record_builders import cell, failed, run
 
 from orchestrator.artifacts.direct_calls import direct_calls
 from orchestrator.artifacts.kernel_code import KernelCode, code_of_tree
+from orchestrator.benchmarks.calls import executed as executed_module
 from orchestrator.benchmarks.calls.cells import call_cells
 from orchestrator.benchmarks.calls.executed import Executed, ExecutedFunction, executed_by
 from orchestrator.benchmarks.calls.executed_points import MOST_POINTS, found_points, instruction_points
@@ -32,8 +33,10 @@ from orchestrator.experiment.experiment import Experiment
 from orchestrator.experiment.file.problems import problems_of
 from orchestrator.experiment.plan import plan
 from orchestrator.probes.placement import MEANS, FunctionPlaces, ProbePlace
+from orchestrator.probes.refused_places import RefusedPlaces
 from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.verdict import YES, no
+from orchestrator.results.profile import CellProfile, Instruction, SymbolProfile
 from orchestrator.run.artifacts import BootArtifacts
 
 PLACE = ("pentium4", "debian-686")
@@ -153,6 +156,34 @@ def test_functions_of_one_name_are_one_point() -> None:
     twice = "the kernel has 2 functions of this name"
     points = found_points(executed(function("show", 1, 10, twice), function("show", 2, 10, twice)))
     assert [point.name for point in points] == ["show"]
+
+
+def test_a_name_stands_for_the_function_that_can_be_probed() -> None:
+    of_module = function("show", 1, 10, "its name stands for one of the kernel itself")
+    points = found_points(executed(of_module, function("show", 2, 20)))
+    assert list(points) == [FoundPoint("show", 2)]
+
+
+def test_a_module_s_function_is_no_point_where_the_kernel_has_one_of_its_name() -> None:
+    """A point is looked for in the kernel first: the probe would be at a function that was not counted."""
+    symbols = Symbols(
+        b"c1000000 T _stext\nc1000010 t show\nd0846000 t show\t[mine]\nd0846010 t own\t[mine]\n", frozenset({"mine"})
+    )
+    code = (Instruction(0, "90", 10),)
+    functions = [
+        SymbolProfile(name="show", place="module", module="mine", address=0, instructions=code),
+        SymbolProfile(name="own", place="module", module="mine", address=0x10, instructions=code),
+        SymbolProfile(name="own", place="module", module="other", address=0x10, instructions=code),
+        SymbolProfile(name="show", place="kernel", address=0xC1000010, instructions=code),
+    ]
+    profile = CellProfile(cell="executed", arch="i386", calls=10, has_details=False, symbols=tuple(functions))
+    found = executed_module._functions(profile, symbols, RefusedPlaces([]), {"mine"})
+    assert [(one.name, one.module, one.refusal) for one in found] == [
+        ("show", "mine", "it is a function of module mine, and its name stands for one of the kernel itself"),
+        ("own", "mine", None),
+        ("own", "other", "it is a function of module other, which is not among the experiment's kernel_modules"),
+        ("show", None, None),
+    ]
 
 
 def test_the_cells_of_found_points() -> None:
