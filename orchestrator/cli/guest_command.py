@@ -23,7 +23,7 @@ class WithGuestCommand(WithExamples):
         ctx.allow_interspersed_args = False
         rest = super().parse_args(ctx, args)
         command = list(ctx.params.get("command") or ())
-        option = next((word for word in command if word.startswith("-")), None)
+        option = next((word for word in command if word.startswith("-") and word != "-"), None)
         if option is not None and "--" not in given:
             ours = given[: len(given) - len(command)]
             example = shlex.join(["exec", *ours, "--", *command])

@@ -389,6 +389,11 @@ def test_a_wrong_experiment_is_refused_before_anything_happens(
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_hyphen_alone_is_no_option_of_a_guest_s_command() -> None:
+    """Many programs read their standard input by that name."""
+    assert "unknown kernel 'debian-868'" in refusal("exec", "--kernel", "debian-868", "cat", "-")
+
+
 def test_there_is_nothing_to_resume() -> None:
     assert "no unfinished run of experiment 'quickstart'" in refusal("run", str(QUICKSTART), "--resume")
 
