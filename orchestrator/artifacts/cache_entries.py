@@ -106,7 +106,8 @@ def cache_entries(cache: Cache) -> list[CacheEntry]:
     home = Path.home().resolve()
     if root == home or root in home.parents:
         hint = "set ORCHESTRATOR_CACHE to a folder for the cache alone"
-        raise UsageError(f"{root} is no folder to remove anything from", hint=hint)
+        what = "a home folder" if root == home else "a folder with a home folder in it"
+        raise UsageError(f"the cache folder {root} is {what}: nothing is removed from it", hint=hint)
     found: list[CacheEntry] = []
     for kind in Kind:
         if kind in _BESIDE:

@@ -80,7 +80,7 @@ def _of_folder(
     variables = {key: value for key, value in values.items() if not isinstance(value, tuple)}
     modules = folder_modules(context, kernel, folder, variables)
     if name is None and len(modules) > 1:
-        hint = f"name the one to load, with what it needs: {folder}:{next(iter(modules))}"
+        hint = f"name the one to load; what it depends on is loaded too: {folder}:{next(iter(modules))}"
         raise UsageError(f"{folder} makes {len(modules)} modules: {', '.join(modules)}", hint=hint)
     wanted = next(iter(modules)) if name is None else name.replace("-", "_")  # as the kernel lists it
     if wanted not in modules:

@@ -21,6 +21,7 @@ from orchestrator.catalog.similar_file import similar_file
 from orchestrator.catalog.spelling import choices_sentence, unknown
 from orchestrator.errors import ConfigError
 from orchestrator.paths import data_dir, user_path
+from orchestrator.program import PROGRAM
 
 Init = Literal["small", "systemd"]
 
@@ -146,7 +147,9 @@ def _read(path: Path) -> ImageRecipe:
     if written.base is not None:
         if "/" in written.base:
             raise ConfigError(
-                f"base: found {written.base!r}; only the lab's own recipes can be added to", where=read.where("base")
+                f"base: found {written.base!r}; a base is one of the lab's images, by its name",
+                where=read.where("base"),
+                hint=f"see: {PROGRAM} image list",
             )
         base = _base(written.base, read.where("base"))
     arch = written.arch or (base.arch if base else None)

@@ -65,8 +65,10 @@ def _way(path: Path) -> str:
     if path.suffix in _UNPACK and path.stem.endswith(".ko"):
         return f"unpack it first: {unpacking(path)}"
     if path.suffix in _CPLUSPLUS:
+        if path.stem.endswith(".bpf"):
+            return "BPF programs of your own are C, not C++"
         return "the kernel's build system compiles C, not C++"
-    if path.suffix == ".o":
+    if path.suffix == ".o" and not path.stem.endswith(".bpf"):
         return "an object is no module yet: give its source, a .c, and the lab builds it"
     if has_programs(path):
         return "BPF programs are no modules: an experiment that measures calls has them among its probes"

@@ -158,7 +158,8 @@ class Choice:
         usual = "xeon-e5410" if spec.needs_long_mode else "pentium4"
         name = usual if self.cpu is None else self.cpu
         if name not in cpus() and name not in qemu_cpu_names():
-            raise UsageError(unknown("CPU", name, cpus()))
+            hint = "or a CPU model of QEMU's own: qemu-system-x86_64 -cpu help"
+            raise UsageError(unknown("CPU", name, cpus()), hint=hint)
         why_not = spec.unsupported_reason(cpu_model(name))
         why_not = why_not or disks_unsupported_reason(wanted, spec)
         if why_not is not None:

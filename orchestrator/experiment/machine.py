@@ -42,7 +42,7 @@ def machine_conflicts(machines: Sequence[Machine], kernels: Sequence[str], clock
     """Conflicts of a table's machines with its clock and its kernels."""
     for index, machine in enumerate(machines):
         if clock == "instructions" and machine.smp != 1:
-            why = "QEMU counts instructions exactly with one virtual CPU only, and a second never comes up"
+            why = "QEMU counts the instructions of one virtual CPU only; clock 'wall' takes more"
             yield Problem(("machines", index, "smp"), f"found {machine.smp}; clock 'instructions' needs 1: {why}")
         for kernel in kernels:
             yield from kernel_conflicts(kernel, machine, ("machines", index, "cpu"), ("kernels",))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -76,11 +77,11 @@ def plan(experiment: Experiment) -> Plan:
         experiment.name,
         tuple(Boot(kind_name, *machine_key(cells[0]), tuple(cells)) for kind_name, cells in boots.values()),
     )
-    ids = {cell.id for cell in planned.cells}
-    if len(ids) != len(planned.cells):
+    twice = next((id_ for id_, number in Counter(cell.id for cell in planned.cells).items() if number > 1), None)
+    if twice is not None:
         raise ConfigError(
-            f"experiment '{experiment.name}' names one kernel in two ways, or two modules of one name",
-            hint="name each build tree once, by its folder or by its image, and give each module of yours its own name",
+            f"experiment '{experiment.name}' has two cells of one name: {twice}",
+            hint="name each build tree once, by its folder or by its image, and give each file of yours its own name",
         )
     return planned
 

@@ -18,6 +18,7 @@ from orchestrator.experiment.file.fields import Entries, Strict, one_of, whole
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch
 from orchestrator.experiment.machine import Machine, kernel_conflicts, machine_conflicts
 from orchestrator.guest.machine import ChannelKind
+from orchestrator.program import PROGRAM
 from orchestrator.results.contract import Clock
 
 DEFAULT_REPEATS: dict[Clock, int] = {"instructions": 4, "wall": 12}
@@ -45,8 +46,8 @@ def mapping_of_kernels(value: object) -> object:
 def _no_modelled_clock(value: object) -> object:
     """Times are modelled when they are reported: a table says what is measured."""
     if value == "modelled":
-        what = "expected instructions, and a profile: [symbols]; then, report --clock modelled"
-        raise mismatch(value, what)
+        what = "a report computes modelled time; set clock: instructions and profile: [symbols]"
+        raise mismatch(value, f"{what}, then {PROGRAM} report --clock modelled")
     return value
 
 

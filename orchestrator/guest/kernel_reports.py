@@ -90,7 +90,7 @@ def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:
         except (re.error, TypeError, OverflowError, RecursionError) as error:
             raise UsageError(f"{regex!r} is no regular expression: {error}") from None
         if pattern.search(""):
-            raise UsageError(f"{regex!r} would allow every report", hint="'.' if that is meant")
+            raise UsageError(f"{regex!r} would allow every report", hint="write '.' if that is meant")
         patterns.append(pattern)
     return tuple(patterns)
 

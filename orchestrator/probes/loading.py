@@ -21,13 +21,14 @@ _WRONG_FORMAT = "invalid module format"
 _TAINTS = re.compile(r"(loading out-of-tree module|module license '[^']*'|module verification failed: .*) ?-? ?tain")
 """What the kernel says of a module that it goes on to load (kernel/module/main.c)."""
 
-_SILENT = "insmod only words the error's number: have the module's init function print why it fails, with pr_err()"
+_SILENT = "insmod only translates the error number: have the module's init function print why it fails, with pr_err()"
 
 _ENDLESS = (
     "an init function must return: look at its loops, and at what it waits for where the CPU is idle; one that is only "
     "slow gets more time by `time_limit:` of an experiment, --timeout of exec"
 )
 
+_INVALID = re.compile(r"`(.*)' invalid for parameter `(.*)'")
 _TIME = re.compile(r"^\[[ .0-9]+\] ")
 _LOADER = re.compile(r"\b(ELF|module|Module|Lockdown)\b")
 _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
@@ -80,7 +81,17 @@ def load(
         reason = f"it was built for {built_for[:80]}, and the guest runs {runs}"
     # The loader names no module where it was given none for this processor.
     messages = messages or _once([line for line in log[-5:] if _LOADER.search(line) and "taint" not in line])
-    raise RefusedError(name, reason, messages, hint="" if messages or _WRONG_FORMAT in said.casefold() else _SILENT)
+    silent = not messages and _WRONG_FORMAT not in said.casefold()
+    raise RefusedError(name, reason, messages, hint=_SILENT if silent else _of_list(reason, parameters))
+
+
+def _of_list(reason: str, parameters: Mapping[str, str | int]) -> str:
+    """A hint where the kernel quotes the first value alone of a list (it ends the text there: kernel/params.c)."""
+    found = _INVALID.fullmatch(reason)
+    given = "" if found is None else str(parameters.get(found[2], ""))
+    if found is None or not given.startswith(f"{found[1]},"):
+        return ""
+    return f"the kernel quotes the first value alone: {found[2]}={given} has too many values, or a wrong one"
 
 
 def _once(lines: Sequence[str]) -> list[str]:

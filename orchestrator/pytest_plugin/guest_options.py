@@ -178,7 +178,10 @@ def _allowed(regexes: object) -> Expected:
     several = [regexes] if isinstance(regexes, str) else regexes
     if not isinstance(several, list | tuple):
         raise UsageError(f"allow_oops: found {regexes!r}; expected a regular expression, or a list of them")
-    return report_patterns(several)
+    try:
+        return report_patterns(several)
+    except UsageError as error:
+        raise UsageError(error.what, where="allow_oops", hint=error.hint) from None
 
 
 def _machine(arguments: Mapping[str, Any], kernel: KernelSpec) -> DescribedMachine:

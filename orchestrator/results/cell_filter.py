@@ -12,7 +12,10 @@ from orchestrator.results.contract import CellRecord
 
 KEYS = ("table", "cpu", "kernel", "point", "probe", "handler", "benchmark", "id")
 
-_OF_COMMAS = "commas part conditions that must all hold: give --only once for each; '?' stands for a comma in a name"
+_OF_COMMAS = (
+    "conditions with a comma between them must all hold; to select more cells repeat the option: "
+    "--only A --only B; '?' stands for a comma in a name"
+)
 
 NameOf = Callable[[str], str]
 """A cell's name by each of ``KEYS``; empty where it has none."""

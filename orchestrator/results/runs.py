@@ -30,6 +30,7 @@ RUN_FILE = "run.json"
 RESULTS_FILE = "results.json"
 _RUN_IS = "RUN is a run's directory, a run's id or its beginning, 'latest', or a baseline's name"
 
+_COPY_AGAIN = "copy the directory again from where it was made, or name another run"
 _ANOTHER = "name another one with --out, or go on with that run: --resume"
 
 _LARGEST_FILE = 256 << 20  # 10 000 cells of 100 samples take some 20 MB
@@ -152,7 +153,8 @@ def _run_of_directory(directory: Path, lab: Path) -> Run:
         )
     record = _load(results, RunRecord)
     if record.run != identity.run:
-        raise LabError(f"{RUN_FILE} names {identity.run}, {RESULTS_FILE} {record.run}", where=str(directory))
+        what = f"the files are of two runs: {RUN_FILE} of {identity.run}, {RESULTS_FILE} of {record.run}"
+        raise LabError(what, where=str(directory), hint=_COPY_AGAIN)
     return Run(record, directory)
 
 
@@ -210,8 +212,7 @@ def _load(path: Path, model: type[_Model]) -> _Model:
         detail = [f"{'.'.join(map(str, one['loc'])) or 'the file'}: {_fault(one)}" for one in problems[:_SHOWN]]
         detail += [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         what = "damaged, or written by another version of this program"
-        hint = "take the directory once more from where it was made, or name another run"
-        raise LabError(what, where=str(path), detail=detail, hint=hint) from error
+        raise LabError(what, where=str(path), detail=detail, hint=_COPY_AGAIN) from error
 
 
 def _fault(details: ErrorDetails) -> str:

@@ -25,6 +25,7 @@ from orchestrator.experiment.file.table_source import BENCHMARK, TABLES, TableRe
 from orchestrator.experiment.file.user_paths import Moved, as_written, make_absolute
 from orchestrator.experiment.kind import KindRegistry, TableKind, benchmark_keys
 from orchestrator.experiment.machine import Machine
+from orchestrator.program import PROGRAM
 
 MAX_TABLES = 100
 
@@ -93,7 +94,8 @@ class _Loader:
             return [Problem((), f"found {shown(data)}; expected keys with values, such as name: my-probes")]
         every_key = (*Heading.model_fields, *self.kinds.table_keys, TABLES)
         if data.keys() & WrittenRecipe.model_fields.keys() and not data.keys() & set(every_key):
-            hint = "an experiment names it, image: ./mine.yaml, or one guest: exec --image ./mine.yaml"
+            one_guest = f"{PROGRAM} exec --image ./mine.yaml -- COMMAND"
+            hint = f"name it in an experiment, image: ./mine.yaml; for one guest: {one_guest}"
             raise ConfigError("this is the recipe of an image, and no experiment", where=self.file, hint=hint)
         reader = TableReader(self.kinds, self.origins)
         heading_data = {key: value for key, value in data.items() if key in Heading.model_fields}

@@ -108,8 +108,10 @@ def _no_holder(path: KeyPath, place: str) -> ConfigError:
 
 def _index(items: list[Data], step: str, path: KeyPath, place: str) -> int:
     if not _INDEX.fullmatch(step) or int(step) >= len(items):
-        entries = "no entries" if not items else "one entry, 0" if len(items) == 1 else f"entries 0 to {len(items) - 1}"
-        raise ConfigError(f"{_dotted(path)} is a list with {entries}; it has no '{step}'", where=place)
+        name, last = _dotted(path), len(items) - 1
+        several = f"entries {name}.0 to {name}.{last}" if items else "no entries"
+        entries = f"one entry, {name}.0" if last == 0 else several
+        raise ConfigError(f"{name} is a list with {entries}; it has no '{step}'", where=place)
     return int(step)
 
 

@@ -22,7 +22,6 @@ _ALLOWED = re.compile(r"allowed: [^;]{80,}")
 """A list that is not to be repeated."""
 
 _WORDS = {
-    "model_type": "expected a mapping",
     "dict_type": "expected a mapping",
     "list_type": "expected a list",
     "string_type": "expected text",
@@ -97,6 +96,10 @@ def _problems(details: ErrorDetails, unknown: Callable[[KeyPath], str]) -> list[
         return [Problem(path, _MISSING)]
     if kind == "extra_forbidden":
         return [Problem(path, unknown(path))]
+    if kind == "model_type":
+        _, _, keys = unknown((*path, "")).partition("allowed: ")
+        expected = f"expected a mapping; keys: {keys}" if keys else "expected a mapping"
+        return [Problem(path, f"found {shown(details['input'])}; {expected}")]
     return [Problem(path, f"found {shown(details['input'])}; {_expected(details)}")]
 
 

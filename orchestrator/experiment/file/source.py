@@ -34,8 +34,8 @@ _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _C_SUFFIXES = (".c", ".h", ".j2")
 _C_TEXT = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]", re.MULTILINE)
 _USE_OF_C = (
-    "an experiment names it: a module among the probes, probes: [none, ./mine.c], "
-    "a workload as the benchmark's file, benchmark: {name: workload, file: ./mine.c}"
+    "an experiment file names C files: a module or BPF programs in probes: [none, ./mine.c], "
+    "a workload in benchmark: {name: workload, file: ./mine.c}"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -460,13 +460,14 @@ def test_a_cache_where_none_should_be_is_refused(below: str, tmp_path: Path, mon
     thing = folder(tmp_path / below / "checks" / "mypy", 400)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / below))
-    assert "is no folder to remove anything from" in prune("--all", status=2)
+    assert "a home folder" in (refused := prune("--all", status=2))
+    assert ": nothing is removed from it" in refused
     assert thing.exists()
 
 
 def test_the_root_of_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCHESTRATOR_CACHE", "/tmp/..")
-    assert "/ is no folder to remove anything from" in prune("--dry-run", status=2)
+    assert "the cache folder / is a folder with a home folder in it" in prune("--dry-run", status=2)
 
 
 def test_no_cache_is_an_empty_one(cache: Cache) -> None:

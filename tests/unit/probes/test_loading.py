@@ -17,7 +17,7 @@ from orchestrator.catalog.probes import probes
 from orchestrator.errors import CommandTimeout, GuestError, GuestHang
 from orchestrator.guest.guest import Guest
 from orchestrator.probes import arming, loading, module_attachment
-from orchestrator.probes.loading import load
+from orchestrator.probes.loading import RefusedError, load
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.symbols import Symbols
 
@@ -40,6 +40,40 @@ class Hanging:
         assert argv[0] == "insmod"
         self.limits.append(time_limit)
         raise self.error
+
+
+class Refusing:
+    """A guest whose kernel refuses a module with these words in its log."""
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+        self.console = SimpleNamespace(length=lambda: 0)
+
+    def put(self, content: Path, target: str) -> None:
+        assert target == f"/tmp/{content.name}"
+
+    def run(self, argv: Sequence[str], *, time_limit: float = 0.0) -> SimpleNamespace:
+        del time_limit
+        said = b"insmod: can't insert '/tmp/mine.ko': Invalid argument"
+        return SimpleNamespace(status=int(argv[0] == "insmod"), text=f"[    1.5] mine: {self.words}\n", stderr=said)
+
+    def check_console(self, mark: int) -> None:
+        assert mark == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "quoted", "hint"),
+    [
+        ("1,2,3", "1", "the kernel quotes the first value alone: list=1,2,3 has too many values, or a wrong one"),
+        ("many", "many", ""),
+        ("1", "1", ""),
+    ],
+)
+def test_all_of_a_refused_list_is_quoted(given: str, quoted: str, hint: str) -> None:
+    guest = Refusing(f"`{quoted}' invalid for parameter `list'")
+    with pytest.raises(RefusedError) as refused:
+        load(cast("Guest", guest), "mine", Path("mine.ko"), parameters={"list": given})
+    assert (refused.value.reason, refused.value.hint) == (guest.words, hint)
 
 
 @pytest.mark.parametrize("kind", [GuestHang, CommandTimeout])

@@ -124,7 +124,7 @@ def test_damaged_results_are_reported(lab: Path, tmp_path: Path, content: str) -
 def test_results_of_another_run_are_refused(lab: Path, tmp_path: Path) -> None:
     entry = made(lab)
     write_results(entry.directory, run(cell("none")))
-    with pytest.raises(LabError, match=f"names {entry.id}"):
+    with pytest.raises(LabError, match=f"the files are of two runs: run.json of {entry.id}"):
         find_run(str(entry.directory), tmp_path / "elsewhere")
 
 
