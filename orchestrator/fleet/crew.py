@@ -135,6 +135,8 @@ class FleetCrew:
                 "the fleet's scheduler has gone, or does not answer any more",
                 hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
             )
+        if self._side.roster.expected():
+            self._seen = time.monotonic()
         try:
             item = self._side.link.heard.get(timeout=_POLL)
         except queue.Empty:
@@ -156,10 +158,9 @@ class FleetCrew:
                 work()
 
     def _check_members(self) -> None:
-        now = time.monotonic()
         if self._side.roster.expected():
-            self._seen = now
-        elif now - self._seen > _PATIENCE or not self._may_return():
+            return
+        if time.monotonic() - self._seen > _PATIENCE or not self._may_return():
             members = [
                 f"{member.name or member.address} {member.standing.value}: {member.why}" for member in self._side.roster
             ]

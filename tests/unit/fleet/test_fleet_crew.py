@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
+from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
 from orchestrator.fleet.messages import BEGINS, FileMessage, sent
 
@@ -472,6 +474,27 @@ def test_a_run_without_workers_ends(tmp_path: Path, stage: Stage, monkeypatch: p
     with pytest.raises(HostError, match="the fleet has no worker") as caught:
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
     assert "--resume" in (caught.value.hint or "")
+
+
+def test_a_minute_without_workers_begins_when_the_last_one_goes(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long its workers had so much to say before that the crew never waited."""
+    seconds = SimpleNamespace(monotonic=lambda: 2.0 * stage.steps)
+    monkeypatch.setattr("orchestrator.fleet.crew.time", seconds)
+    worker = stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
+
+    def kill() -> None:
+        if "boot4" in play.ledger.ended and worker.is_alive:
+            assert seconds.monotonic() > _PATIENCE
+            assert stage.silences == 0
+            stage.kill(worker)
+        elif not worker.is_alive and stage.silences == 3 and len(stage.workers) == 1:
+            stage.join("left", guests=1)  # its nanny's next one
+
+    stage.before_step = kill
+    assert {record.status for record in play.run().records.values()} == {"ok"}
 
 
 def test_a_run_whose_workers_are_refused_ends_and_says_why(
