@@ -8,6 +8,7 @@ decision is made in the thread that reads the events.
 from __future__ import annotations
 
 import dataclasses
+import math
 import queue
 import time
 from collections import deque
@@ -45,7 +46,10 @@ MOST_LOSSES = 3
 """Workers that a boot may lose before its cells fail."""
 
 _PATIENCE = 60.0
-"""Seconds without any worker, behind which a run ends: one that was killed is replaced within ten."""
+"""Seconds without any worker, behind which a run ends, or without the one that a boot needs, behind which that fails.
+
+One that was killed is replaced within ten.
+"""
 
 _POLL = 1.0
 
@@ -82,6 +86,7 @@ class FleetCrew:
         self._attempts: dict[str, Attempt] = {}
         self._number = 0
         self._seen = 0.0
+        self._left_at = -math.inf
         self._out: deque[tuple[Job, CrewEvent]] = deque()
 
     @property
@@ -179,6 +184,7 @@ class FleetCrew:
         member = self._side.roster.left(address)
         if member is None:
             return
+        self._left_at = time.monotonic()
         self._lose_all_of(member, "it has left the fleet")
 
     def _told(self, message: object) -> None:
@@ -404,7 +410,8 @@ class FleetCrew:
     def _give_boot(self, work: Work) -> None:
         roster = self._side.roster
         largest = roster.largest()
-        if roster.working() and work.memory_mib > largest and not roster.has_candidates():
+        is_final = time.monotonic() - self._left_at > _PATIENCE  # else a worker that was killed may be replaced
+        if is_final and roster.working() and work.memory_mib > largest and not roster.has_candidates():
             self._waiting.remove(work)
             wanted = work.job.artifacts.machine.memory_mib
             self._fail(
@@ -412,7 +419,7 @@ class FleetCrew:
             )
             return
         is_timed = work.job.task.boot.clock == "wall"
-        if is_timed and roster.has_lost_host_of_times():
+        if is_final and is_timed and roster.has_lost_host_of_times():
             self._waiting.remove(work)
             self._fail(
                 work,

@@ -417,7 +417,38 @@ def test_times_are_measured_on_one_worker(tmp_path: Path, stage: Stage) -> None:
     assert len({record.worker for record in ledger.records.values()}) == 1
 
 
-def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage) -> None:
+def killed_once(stage: Stage, play: Play, name: str, behind: str) -> None:
+    """A worker is killed behind a boot, and its nanny starts another one when all others have waited a while."""
+
+    def before() -> None:
+        worker = next(one for one in stage.workers.values() if one.name == name)
+        if worker.is_alive and behind in play.ledger.ended:
+            stage.kill(worker)
+        elif stage.silences >= 3 and [one.name for one in stage.workers.values()].count(name) == 1:
+            stage.join(name, guests=worker.guests, memory_mib=worker.memory_mib)
+
+    stage.before_step = before
+
+
+def test_a_boot_that_only_a_killed_worker_has_room_for_waits_for_its_next_one(tmp_path: Path, stage: Stage) -> None:
+    stage.join("large", guests=1, memory_mib=8192)
+    stage.join("small", memory_mib=1024)
+    play = Play(tmp_path, jobs_of(tmp_path, 3, memory_mib=4096), stage)
+    killed_once(stage, play, "large", "boot1")
+    records = play.run().records.values()
+    assert {(record.status, record.worker) for record in records} == {("ok", "large")}
+
+
+def test_times_wait_for_the_next_worker_of_that_name(tmp_path: Path, stage: Stage) -> None:
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 3, clock="wall"), stage)
+    killed_once(stage, play, "z", "boot1")
+    assert {(record.status, record.worker) for record in play.run().records.values()} == {("ok", "z")}
+
+
+def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 3, clock="wall"), stage)
