@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import queue
+import secrets
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -85,6 +86,7 @@ class FleetCrew:
         self._waiting: deque[Work] = deque()
         self._attempts: dict[str, Attempt] = {}
         self._number = 0
+        self._token = secrets.token_hex(6)
         self._seen = 0.0
         self._left_at = -math.inf
         self._out: deque[tuple[Job, CrewEvent]] = deque()
@@ -458,7 +460,7 @@ class FleetCrew:
 
     def _name(self, what: str) -> str:
         self._number += 1
-        return f"{what}-{self._number}-{id(self):x}"
+        return f"{what}-{self._number}-{self._token}"  # a fleet has several clients, and one process several runs
 
     def _emit(self, work: Work, event: CrewEvent) -> None:
         self._out.append((work.job, event))

@@ -631,6 +631,18 @@ def test_what_a_worker_that_counts_wrong_has_measured_is_measured_again(
         assert len(ledger.withdrawn) < 9  # it was found out early
 
 
+def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may still be ending a boot of the run before, or be doing one of another client's."""
+    monkeypatch.setattr("orchestrator.fleet.crew.id", lambda one: 1, raising=False)  # objects share addresses, too
+    names = []
+    for _ in range(2):
+        stage = Stage()
+        stage.join("left")
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).run()
+        names += [boot.attempt for boot in stage.started]
+    assert len(set(names)) == len(names)
+
+
 def test_a_worker_that_counts_right_is_believed(tmp_path: Path, stage: Stage) -> None:
     stage.join("z", guests=1)
     stage.join("left", guests=1)
