@@ -58,7 +58,8 @@ class Checking:
             need = check.work.memory_mib
             others = [one for one in self._side.roster.working() if one is not check.of and one.memory_mib >= need]
             free = [one for one in others if one.has_room(need)]
-            if check.of.standing is Standing.RETIRED or not others:
+            has_nothing_to_lose = check.of.standing is Standing.RETIRED and not check.of.unchecked
+            if has_nothing_to_lose or not others:
                 self._due.remove(check)
             elif free:
                 self._due.remove(check)

@@ -353,7 +353,8 @@ class FleetCrew:
 
     def _retire(self, member: Member, why: str, *, is_believed: bool = False) -> None:
         """A worker gets no boots any more. Unless it is believed, what it measured since its last check goes, too."""
-        if member.standing is Standing.RETIRED or (member.standing is Standing.GONE and not member.unchecked):
+        was_there = member.standing in (Standing.CANDIDATE, Standing.ADMITTED)
+        if not was_there and (is_believed or not member.unchecked):
             return  # it has nothing more to lose
         was_candidate = member.standing is Standing.CANDIDATE
         member.standing, member.why = Standing.RETIRED, why

@@ -631,6 +631,22 @@ def test_what_a_worker_that_counts_wrong_has_measured_is_measured_again(
         assert len(ledger.withdrawn) < 9  # it was found out early
 
 
+def test_a_worker_that_counts_wrong_is_found_out_though_its_host_has_failed(tmp_path: Path, stage: Stage) -> None:
+    def fails(boot: Boot) -> Iterator[Heard]:
+        if boot.task.directory.name == "boot1":
+            boot.worker.surplus = 1.0
+            return honest(boot)
+        return honest(boot) if boot.is_calibration else iter([boot.end("host", what="there is no room left")])
+
+    stage.join("z", guests=1, script=fails)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 4), stage)
+    ledger = play.run()
+    assert started(stage, "boot1")[0][0] == "z"
+    assert set(ledger.withdrawn) == set(cells_of(play.jobs[0]).values())
+    assert {record.worker for record in ledger.records.values()} == {"left"}
+
+
 def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker may still be ending a boot of the run before, or be doing one of another client's."""
     monkeypatch.setattr("orchestrator.fleet.crew.id", lambda one: 1, raising=False)  # objects share addresses, too
