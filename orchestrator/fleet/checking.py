@@ -103,6 +103,14 @@ class Checking:
                 here: Counts | None = measured_here(self._side.context, _alone(check))
             except LabError:
                 here = None  # neither is believed then
+            except BaseException as error:  # of this program's: the run would wait for ever
+                raised = error
+
+                def fail() -> None:
+                    raise raised
+
+                self._side.link.heard.put(fail)
+                return
 
             def decided() -> None:
                 self._arbitrated -= 1

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -645,6 +645,29 @@ def test_a_worker_that_counts_wrong_is_found_out_though_its_host_has_failed(tmp_
     assert started(stage, "boot1")[0][0] == "z"
     assert set(ledger.withdrawn) == set(cells_of(play.jobs[0]).values())
     assert {record.worker for record in ledger.records.values()} == {"left"}
+
+
+def test_what_this_machine_cannot_decide_for_an_error_of_ours_ends_the_run(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise RuntimeError("an error of ours")
+
+    def in_a_thread(work: Callable[[], None]) -> None:
+        def do() -> None:
+            with suppress(Exception):  # nobody looks at what becomes of it
+                work()
+
+        Stage.do(stage, do)
+
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", fails)
+    monkeypatch.setattr(stage, "do", in_a_thread)
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    counting_wrong_from("boot1", stage, "z")
+    with pytest.raises(RuntimeError, match="an error of ours"):
+        play.read()
 
 
 def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
