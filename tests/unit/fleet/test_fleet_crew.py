@@ -647,6 +647,23 @@ def test_a_worker_that_counts_wrong_is_found_out_though_its_host_has_failed(tmp_
     assert {record.worker for record in ledger.records.values()} == {"left"}
 
 
+def test_the_last_checks_are_made_side_by_side(tmp_path: Path, stage: Stage) -> None:
+    turns = count()
+    stage.choose = lambda number: next(turns) % number
+    for name in ("a", "b", "c", "d"):
+        stage.join(name, guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, sum(boot.is_check for boot in stage.boots.values()))
+
+    stage.before_step = look
+    assert len({record.worker for record in play.run().records.values()}) == 4
+    assert most == 2  # each is the check of two workers
+
+
 def test_what_this_machine_cannot_decide_for_an_error_of_ours_ends_the_run(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
