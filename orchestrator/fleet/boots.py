@@ -25,6 +25,9 @@ from orchestrator.run.machines import timing_of
 from orchestrator.scratch import ScratchFolder
 from orchestrator.steps import own_steps, step, step_source
 
+_MOST_ABORTED = 100
+"""Boots that are remembered to have been ended before they began: as many as there may be on a worker, by far."""
+
 Send = Callable[[dict[str, object]], None]
 
 
@@ -40,12 +43,16 @@ class Boots:
         self._context = BuildContext(Cache(cache), offline=True)
         self._lock = threading.Lock()
         self._running: dict[str, _Running] = {}
+        self._aborted: deque[str] = deque(maxlen=_MOST_ABORTED)
 
     def do(self, attempt: str, data: bytes, send: Send) -> dict[str, object]:
         """Do a boot, and send what it reports. How it ended, as plain data: ``messages`` is how many were sent."""
         running = _Running(attempt, send)
         with self._lock:
             self._running[attempt] = running
+            is_unwanted = attempt in self._aborted
+        if is_unwanted:
+            running.abort()
         try:
             return running.do(data, self._context, self.warehouse)
         finally:
@@ -53,9 +60,11 @@ class Boots:
                 del self._running[attempt]
 
     def abort(self, attempt: str) -> None:
-        """End a boot's guests, from any thread; the boot then ends."""
+        """End a boot's guests, from any thread; the boot then ends. One that is about to begin does not."""
         with self._lock:
             running = self._running.get(attempt)
+            if running is None:  # Dask has given it to a thread, which has not come to ``do`` yet
+                self._aborted.append(attempt)
         if running is not None:
             running.abort()
 

@@ -58,7 +58,8 @@ class Checking:
             need = check.work.memory_mib
             others = [one for one in self._side.roster.working() if one is not check.of and one.memory_mib >= need]
             free = [one for one in others if one.has_room(need)]
-            if check.of.standing is Standing.RETIRED or not others:
+            has_nothing_to_lose = check.of.standing is Standing.RETIRED and not check.of.unchecked
+            if has_nothing_to_lose or not others:
                 self._due.remove(check)
             elif free:
                 self._due.remove(check)
@@ -69,7 +70,8 @@ class Checking:
     def is_done(self) -> bool:
         """Whether nothing is left to check; asked when all jobs are done."""
         if not self._due and not self._arbitrated:
-            for address in list(self._examples)[:1]:  # its check may be another one's, too
+            # The check of one is that of the worker that does it, too: half of them are enough to begin with.
+            for address in list(self._examples)[: (len(self._examples) + 1) // 2]:
                 self._due.append(self._examples.pop(address))
         return not self._due and not self._arbitrated
 
@@ -102,6 +104,14 @@ class Checking:
                 here: Counts | None = measured_here(self._side.context, _alone(check))
             except LabError:
                 here = None  # neither is believed then
+            except BaseException as error:  # of this program's: the run would wait for ever
+                raised = error
+
+                def fail() -> None:
+                    raise raised
+
+                self._side.link.heard.put(fail)
+                return
 
             def decided() -> None:
                 self._arbitrated -= 1

@@ -8,7 +8,9 @@ decision is made in the thread that reads the events.
 from __future__ import annotations
 
 import dataclasses
+import math
 import queue
+import secrets
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -45,7 +47,10 @@ MOST_LOSSES = 3
 """Workers that a boot may lose before its cells fail."""
 
 _PATIENCE = 60.0
-"""Seconds without any worker, behind which a run ends: one that was killed is replaced within ten."""
+"""Seconds without any worker, behind which a run ends, or without the one that a boot needs, behind which that fails.
+
+One that was killed is replaced within ten.
+"""
 
 _POLL = 1.0
 
@@ -81,7 +86,9 @@ class FleetCrew:
         self._waiting: deque[Work] = deque()
         self._attempts: dict[str, Attempt] = {}
         self._number = 0
+        self._token = secrets.token_hex(6)
         self._seen = 0.0
+        self._left_at = -math.inf
         self._out: deque[tuple[Job, CrewEvent]] = deque()
 
     @property
@@ -135,6 +142,8 @@ class FleetCrew:
                 "the fleet's scheduler has gone, or does not answer any more",
                 hint="what was measured is stored: --resume goes on with the run, with --fleet or without",
             )
+        if self._side.roster.expected():
+            self._seen = time.monotonic()
         try:
             item = self._side.link.heard.get(timeout=_POLL)
         except queue.Empty:
@@ -156,10 +165,9 @@ class FleetCrew:
                 work()
 
     def _check_members(self) -> None:
-        now = time.monotonic()
         if self._side.roster.expected():
-            self._seen = now
-        elif now - self._seen > _PATIENCE or not self._may_return():
+            return
+        if time.monotonic() - self._seen > _PATIENCE or not self._may_return():
             members = [
                 f"{member.name or member.address} {member.standing.value}: {member.why}" for member in self._side.roster
             ]
@@ -178,6 +186,7 @@ class FleetCrew:
         member = self._side.roster.left(address)
         if member is None:
             return
+        self._left_at = time.monotonic()
         self._lose_all_of(member, "it has left the fleet")
 
     def _told(self, message: object) -> None:
@@ -344,7 +353,8 @@ class FleetCrew:
 
     def _retire(self, member: Member, why: str, *, is_believed: bool = False) -> None:
         """A worker gets no boots any more. Unless it is believed, what it measured since its last check goes, too."""
-        if member.standing is Standing.RETIRED or (member.standing is Standing.GONE and not member.unchecked):
+        was_there = member.standing in (Standing.CANDIDATE, Standing.ADMITTED)
+        if not was_there and (is_believed or not member.unchecked):
             return  # it has nothing more to lose
         was_candidate = member.standing is Standing.CANDIDATE
         member.standing, member.why = Standing.RETIRED, why
@@ -403,7 +413,8 @@ class FleetCrew:
     def _give_boot(self, work: Work) -> None:
         roster = self._side.roster
         largest = roster.largest()
-        if roster.working() and work.memory_mib > largest and not roster.has_candidates():
+        is_final = time.monotonic() - self._left_at > _PATIENCE  # else a worker that was killed may be replaced
+        if is_final and roster.working() and work.memory_mib > largest and not roster.has_candidates():
             self._waiting.remove(work)
             wanted = work.job.artifacts.machine.memory_mib
             self._fail(
@@ -411,7 +422,7 @@ class FleetCrew:
             )
             return
         is_timed = work.job.task.boot.clock == "wall"
-        if is_timed and roster.has_lost_host_of_times():
+        if is_final and is_timed and roster.has_lost_host_of_times():
             self._waiting.remove(work)
             self._fail(
                 work,
@@ -450,7 +461,7 @@ class FleetCrew:
 
     def _name(self, what: str) -> str:
         self._number += 1
-        return f"{what}-{self._number}-{id(self):x}"
+        return f"{what}-{self._number}-{self._token}"  # a fleet has several clients, and one process several runs
 
     def _emit(self, work: Work, event: CrewEvent) -> None:
         self._out.append((work.job, event))

@@ -31,7 +31,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def _ssh(value: object) -> object:
-    if not isinstance(value, str) or not _SSH.fullmatch(value):
+    found = _SSH.fullmatch(value) if isinstance(value, str) else None
+    if found is None or int(found["port"] or 22) > 65535:
         raise mismatch(value, "expected a host as ssh takes it: user@host, or user@host:port")
     return value
 

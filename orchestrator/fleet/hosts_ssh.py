@@ -48,6 +48,8 @@ class HostWorker(threading.Thread):
         except (OSError, EOFError, UnicodeError) as error:
             words = (error.strerror if isinstance(error, OSError) else None) or str(error)
             why = f"{self._order.ssh} cannot be reached: {words}" if words else "the connection has ended"
+        except Exception as error:  # paramiko raises more, for a line in ~/.ssh too, and the keeper waits for a word
+            why = f"{self._order.ssh} cannot be reached: {type(error).__name__}: {error}"
         finally:
             self._client.close()
         if not self._stopping.is_set():

@@ -85,6 +85,10 @@ class Link:
         self.heard: queue.SimpleQueue[Heard | Callable[[], None]] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(_SHIPPERS, thread_name_prefix="fleet")
         self._futures: dict[str, Future[Any]] = {}
+        self._lock = threading.Lock()
+        self._unwanted: set[str] = set()
+        """Boots that were cancelled while their files were on the way."""
+        self._on_the_way: set[str] = set()
         self._shipping: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._has: defaultdict[str, set[Reference]] = defaultdict(set)
         self._closing = threading.Event()
@@ -111,11 +115,16 @@ class Link:
 
     def start(self, attempt: str, address: str, parcel: Parcel) -> None:
         """Send what a worker lacks and have it do a boot; ``heard`` gets Told for its messages, and Ended."""
+        with self._lock:
+            self._on_the_way.add(attempt)
         self._pool.submit(self._start, attempt, address, parcel)
 
     def cancel(self, attempt: str) -> None:
-        """End a boot that is under way; nothing more is heard of it."""
-        future = self._futures.pop(attempt, None)
+        """End a boot that is under way, or do not begin it where its files are still being sent."""
+        with self._lock:
+            if attempt in self._on_the_way:
+                self._unwanted.add(attempt)
+            future = self._futures.pop(attempt, None)
         if future is not None:
             self._client.cancel([future], asynchronous=False, force=True)
 
@@ -141,17 +150,24 @@ class Link:
             self.heard.put(kinds[change["action"]](address))
 
     def _start(self, attempt: str, address: str, parcel: Parcel) -> None:
-        try:
-            with self._shipping[address]:
-                self._ship(address, parcel)
-        except BaseException as error:  # whatever Dask makes of a worker's end, and a file of ours that cannot be read
-            self.heard.put(Ended(attempt, error=f"its files could not be sent: {short(error)}"))
-            return
-
         def ended(result: object, error: str | None) -> Heard:
             return Ended(attempt, result, error)
 
-        self._submit(attempt, ended, on_worker.do_boot, attempt, self._topic, parcel.data, address=address)
+        try:
+            with self._shipping[address]:
+                self._ship(address, parcel)
+            with self._lock:
+                self._on_the_way.discard(attempt)
+                if attempt not in self._unwanted:
+                    self._submit(attempt, ended, on_worker.do_boot, attempt, self._topic, parcel.data, address=address)
+        except HostError as error:  # the worker's own: its disk is full
+            self.heard.put(Ended(attempt, result={"end": "host", "messages": 0, "what": error.what}))
+        except BaseException as error:  # whatever Dask makes of a worker's end, and a file of ours that cannot be read
+            self.heard.put(Ended(attempt, error=f"its files could not be sent: {short(error)}"))
+        finally:
+            with self._lock:
+                self._on_the_way.discard(attempt)
+                self._unwanted.discard(attempt)
 
     def _submit(
         self,

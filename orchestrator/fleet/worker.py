@@ -10,7 +10,7 @@ from typing import Any
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker, get_worker
 
-from orchestrator.errors import LabError
+from orchestrator.errors import HostError, LabError
 from orchestrator.fleet.boots import Boots
 from orchestrator.fleet.facts import Offer, Versions
 from orchestrator.fleet.parcel import Reference
@@ -82,10 +82,10 @@ async def missing(wanted: Sequence[str], dask_worker: Worker) -> list[str]:
 
 
 async def receive(reference: str, offset: int, piece: bytes, sender: str, dask_worker: Worker) -> str:
-    """On a worker: take a piece of a file; empty, or why it could not."""
+    """On a worker: take a piece of a file; empty, or what its host lacks. Raises LabError for what is no such piece."""
     warehouse = _plugin(dask_worker).boots.warehouse
     try:
         await asyncio.to_thread(warehouse.receive, Reference.model_validate_json(reference), offset, piece, sender)
-    except LabError as error:
+    except HostError as error:
         return error.what
     return ""

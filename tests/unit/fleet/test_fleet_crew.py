@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
+from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
 from orchestrator.fleet.messages import BEGINS, FileMessage, sent
 
@@ -415,7 +417,38 @@ def test_times_are_measured_on_one_worker(tmp_path: Path, stage: Stage) -> None:
     assert len({record.worker for record in ledger.records.values()}) == 1
 
 
-def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage) -> None:
+def killed_once(stage: Stage, play: Play, name: str, behind: str) -> None:
+    """A worker is killed behind a boot, and its nanny starts another one when all others have waited a while."""
+
+    def before() -> None:
+        worker = next(one for one in stage.workers.values() if one.name == name)
+        if worker.is_alive and behind in play.ledger.ended:
+            stage.kill(worker)
+        elif stage.silences >= 3 and [one.name for one in stage.workers.values()].count(name) == 1:
+            stage.join(name, guests=worker.guests, memory_mib=worker.memory_mib)
+
+    stage.before_step = before
+
+
+def test_a_boot_that_only_a_killed_worker_has_room_for_waits_for_its_next_one(tmp_path: Path, stage: Stage) -> None:
+    stage.join("large", guests=1, memory_mib=8192)
+    stage.join("small", memory_mib=1024)
+    play = Play(tmp_path, jobs_of(tmp_path, 3, memory_mib=4096), stage)
+    killed_once(stage, play, "large", "boot1")
+    records = play.run().records.values()
+    assert {(record.status, record.worker) for record in records} == {("ok", "large")}
+
+
+def test_times_wait_for_the_next_worker_of_that_name(tmp_path: Path, stage: Stage) -> None:
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 3, clock="wall"), stage)
+    killed_once(stage, play, "z", "boot1")
+    assert {(record.status, record.worker) for record in play.run().records.values()} == {("ok", "z")}
+
+
+def test_times_fail_where_their_worker_is_gone(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.fleet.crew._PATIENCE", -1.0)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 3, clock="wall"), stage)
@@ -472,6 +505,27 @@ def test_a_run_without_workers_ends(tmp_path: Path, stage: Stage, monkeypatch: p
     with pytest.raises(HostError, match="the fleet has no worker") as caught:
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
     assert "--resume" in (caught.value.hint or "")
+
+
+def test_a_minute_without_workers_begins_when_the_last_one_goes(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long its workers had so much to say before that the crew never waited."""
+    seconds = SimpleNamespace(monotonic=lambda: 2.0 * stage.steps)
+    monkeypatch.setattr("orchestrator.fleet.crew.time", seconds)
+    worker = stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
+
+    def kill() -> None:
+        if "boot4" in play.ledger.ended and worker.is_alive:
+            assert seconds.monotonic() > _PATIENCE
+            assert stage.silences == 0
+            stage.kill(worker)
+        elif not worker.is_alive and stage.silences == 3 and len(stage.workers) == 1:
+            stage.join("left", guests=1)  # its nanny's next one
+
+    stage.before_step = kill
+    assert {record.status for record in play.run().records.values()} == {"ok"}
 
 
 def test_a_run_whose_workers_are_refused_ends_and_says_why(
@@ -575,6 +629,74 @@ def test_what_a_worker_that_counts_wrong_has_measured_is_measured_again(
     assert f"; {len(ledger.withdrawn)} cells will be measured again" in told
     if check_every == 1:
         assert len(ledger.withdrawn) < 9  # it was found out early
+
+
+def test_a_worker_that_counts_wrong_is_found_out_though_its_host_has_failed(tmp_path: Path, stage: Stage) -> None:
+    def fails(boot: Boot) -> Iterator[Heard]:
+        if boot.task.directory.name == "boot1":
+            boot.worker.surplus = 1.0
+            return honest(boot)
+        return honest(boot) if boot.is_calibration else iter([boot.end("host", what="there is no room left")])
+
+    stage.join("z", guests=1, script=fails)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 4), stage)
+    ledger = play.run()
+    assert started(stage, "boot1")[0][0] == "z"
+    assert set(ledger.withdrawn) == set(cells_of(play.jobs[0]).values())
+    assert {record.worker for record in ledger.records.values()} == {"left"}
+
+
+def test_the_last_checks_are_made_side_by_side(tmp_path: Path, stage: Stage) -> None:
+    turns = count()
+    stage.choose = lambda number: next(turns) % number
+    for name in ("a", "b", "c", "d"):
+        stage.join(name, guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 5), stage)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, sum(boot.is_check for boot in stage.boots.values()))
+
+    stage.before_step = look
+    assert len({record.worker for record in play.run().records.values()}) == 4
+    assert most == 2  # each is the check of two workers
+
+
+def test_what_this_machine_cannot_decide_for_an_error_of_ours_ends_the_run(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise RuntimeError("an error of ours")
+
+    def in_a_thread(work: Callable[[], None]) -> None:
+        def do() -> None:
+            with suppress(Exception):  # nobody looks at what becomes of it
+                work()
+
+        Stage.do(stage, do)
+
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", fails)
+    monkeypatch.setattr(stage, "do", in_a_thread)
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    counting_wrong_from("boot1", stage, "z")
+    with pytest.raises(RuntimeError, match="an error of ours"):
+        play.read()
+
+
+def test_no_two_runs_call_their_boots_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may still be ending a boot of the run before, or be doing one of another client's."""
+    monkeypatch.setattr("orchestrator.fleet.crew.id", lambda one: 1, raising=False)  # objects share addresses, too
+    names = []
+    for _ in range(2):
+        stage = Stage()
+        stage.join("left")
+        Play(tmp_path, jobs_of(tmp_path, 1), stage).run()
+        names += [boot.attempt for boot in stage.started]
+    assert len(set(names)) == len(names)
 
 
 def test_a_worker_that_counts_right_is_believed(tmp_path: Path, stage: Stage) -> None:

@@ -112,9 +112,8 @@ def lose_a_message(boot: Boot) -> None:
 
 
 def fail_host(boot: Boot) -> None:
-    """It says that its host fails; one that counts wrong and says so would be believed."""
-    if boot.worker.surplus == 0.0:
-        boot.script = iter([boot.end("host", what="there is no room left")])
+    """It says that its host fails; what it has measured is checked like that of any other."""
+    boot.script = iter([boot.end("host", what="there is no room left")])
 
 
 def of_another_cell(boot: Boot) -> Told:

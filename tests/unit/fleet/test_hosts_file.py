@@ -59,6 +59,7 @@ def test_parts_of_a_destination(text: str, parts: tuple[str | None, str, int | N
         ("hosts:\n- {ssh: a}", 2, "hosts.0.lab: missing; this key is required"),
         ("hosts:\n- {ssh: '-oProxyCommand=x', lab: l}", 2, "expected a host as ssh takes it"),
         ("hosts:\n- {ssh: 'a b', lab: l}", 2, "expected a host as ssh takes it"),
+        ("hosts:\n- {ssh: 'a:65536', lab: l}", 2, "expected a host as ssh takes it"),
         ("hosts:\n- {ssh: a, lab: --help}", 2, "expected the path of a lab on that host"),
         ("hosts:\n- {ssh: a, lab: l, name: ../x}", 2, "expected letters, digits"),
         ("hosts:\n- {ssh: a, lab: l, memory: 8}", 2, "expected a size such as 8G"),
