@@ -87,18 +87,23 @@ def untold_traps(cells: Sequence[CellRecord], name: Callable[[CellRecord], str])
     hit = [cell for cell in cells if hides_traps(cell)]
     if hit:
         others = sum(cell.evidence.others or 0 for cell in hit if cell.evidence is not None)
+        came = f"{counted(others, 'hit')} by others" if others else "hits by others"
         yield (
-            f"int3 a hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: {counted(others, 'hit')} by others "
+            f"int3 a hit is {UNKNOWN} for {listed([name(cell) for cell in hit])}: {came} "
             "came while the hits were counted, and QEMU counts the traps of all."
         )
 
 
 def hides_traps(cell: CellRecord) -> bool:
-    """Whether others hit a valid cell's point, so that the traps that QEMU counted are not its own alone."""
+    """Whether others hit a valid cell's point, so that the traps that QEMU counted are not its own alone.
+
+    A module that does not count their hits has hidden them where its traps are no whole number a hit.
+    """
     evidence = cell.evidence
     if cell.status != "ok" or evidence is None or cell.parameters.get("accelerator") == "kvm":
         return False
-    return evidence.int3 is None and bool(evidence.others)
+    hits_by_others = bool(evidence.others) or (evidence.others is None and evidence.mechanism == "int3")
+    return evidence.int3 is None and hits_by_others
 
 
 def _live(evidence: Evidence) -> str:

@@ -126,6 +126,8 @@ def count_hits(
     # Traps are attributed to these hits only where their number is exactly what these hits take.
     taken = kind.int3_per_hit or 0
     sure = (not besides or not taken) and (not counted.others or int3 == hits * taken)
+    if counted.others is None and int3 is not None and hits:
+        sure = sure and int3 % hits == 0  # a part of a trap a hit is others', which the module does not count
     return Counted(hits, counted.others, int3 if sure else None, counted.results, besides)
 
 

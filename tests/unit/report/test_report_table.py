@@ -47,6 +47,13 @@ def test_traps_that_are_others_as_well_are_unknown_and_not_nothing() -> None:
     assert "unknown" not in by_kvm
 
 
+def test_traps_of_a_module_that_does_not_count_others_are_unknown() -> None:
+    hit = evidence("kprobe", int3=None, others=None)
+    text = printed(run(cell("none"), cell("kprobe", evidence=hit), cell("jprobe")))
+    assert re.search(r"^int3 a hit +- +unknown +3$", text, re.MULTILINE), text
+    assert "int3 a hit is unknown for kprobes: hits by others came while" in " ".join(text.split())
+
+
 def test_the_release_stands_in_the_heading_though_all_cells_failed() -> None:
     text = printed(run(failed("none", "no guest", parameters={"kernel_release": "6.1.0-50-686"})))
     assert "linux-6.1.0-50-686" in text

@@ -103,3 +103,17 @@ def test_a_pass_that_an_interrupt_fell_into_is_repeated(
         with pytest.raises(EvidenceError, match=f"the probe's handler ran {wrong} times"):
             count_hits(cast(Any, work), attachment)
     assert not left
+
+
+@pytest.mark.parametrize(("counted", "known"), [(2000, 2000), (2012, None), (0, 0)])
+def test_traps_of_a_module_that_counts_no_hits_by_others(
+    monkeypatch: pytest.MonkeyPatch, counted: int, known: int | None
+) -> None:
+    monkeypatch.setattr(proof, "_pass", lambda *_: Counted(1000, None, counted, None))
+    work = SimpleNamespace(
+        cell=SimpleNamespace(handler="noop", task=SimpleNamespace(is_found=False)),
+        workload=SimpleNamespace(counted=1000, hits=1),
+        kind=probes()["kprobe"].model_copy(update={"int3_per_hit": None}),
+    )
+    attachment = cast(Any, SimpleNamespace(handle=lambda handler: None))
+    assert count_hits(cast(Any, work), attachment).int3 == known
