@@ -32,6 +32,7 @@ from orchestrator.fleet.packing import packed_job
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Standing
 from orchestrator.fleet.side import Side
 from orchestrator.fleet.trust import CHECK_EVERY
+from orchestrator.plain_text import plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, Withdrawn
@@ -51,6 +52,9 @@ _PATIENCE = 60.0
 
 One that was killed is replaced within ten.
 """
+
+_LONGEST_REPORT = 500
+"""Characters kept of each report of a lost worker: two of each of three, with names, are less than a reason has."""
 
 _POLL = 1.0
 
@@ -324,8 +328,8 @@ class FleetCrew:
         elif attempt.heard == 0 and member.standing is not Standing.ADMITTED:
             self._waiting.appendleft(attempt.work)  # it had not begun: no loss of the boot's
         else:
-            last = f"; the last that was heard: {attempt.last}" if attempt.last else ""
-            self._lost(attempt.work, member, why + last)
+            last = f"; the last that was heard: {_cut(attempt.last)}" if attempt.last else ""
+            self._lost(attempt.work, member, _cut(why) + last)
 
     def _lose_all_of(self, member: Member, why: str) -> None:
         for attempt in [one for one in self._attempts.values() if one.member is member]:
@@ -465,6 +469,12 @@ class FleetCrew:
 
     def _emit(self, work: Work, event: CrewEvent) -> None:
         self._out.append((work.job, event))
+
+
+def _cut(told: str) -> str:
+    """What was told of one worker, so that the reason of a failed cell has room for what was told of all."""
+    shown = plain_line(told)
+    return shown if len(shown) <= _LONGEST_REPORT else f"{shown[: _LONGEST_REPORT - 4]} ..."
 
 
 def _guests_so_far(directory: Path) -> int:

@@ -177,6 +177,21 @@ def test_a_boot_that_loses_three_workers_fails_with_what_each_reported(tmp_path:
     assert {ledger.records[id_].status for job in play.jobs[1:] for id_ in cells_of(job).values()} == {"ok"}
 
 
+def test_what_each_of_three_workers_reported_has_room(tmp_path: Path, stage: Stage) -> None:
+    def stumbles(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        progress = boot.tell(Progress("\x1b" * 3000))
+        return iter([progress, boot.end("error", what=f"{boot.worker.name} stumbles {'x' * 3000}")])
+
+    for name in ("a", "b", "c"):
+        stage.join(name, script=stumbles)
+    for record in Play(tmp_path, jobs_of(tmp_path, 1), stage).run().records.values():
+        reason = record.reason or ""
+        assert all(f"{name}: {name} stumbles x" in reason for name in ("a", "b", "c"))
+        assert reason.count("; the last that was heard: ") == 3
+
+
 def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage: Stage) -> None:
     ends: list[tuple[str, object, str | None]] = [
         ("a", None, "a future that was cancelled"),
