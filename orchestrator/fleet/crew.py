@@ -239,6 +239,7 @@ class FleetCrew:
             cell is None
             or record.id in attempt.outcomes
             or any(getattr(record, name) != value for name, value in identity(cell).items())
+            or not cell.parameters.items() <= record.parameters.items()  # a kind adds facts to them
         ):
             self._retire(attempt.member, f"it sent an outcome of {record.id}, which it was not asked for like that")
             return

@@ -300,7 +300,9 @@ def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Sta
     assert "warning: a worker sent what is no message" in play.lines.warnings[0]
 
 
-@pytest.mark.parametrize("what", ["another cell", "twice", "another probe", "another kernel"])
+@pytest.mark.parametrize(
+    "what", ["another cell", "twice", "another probe", "another kernel", "another parameter", "a parameter less"]
+)
 def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
     tmp_path: Path, stage: Stage, what: str
 ) -> None:
@@ -316,6 +318,8 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
             "twice": right,
             "another probe": record_of(replace(first, row="djprobe")),
             "another kernel": record_of(replace(first, kernel="debian-686-pae")),
+            "another parameter": record_of(replace(first, parameters={"call": "getpid"})),
+            "a parameter less": record_of(replace(first, parameters={})),
         }[what]
         if what == "twice":
             yield boot.tell(Outcome(right))
