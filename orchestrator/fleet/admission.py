@@ -103,7 +103,7 @@ class Admission:
         """In a thread of its own: what this machine counts."""
         try:
             job = calibration_job(self._side.context, self._kinds, jobs)
-            expected = measured_here(self._side.context, job)
+            expected = measured_here(self._side.context, job, self._side.guests.watch)
         except BaseException as error:
             raised = error
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -14,6 +14,7 @@ from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import plan
 from orchestrator.fleet.trust import Counts, counts
 from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.artifacts import prepare
 from orchestrator.run.boot import BootTask, Session, run_boot
@@ -38,8 +39,11 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
     return Job(task, artifacts)
 
 
-def measured_here(context: BuildContext, job: Job) -> Counts:
-    """What this machine counts in the cells of a job. Raises HostError where none has a number."""
+def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
+    """What this machine counts in the cells of a job, in guests that ``watch`` gets before they run.
+
+    Raises HostError where none has a number.
+    """
     records: list[CellRecord] = []
 
     def take(event: Event) -> None:
@@ -48,7 +52,7 @@ def measured_here(context: BuildContext, job: Job) -> Counts:
 
     with ScratchFolder("orchestrator-calibration-") as folder:
         task = dataclasses.replace(job.task, directory=folder / job.name, guests=0)
-        run_boot(Session(task, job.artifacts, context, take))
+        run_boot(Session(task, job.artifacts, context, take, watch))
     if not any(record.status == "ok" for record in records):
         why = next((record.reason for record in records if record.reason), "no reason is known")
         raise HostError("this machine cannot measure what its fleet is to be compared with", detail=why.splitlines())

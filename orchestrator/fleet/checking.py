@@ -101,7 +101,7 @@ class Checking:
 
         def decide() -> None:
             try:
-                here: Counts | None = measured_here(self._side.context, _alone(check))
+                here: Counts | None = measured_here(self._side.context, _alone(check), self._side.guests.watch)
             except LabError:
                 here = None  # neither is believed then
             except BaseException as error:  # of this program's: the run would wait for ever

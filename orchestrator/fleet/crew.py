@@ -136,6 +136,7 @@ class FleetCrew:
             finally:
                 for attempt in list(self._attempts):
                     self._side.link.cancel(attempt)
+                self._side.guests.end()
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 

@@ -329,7 +329,7 @@ def _calibration_job(context: object, kinds: object, jobs: Sequence[Job]) -> Job
     return Job(task, job.artifacts)
 
 
-def _measured_here(context: object, job: Job) -> Counts:
+def _measured_here(context: object, job: Job, watch: object) -> Counts:
     return counts(record_of(cell) for cell in job.task.cells)
 
 

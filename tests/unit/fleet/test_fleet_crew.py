@@ -13,14 +13,18 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.guest.guest import Guest
+from orchestrator.run.boot import Session
 from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Withdrawn
 from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
+from orchestrator.run.local_crew import Stopped
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
+from orchestrator.fleet.calibration import measured_here
 from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
 from orchestrator.fleet.messages import BEGINS, FileMessage, sent
@@ -610,6 +614,43 @@ def test_cancel_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
         read()
     assert reported
     assert stage.boots == {}
+
+
+class GuestHere(Guest):
+    """A guest of the client's that was never started, and remembers being ended."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def abort(self) -> None:
+        self.has_ended = True
+
+
+def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    guests: dict[str, GuestHere] = {}
+
+    def boots(session: Session) -> None:
+        guest = guests[session.task.directory.name] = GuestHere()
+        session.watch(guest)
+        for cell in session.task.cells:
+            session.emit(Outcome(record_of(cell)))
+        if session.task.directory.name == "check":
+            play.crew.cancel()
+            sessions.append(session)
+
+    sessions: list[Session] = []
+    monkeypatch.setattr("orchestrator.fleet.calibration.run_boot", boots)
+    for name in ("admission", "checking"):
+        monkeypatch.setattr(f"orchestrator.fleet.{name}.measured_here", measured_here)
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    counting_wrong_from("boot1", stage, "z")
+    with pytest.raises(Cancelled):
+        play.read()
+    assert {name: guest.has_ended for name, guest in guests.items()} == {"calibration": True, "check": True}
+    with pytest.raises(Stopped):  # none is begun behind the run's end
+        sessions[0].watch(GuestHere())
 
 
 # --- trust ------------------------------------------------------------------------------------------------------------
