@@ -39,11 +39,21 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
     return Job(task, artifacts)
 
 
-def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
-    """What this machine counts in the cells of a job, in guests that ``watch`` gets before they run.
+def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
+    """What this machine counts in the calibration's cells. Raises HostError where none has a number."""
+    records = _records(context, job, watch)
+    if not any(record.status == "ok" for record in records):
+        why = next((record.reason for record in records if record.reason), "no reason is known")
+        raise HostError("this machine cannot measure what its fleet is to be compared with", detail=why.splitlines())
+    return counts(records)
 
-    Raises HostError where none has a number.
-    """
+
+def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
+    """What this machine counts in the cells of a job, or that they fail; ``watch`` gets its guests before they run."""
+    return counts(_records(context, job, watch))
+
+
+def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> list[CellRecord]:
     records: list[CellRecord] = []
 
     def take(event: Event) -> None:
@@ -53,7 +63,4 @@ def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None
     with ScratchFolder("orchestrator-calibration-") as folder:
         task = dataclasses.replace(job.task, directory=folder / job.name, guests=0)
         run_boot(Session(task, job.artifacts, context, take, watch))
-    if not any(record.status == "ok" for record in records):
-        why = next((record.reason for record in records if record.reason), "no reason is known")
-        raise HostError("this machine cannot measure what its fleet is to be compared with", detail=why.splitlines())
-    return counts(records)
+    return records

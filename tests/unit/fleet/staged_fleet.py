@@ -340,7 +340,7 @@ def _no_plugin(context: object) -> Path:
 # What would boot a guest on this machine, or needs its QEMU and its compiler, is played, too.
 PLAYED: dict[str, object] = {
     "orchestrator.fleet.admission.calibration_job": _calibration_job,
-    "orchestrator.fleet.admission.measured_here": _measured_here,
+    "orchestrator.fleet.admission.calibrated_here": _measured_here,
     "orchestrator.fleet.checking.measured_here": _measured_here,
     "orchestrator.fleet.packing.counting_plugin": _no_plugin,
     "orchestrator.fleet.facts.Versions.here": lambda: HERE,

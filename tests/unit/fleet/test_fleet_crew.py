@@ -9,22 +9,25 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.experiment.cell import Cell
 from orchestrator.guest.guest import Guest
 from orchestrator.run.boot import Session
 from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Withdrawn
 from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
 from orchestrator.run.local_crew import Stopped
+from orchestrator.run.record import without_number
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
-from orchestrator.fleet.calibration import measured_here
+from orchestrator.fleet.calibration import calibrated_here, measured_here
 from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
 from orchestrator.fleet.messages import BEGINS, FileMessage, sent
@@ -582,7 +585,7 @@ def test_what_cannot_be_calibrated_here_ends_the_run(
     def fails(*arguments: object) -> None:
         raise HostError("this machine cannot measure")
 
-    monkeypatch.setattr("orchestrator.fleet.admission.measured_here", fails)
+    monkeypatch.setattr("orchestrator.fleet.admission.calibrated_here", fails)
     stage.join("left")
     with pytest.raises(HostError, match="this machine cannot measure"):
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
@@ -640,8 +643,8 @@ def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, mon
 
     sessions: list[Session] = []
     monkeypatch.setattr("orchestrator.fleet.calibration.run_boot", boots)
-    for name in ("admission", "checking"):
-        monkeypatch.setattr(f"orchestrator.fleet.{name}.measured_here", measured_here)
+    monkeypatch.setattr("orchestrator.fleet.admission.calibrated_here", calibrated_here)
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", measured_here)
     stage.join("z", guests=1)
     stage.join("left", guests=1)
     play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
@@ -840,6 +843,35 @@ def test_where_two_differ_this_machine_decides(tmp_path: Path, stage: Stage) -> 
         for cell in job.task.cells
         for record in [ledger.records[cell.id]]
     )
+
+
+def test_of_two_workers_this_machine_believes_the_one_whose_cell_fails_as_here(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exact clock repeats a failure, too."""
+
+    def outcome(cell: Cell[Any], *, fails: bool) -> Outcome:
+        return Outcome(without_number(cell, "failed", "no hits") if fails else record_of(cell))
+
+    def says(boot: Boot) -> Iterator[Heard]:
+        fails = boot.worker.name == "right" and not boot.is_calibration
+        yield boot.tell(Progress(BEGINS))
+        for cell in boot.task.cells:
+            yield boot.tell(outcome(cell, fails=fails))
+        yield boot.end()
+
+    def boots(session: Session) -> None:
+        for cell in session.task.cells:
+            session.emit(outcome(cell, fails=True))
+
+    monkeypatch.setattr("orchestrator.fleet.calibration.run_boot", boots)
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", measured_here)
+    stage.join("z", guests=1, script=says)
+    stage.join("right", guests=1, script=says)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    ledger = play.run()
+    assert {record.worker for record in ledger.records.values()} == {"right"}
+    assert [line for line in play.lines.warnings if "right is retired" in line] == []
 
 
 def test_a_worker_that_was_retired_for_its_counts_does_not_come_back(tmp_path: Path, stage: Stage) -> None:
