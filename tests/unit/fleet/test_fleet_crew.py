@@ -772,10 +772,35 @@ def test_a_worker_that_counts_right_is_believed(tmp_path: Path, stage: Stage) ->
     assert stage.silences == 0  # the last checks, too, are begun at once
 
 
-def test_a_worker_alone_is_not_checked(tmp_path: Path, stage: Stage) -> None:
+def test_a_worker_alone_is_checked_by_this_machine(tmp_path: Path, stage: Stage) -> None:
+    stage.join("z", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
+    counting_wrong_from("boot2", stage, "z")
+    with pytest.raises(HostError, match="no worker of the fleet is left"):
+        play.read()
+    assert sorted(play.ledger.withdrawn) == sorted(id_ for job in play.jobs for id_ in cells_of(job).values())
+    assert any("z is retired: it does not count as this machine does" in line for line in play.lines.warnings)
+
+
+def test_a_worker_alone_that_counts_right_is_believed(tmp_path: Path, stage: Stage) -> None:
     stage.join("left")
-    Play(tmp_path, jobs_of(tmp_path, 3), stage, check_every=1).run()
-    assert not any(boot.is_check for boot in stage.started)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage, check_every=1)
+    assert play.run().withdrawn == []
+    assert play.lines.warnings == []
+
+
+def test_a_worker_alone_that_cannot_be_checked_is_believed(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise HostError("there is no room for a guest")
+
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", fails)
+    stage.join("left")
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    assert play.run().withdrawn == []
+    told = "warning: left could not be checked on this machine: there is no room for a guest"
+    assert play.lines.warnings == [told]
 
 
 def test_what_was_compared_with_a_withdrawn_cell_is_measured_again_too(tmp_path: Path, stage: Stage) -> None:
@@ -892,12 +917,15 @@ def test_a_worker_that_was_retired_for_its_counts_does_not_come_back(tmp_path: P
     assert len([line for line in play.lines.warnings if "z is retired" in line]) == 1
 
 
-def test_a_check_that_no_other_worker_has_room_for_is_left_out(tmp_path: Path, stage: Stage) -> None:
+def test_a_check_that_no_other_worker_has_room_for_is_made_here(tmp_path: Path, stage: Stage) -> None:
     stage.join("large", memory_mib=8192)
     stage.join("small", memory_mib=1024)
     play = Play(tmp_path, jobs_of(tmp_path, 2, memory_mib=4096), stage, check_every=1)
-    play.run()
+    counting_wrong_from("boot1", stage, "large")
+    ledger = play.read()
     assert not any(boot.is_check for boot in stage.started)
+    assert any("large is retired" in line for line in play.lines.warnings)
+    assert {record.status for record in ledger.records.values()} == {"failed"}  # nobody else has the memory
 
 
 def test_a_check_whose_worker_is_lost_ends_as_well(tmp_path: Path, stage: Stage) -> None:
