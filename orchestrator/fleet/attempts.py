@@ -78,6 +78,8 @@ class Attempt:
     heard: int = 0
     """Messages so far."""
     files: int = 0
+    bytes: int = 0
+    """Of its files."""
     last: str = ""
     """The last progress that was reported."""
     outcomes: dict[str, CellRecord] = dataclasses.field(default_factory=dict)

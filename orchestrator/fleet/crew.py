@@ -27,7 +27,7 @@ from orchestrator.fleet.admission import Admission
 from orchestrator.fleet.attempts import Attempt, Check, Result, Work
 from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
-from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, Steps, received
+from orchestrator.fleet.messages import BEGINS, MOST_BYTES, MOST_FILES, FileMessage, Steps, received
 from orchestrator.fleet.packing import packed_job
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Standing
 from orchestrator.fleet.side import Side
@@ -256,6 +256,7 @@ class FleetCrew:
         if attempt.work is None:
             return
         attempt.files += 1
+        attempt.bytes += len(file.content)
         try:
             target = attempt.work.job.task.directory / file.checked_name()
         except LabError as error:
@@ -263,6 +264,9 @@ class FleetCrew:
             return
         if attempt.files > MOST_FILES:
             self._retire(attempt.member, f"it sent more than {MOST_FILES} files of one boot")
+            return
+        if attempt.bytes > MOST_BYTES:
+            self._retire(attempt.member, f"it sent files of more than {MOST_BYTES >> 20} MiB of one boot")
             return
         with storage_faults(target):
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -376,6 +376,26 @@ def test_a_worker_sends_no_more_files_than_a_boot_leaves(
     assert len(list((tmp_path / "boot1").glob("flood*"))) == 3
 
 
+def test_a_worker_sends_no_more_bytes_than_a_boot_leaves(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.fleet.crew.MOST_BYTES", 3 << 20)
+
+    def floods(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            yield from honest(boot)
+            return
+        for number in range(1000):
+            yield boot.tell(FileMessage(name=f"flood{number}", content=bytes(1 << 20)))
+
+    stage.join("z", script=floods)
+    stage.join("right")
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    play.run()
+    assert len(list((tmp_path / "boot1").glob("flood*"))) == 3
+    assert any("z is retired: it sent files of more than 3 MiB of one boot" in line for line in play.lines.warnings)
+
+
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
