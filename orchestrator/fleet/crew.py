@@ -32,6 +32,7 @@ from orchestrator.fleet.packing import packed_job
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Standing
 from orchestrator.fleet.side import Side
 from orchestrator.fleet.trust import CHECK_EVERY
+from orchestrator.fleet.waiting import Waiting
 from orchestrator.plain_text import plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
@@ -87,7 +88,7 @@ class FleetCrew:
         self._admission = Admission(self._side, kinds, self._start_calibration)
         self._checking = Checking(self._side, check_every, self._start_check, self._retire)
         self._works: list[Work] = []
-        self._waiting: deque[Work] = deque()
+        self._waiting = Waiting()
         self._attempts: dict[str, Attempt] = {}
         self._number = 0
         self._token = secrets.token_hex(6)
@@ -415,37 +416,33 @@ class FleetCrew:
     def _give(self) -> None:
         """Start what can be started: checks first, then boots in the plan's order."""
         self._checking.give()
-        for work in list(self._waiting):
-            if not any(member.has_room(0) for member in self._side.roster.working()):
-                return
-            self._give_boot(work)
+        self._waiting.give(self._give_boot)
 
-    def _give_boot(self, work: Work) -> None:
+    def _give_boot(self, work: Work) -> bool:
+        """Start a boot, or let it fail; False where it waits on, and with it all that need what it needs."""
         roster = self._side.roster
+        if not any(member.has_room(0) for member in roster.working()):
+            return False
         largest = roster.largest()
         is_final = time.monotonic() - self._left_at > _PATIENCE  # else a worker that was killed may be replaced
         if is_final and roster.working() and work.memory_mib > largest and not roster.has_candidates():
-            self._waiting.remove(work)
             wanted = work.job.artifacts.machine.memory_mib
             self._fail(
                 work, f"no worker has room for a guest of {wanted} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
             )
-            return
-        is_timed = work.job.task.boot.clock == "wall"
-        if is_final and is_timed and roster.has_lost_host_of_times():
-            self._waiting.remove(work)
+            return True
+        if is_final and work.is_timed and roster.has_lost_host_of_times():
             self._fail(
                 work,
                 f"times are measured on one worker, {roster.host_of_times}, and that does not work any more",
             )
-            return
+            return True
         names = [name for name, _ in work.losses]
-        member = roster.choose(work.memory_mib, work.machine, names, is_timed=is_timed)
+        member = roster.choose(work.memory_mib, work.machine, names, is_timed=work.is_timed)
         if member is None:
-            return
-        if is_timed:
+            return False
+        if work.is_timed:
             roster.host_of_times = member.name
-        self._waiting.remove(work)
         task = dataclasses.replace(
             work.job.task,
             cells=tuple(cell for cell in work.job.task.cells if cell.id in work.left),
@@ -456,6 +453,7 @@ class FleetCrew:
         attempt = Attempt(self._name(work.job.name), member, task, work=work)
         member.taken[attempt.name] = work.memory_mib
         self._start(attempt, dataclasses.replace(work.job, task=task))
+        return True
 
     def _start_calibration(self, member: Member, job: Job) -> None:
         self._start(Attempt(self._name("calibration"), member, job.task), job)

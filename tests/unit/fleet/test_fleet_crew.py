@@ -28,9 +28,11 @@ pytest.importorskip("distributed", reason="the extra fleet is not installed")
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
 from orchestrator.fleet.calibration import calibrated_here, measured_here
+from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
 from orchestrator.fleet.messages import BEGINS, FileMessage, sent
+from orchestrator.fleet.roster import Member, Roster
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +122,30 @@ def test_no_worker_gets_more_than_it_offers(tmp_path: Path, stage: Stage) -> Non
     play.run()
     most = [boot.worker.name for boot in stage.started if not boot.is_calibration][:3]
     assert sorted(most) == ["one", "small", "small"]
+
+
+def test_boots_that_wait_for_the_same_worker_are_asked_for_once(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each event would else ask for all of them: of 20,000 boots that is most of the client's time."""
+    asked: list[int] = [0]
+    choose, give = Roster.choose, Checking.give
+
+    def counted(roster: Roster, *needs: Any, **more: Any) -> Member | None:
+        asked[-1] += 1
+        return choose(roster, *needs, **more)
+
+    def begun(checking: Checking) -> None:
+        asked.append(0)
+        give(checking)
+
+    monkeypatch.setattr(Roster, "choose", counted)
+    monkeypatch.setattr(Checking, "give", begun)
+    stage.join("large", guests=1, memory_mib=8192)
+    stage.join("small", guests=1, memory_mib=1024)
+    ended = Play(tmp_path, jobs_of(tmp_path, 5, memory_mib=4096), stage).run().ended
+    assert ended == [f"boot{number}" for number in range(1, 6)]
+    assert max(asked) == 2  # one that begins, and one that cannot
 
 
 # --- workers that end ------------------------------------------------------------------------------------------------
