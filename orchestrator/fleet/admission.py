@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from orchestrator.counted import counted
 from orchestrator.experiment.kind import KindRegistry
 from orchestrator.fleet.attempts import Attempt
-from orchestrator.fleet.calibration import calibration_job, measured_here
+from orchestrator.fleet.calibration import calibrated_here, calibration_job
 from orchestrator.fleet.facts import Offer, Versions
 from orchestrator.fleet.link import Offered
 from orchestrator.fleet.roster import Member, Standing
@@ -103,7 +103,7 @@ class Admission:
         """In a thread of its own: what this machine counts."""
         try:
             job = calibration_job(self._side.context, self._kinds, jobs)
-            expected = measured_here(self._side.context, job)
+            expected = calibrated_here(self._side.context, job, self._side.guests.watch)
         except BaseException as error:
             raised = error
 

@@ -47,6 +47,11 @@ class Work:
         return self.job.artifacts.machine.memory_mib + OVERHEAD_MIB
 
     @property
+    def is_timed(self) -> bool:
+        """Whether times are measured in it: all by one worker."""
+        return self.job.task.boot.clock == "wall"
+
+    @property
     def machine(self) -> str:
         """What names the machine of which a worker may have a saved guest."""
         boot = self.job.task.boot
@@ -78,6 +83,8 @@ class Attempt:
     heard: int = 0
     """Messages so far."""
     files: int = 0
+    bytes: int = 0
+    """Of its files."""
     last: str = ""
     """The last progress that was reported."""
     outcomes: dict[str, CellRecord] = dataclasses.field(default_factory=dict)

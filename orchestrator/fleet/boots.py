@@ -13,8 +13,18 @@ from typing import Any
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.cache import Cache
+from orchestrator.counted import counted
 from orchestrator.errors import HostError, LabError, UsageError
-from orchestrator.fleet.messages import BEGINS, LARGEST_FILE, MOST_FILES, MOST_STEPS, FileMessage, Steps, sent
+from orchestrator.fleet.messages import (
+    BEGINS,
+    LARGEST_FILE,
+    MOST_BYTES,
+    MOST_FILES,
+    MOST_STEPS,
+    FileMessage,
+    Steps,
+    sent,
+)
 from orchestrator.fleet.parcel import unpacked
 from orchestrator.fleet.warehouse import Warehouse
 from orchestrator.guest.guest import Guest
@@ -85,6 +95,9 @@ class _Running:
         self._guests: list[Guest] = []
         self._is_unwanted = False
         self._sent = 0
+        self._files = 0
+        self._bytes = 0
+        self._left_out: list[str] = []
         self._steps: deque[tuple[float, str]] = deque(maxlen=MOST_STEPS)
 
     def do(self, data: bytes, context: BuildContext, warehouse: Warehouse) -> dict[str, object]:
@@ -140,13 +153,23 @@ class _Running:
         return emit
 
     def _send_files(self, folder: Path) -> None:
-        files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-        self._send_all(folder, iter(files[:MOST_FILES]))
+        """Send all that is there, guests' logs first, and say what was left out of all that was."""
+        files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        self._send_all(folder, iter(sorted(files, key=lambda path: (path.parent != folder, path))))
+        if self._left_out:
+            count, first = counted(len(self._left_out), "file"), self._left_out[0]
+            bounds = f"{MOST_FILES} files, {MOST_BYTES >> 20} MiB in all, and {LARGEST_FILE >> 20} MiB each"
+            self._tell(Progress(f"warning: {count} of the boot left out, {first} for one: a fleet carries {bounds}"))
 
     def _send_all(self, folder: Path, files: Iterator[Path]) -> None:
         for file in list(files):
-            if file.stat().st_size <= LARGEST_FILE:
-                self._tell(FileMessage(name=str(file.relative_to(folder)), content=file.read_bytes()))
+            name, size = str(file.relative_to(folder)), file.stat().st_size
+            if size > LARGEST_FILE or self._files == MOST_FILES or self._bytes + size > MOST_BYTES:
+                self._left_out.append(name)
+            else:
+                self._files += 1
+                self._bytes += size
+                self._tell(FileMessage(name=name, content=file.read_bytes()))
             file.unlink()
 
     def _tell(self, body: Event | FileMessage) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -14,6 +14,7 @@ from orchestrator.experiment.kind import KindRegistry
 from orchestrator.experiment.plan import plan
 from orchestrator.fleet.trust import Counts, counts
 from orchestrator.guest.emulator import qemu_cpu_names
+from orchestrator.guest.guest import Guest
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.artifacts import prepare
 from orchestrator.run.boot import BootTask, Session, run_boot
@@ -38,8 +39,21 @@ def calibration_job(context: BuildContext, kinds: KindRegistry[BenchmarkKind], j
     return Job(task, artifacts)
 
 
-def measured_here(context: BuildContext, job: Job) -> Counts:
-    """What this machine counts in the cells of a job. Raises HostError where none has a number."""
+def calibrated_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
+    """What this machine counts in the calibration's cells. Raises HostError where none has a number."""
+    records = _records(context, job, watch)
+    if not any(record.status == "ok" for record in records):
+        why = next((record.reason for record in records if record.reason), "no reason is known")
+        raise HostError("this machine cannot measure what its fleet is to be compared with", detail=why.splitlines())
+    return counts(records)
+
+
+def measured_here(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> Counts:
+    """What this machine counts in the cells of a job, or that they fail; ``watch`` gets its guests before they run."""
+    return counts(_records(context, job, watch))
+
+
+def _records(context: BuildContext, job: Job, watch: Callable[[Guest], None]) -> list[CellRecord]:
     records: list[CellRecord] = []
 
     def take(event: Event) -> None:
@@ -48,8 +62,5 @@ def measured_here(context: BuildContext, job: Job) -> Counts:
 
     with ScratchFolder("orchestrator-calibration-") as folder:
         task = dataclasses.replace(job.task, directory=folder / job.name, guests=0)
-        run_boot(Session(task, job.artifacts, context, take))
-    if not any(record.status == "ok" for record in records):
-        why = next((record.reason for record in records if record.reason), "no reason is known")
-        raise HostError("this machine cannot measure what its fleet is to be compared with", detail=why.splitlines())
-    return counts(records)
+        run_boot(Session(task, job.artifacts, context, take, watch))
+    return records

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a worker goes on being believed: another one counts cells of its boots again, and in doubt this machine does."""
+"""How a worker goes on being believed: another one counts cells of its boots again.
+
+Where there is no other one, and where two differ, this machine does.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +56,17 @@ class Checking:
             self._due.append(self._examples.pop(member.address))
 
     def give(self) -> None:
-        """Start the checks for which there is a worker; drop those for which there will be none."""
+        """Start the checks for which there is a worker; this machine makes those for which there will be none."""
         for check in list(self._due):
             need = check.work.memory_mib
             others = [one for one in self._side.roster.working() if one is not check.of and one.memory_mib >= need]
             free = [one for one in others if one.has_room(need)]
             has_nothing_to_lose = check.of.standing is Standing.RETIRED and not check.of.unchecked
-            if has_nothing_to_lose or not others:
+            if has_nothing_to_lose:
                 self._due.remove(check)
+            elif not others:
+                self._due.remove(check)
+                self._arbitrate(check, [])
             elif free:
                 self._due.remove(check)
                 self._start(
@@ -96,14 +102,18 @@ class Checking:
             self._due.append(dataclasses.replace(check, is_again=True))
 
     def _arbitrate(self, check: Check, others: Sequence[tuple[Member, Counts]]) -> None:
-        """Count a cell on this machine, and retire the workers that do not count it like that."""
+        """Count a cell on this machine, and retire the workers that do not count it like that.
+
+        Of two that differ neither is believed where this machine cannot count it.
+        """
         self._arbitrated += 1
 
         def decide() -> None:
+            why = ""
             try:
-                here: Counts | None = measured_here(self._side.context, _alone(check))
-            except LabError:
-                here = None  # neither is believed then
+                here: Counts | None = measured_here(self._side.context, _alone(check), self._side.guests.watch)
+            except LabError as error:
+                here, why = None, error.what
             except BaseException as error:  # of this program's: the run would wait for ever
                 raised = error
 
@@ -115,6 +125,9 @@ class Checking:
 
             def decided() -> None:
                 self._arbitrated -= 1
+                if here is None and not others:  # nothing is against it
+                    self._side.listener.warn(f"warning: {check.of.name} could not be checked on this machine: {why}")
+                    return
                 for member, found in [(check.of, counts([check.record])), *others]:
                     other = "this machine cannot tell who is wrong" if here is None else difference(here, found)
                     if other is not None:

@@ -27,11 +27,13 @@ from orchestrator.fleet.admission import Admission
 from orchestrator.fleet.attempts import Attempt, Check, Result, Work
 from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.link import Ended, Joined, Left, Link, Offered, Told, linked
-from orchestrator.fleet.messages import BEGINS, MOST_FILES, FileMessage, Steps, received
+from orchestrator.fleet.messages import BEGINS, MOST_BYTES, MOST_FILES, FileMessage, Steps, received
 from orchestrator.fleet.packing import packed_job
 from orchestrator.fleet.roster import OVERHEAD_MIB, Member, Standing
 from orchestrator.fleet.side import Side
 from orchestrator.fleet.trust import CHECK_EVERY
+from orchestrator.fleet.waiting import Waiting
+from orchestrator.plain_text import plain_line
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.faults import storage_faults
 from orchestrator.run.crew import Cancelled, Crew, CrewEvent, Job, JobEnded, Withdrawn
@@ -51,6 +53,9 @@ _PATIENCE = 60.0
 
 One that was killed is replaced within ten.
 """
+
+_LONGEST_REPORT = 500
+"""Characters kept of each report of a lost worker: two of each of three, with names, are less than a reason has."""
 
 _POLL = 1.0
 
@@ -83,7 +88,7 @@ class FleetCrew:
         self._admission = Admission(self._side, kinds, self._start_calibration)
         self._checking = Checking(self._side, check_every, self._start_check, self._retire)
         self._works: list[Work] = []
-        self._waiting: deque[Work] = deque()
+        self._waiting = Waiting()
         self._attempts: dict[str, Attempt] = {}
         self._number = 0
         self._token = secrets.token_hex(6)
@@ -132,6 +137,7 @@ class FleetCrew:
             finally:
                 for attempt in list(self._attempts):
                     self._side.link.cancel(attempt)
+                self._side.guests.end()
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
@@ -235,6 +241,7 @@ class FleetCrew:
             cell is None
             or record.id in attempt.outcomes
             or any(getattr(record, name) != value for name, value in identity(cell).items())
+            or not cell.parameters.items() <= record.parameters.items()  # a kind adds facts to them
         ):
             self._retire(attempt.member, f"it sent an outcome of {record.id}, which it was not asked for like that")
             return
@@ -250,6 +257,7 @@ class FleetCrew:
         if attempt.work is None:
             return
         attempt.files += 1
+        attempt.bytes += len(file.content)
         try:
             target = attempt.work.job.task.directory / file.checked_name()
         except LabError as error:
@@ -257,6 +265,9 @@ class FleetCrew:
             return
         if attempt.files > MOST_FILES:
             self._retire(attempt.member, f"it sent more than {MOST_FILES} files of one boot")
+            return
+        if attempt.bytes > MOST_BYTES:
+            self._retire(attempt.member, f"it sent files of more than {MOST_BYTES >> 20} MiB of one boot")
             return
         with storage_faults(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -324,8 +335,8 @@ class FleetCrew:
         elif attempt.heard == 0 and member.standing is not Standing.ADMITTED:
             self._waiting.appendleft(attempt.work)  # it had not begun: no loss of the boot's
         else:
-            last = f"; the last that was heard: {attempt.last}" if attempt.last else ""
-            self._lost(attempt.work, member, why + last)
+            last = f"; the last that was heard: {_cut(attempt.last)}" if attempt.last else ""
+            self._lost(attempt.work, member, _cut(why) + last)
 
     def _lose_all_of(self, member: Member, why: str) -> None:
         for attempt in [one for one in self._attempts.values() if one.member is member]:
@@ -405,37 +416,33 @@ class FleetCrew:
     def _give(self) -> None:
         """Start what can be started: checks first, then boots in the plan's order."""
         self._checking.give()
-        for work in list(self._waiting):
-            if not any(member.has_room(0) for member in self._side.roster.working()):
-                return
-            self._give_boot(work)
+        self._waiting.give(self._give_boot)
 
-    def _give_boot(self, work: Work) -> None:
+    def _give_boot(self, work: Work) -> bool:
+        """Start a boot, or let it fail; False where it waits on, and with it all that need what it needs."""
         roster = self._side.roster
+        if not any(member.has_room(0) for member in roster.working()):
+            return False
         largest = roster.largest()
         is_final = time.monotonic() - self._left_at > _PATIENCE  # else a worker that was killed may be replaced
         if is_final and roster.working() and work.memory_mib > largest and not roster.has_candidates():
-            self._waiting.remove(work)
             wanted = work.job.artifacts.machine.memory_mib
             self._fail(
                 work, f"no worker has room for a guest of {wanted} MiB: the largest has {largest - OVERHEAD_MIB} MiB"
             )
-            return
-        is_timed = work.job.task.boot.clock == "wall"
-        if is_final and is_timed and roster.has_lost_host_of_times():
-            self._waiting.remove(work)
+            return True
+        if is_final and work.is_timed and roster.has_lost_host_of_times():
             self._fail(
                 work,
                 f"times are measured on one worker, {roster.host_of_times}, and that does not work any more",
             )
-            return
+            return True
         names = [name for name, _ in work.losses]
-        member = roster.choose(work.memory_mib, work.machine, names, is_timed=is_timed)
+        member = roster.choose(work.memory_mib, work.machine, names, is_timed=work.is_timed)
         if member is None:
-            return
-        if is_timed:
+            return False
+        if work.is_timed:
             roster.host_of_times = member.name
-        self._waiting.remove(work)
         task = dataclasses.replace(
             work.job.task,
             cells=tuple(cell for cell in work.job.task.cells if cell.id in work.left),
@@ -446,6 +453,7 @@ class FleetCrew:
         attempt = Attempt(self._name(work.job.name), member, task, work=work)
         member.taken[attempt.name] = work.memory_mib
         self._start(attempt, dataclasses.replace(work.job, task=task))
+        return True
 
     def _start_calibration(self, member: Member, job: Job) -> None:
         self._start(Attempt(self._name("calibration"), member, job.task), job)
@@ -465,6 +473,12 @@ class FleetCrew:
 
     def _emit(self, work: Work, event: CrewEvent) -> None:
         self._out.append((work.job, event))
+
+
+def _cut(told: str) -> str:
+    """What was told of one worker, so that the reason of a failed cell has room for what was told of all."""
+    shown = plain_line(told)
+    return shown if len(shown) <= _LONGEST_REPORT else f"{shown[: _LONGEST_REPORT - 4]} ..."
 
 
 def _guests_so_far(directory: Path) -> int:

@@ -24,7 +24,7 @@ from orchestrator.errors import HostError, LabError
 from orchestrator.fleet import worker as on_worker
 from orchestrator.fleet.client import connected, short
 from orchestrator.fleet.parcel import Parcel, Reference
-from orchestrator.fleet.settings import MEMBERS
+from orchestrator.fleet.settings import MEMBERS, RUN_TOPIC
 from orchestrator.fleet.warehouse import PIECE
 
 _SHIPPERS = 8
@@ -81,7 +81,7 @@ class Link:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._topic = f"lab-{secrets.token_hex(8)}"
+        self._topic = f"{RUN_TOPIC}{secrets.token_hex(8)}"
         self.heard: queue.SimpleQueue[Heard | Callable[[], None]] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(_SHIPPERS, thread_name_prefix="fleet")
         self._futures: dict[str, Future[Any]] = {}
@@ -94,9 +94,8 @@ class Link:
         self._closing = threading.Event()
         self._silent = threading.Event()
         client.subscribe_topic(self._topic, lambda event: self.heard.put(Told(event[1])))
+        # It begins with those that are there: asked for in another way, one that comes or goes meanwhile is missed.
         client.subscribe_topic(MEMBERS, self._member)
-        for address in client.scheduler_info(n_workers=-1)["workers"]:
-            self.heard.put(Joined(address))
         self._watch = threading.Thread(target=self._listen_for_life, name="fleet-ping", daemon=True)
         self._watch.start()
 

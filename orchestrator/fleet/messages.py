@@ -22,6 +22,9 @@ BEGINS = "begins"
 
 LARGEST_FILE = 64 << 20
 MOST_FILES = 4000
+MOST_BYTES = 512 << 20
+"""Of all files of one attempt at a boot, as MOST_FILES is: a worker sends no more, and a client keeps no more."""
+
 LARGEST_MESSAGE = 8 << 20
 
 # 255 bytes is the longest name that Linux takes, and write_whole() adds five while it writes.

@@ -15,7 +15,7 @@ from orchestrator.run.crew import Job
 
 
 def packed_job(context: BuildContext, job: Job) -> Parcel:
-    """A job's task and its artifacts. Raises OSError where a file cannot be read."""
+    """A job's task and its artifacts. Raises OSError where a file cannot be read, HostError where one was removed."""
     wanted = {cell.id for cell in job.task.cells}
     artifacts = dataclasses.replace(
         job.artifacts,

@@ -3,8 +3,8 @@
 
 Objects are pickled. A path that leads to a file becomes a reference to its content; in the place where it is unpacked
 it is the path of the same content there. Other paths become places where nothing is: folders of compilers and headers
-serve to build, and a worker builds nothing. A kernel is pickled by itself, as a file that its boots share: 180 of the
-184 kB of a boot are its configuration.
+serve to build, and a worker builds nothing. An artifact that was removed from the cache is an error. A kernel is
+pickled by itself, as a file that its boots share: 180 of the 184 kB of a boot are its configuration.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from orchestrator.artifacts import digests
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.errors import HostError
+from orchestrator.program import PROGRAM
 
 _GIVEN = "given"
 """The folder of files that are not of the cache: a user's own module or kernel."""
@@ -58,7 +60,7 @@ class Parcel:
 def packed(content: object, cache: Path, besides: Iterable[Path] = ()) -> Parcel:
     """Pack objects of a process with this cache; ``besides`` are files that they need and do not name.
 
-    Raises OSError where a file cannot be read.
+    Raises OSError where a file cannot be read, HostError where an artifact has gone from the cache.
     """
     files: dict[Reference, Path | bytes] = {}
     data = _packed(content, cache, files, None)
@@ -94,6 +96,8 @@ class _Packer(pickle.Pickler):
             reference = _reference(obj, self._cache)
             self._files[reference] = obj
             return "path", reference.place
+        if self._shared is None:  # a kernel alone names what it was built with, too
+            _check_artifact(obj, self._cache)
         return "path", _place(obj, self._cache, "nothing")
 
     def _share(self, kernel: Kernel) -> str:
@@ -118,6 +122,16 @@ class _Unpacker(pickle.Unpickler):
 def _reference(path: Path, cache: Path) -> Reference:
     sha256 = digests.of_file(path)
     return Reference(place=_place(path, cache, sha256[:24]), sha256=sha256, size=path.stat().st_size)
+
+
+def _check_artifact(path: Path, cache: Path) -> None:
+    """Raise HostError where the whole artifact of a path has gone: when it was made or found, its folder was there."""
+    artifact = Path(*path.relative_to(cache).parts[:2]) if path.is_relative_to(cache) else None
+    if artifact is not None and not (cache / artifact).exists():
+        raise HostError(
+            f"{artifact} has gone from the cache ({cache}) while the run went on",
+            hint=f"`{PROGRAM} cache prune` removes what no process uses; --resume makes it anew, and goes on",
+        )
 
 
 def _place(path: Path, cache: Path, otherwise: str) -> str:

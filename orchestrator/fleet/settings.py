@@ -12,7 +12,10 @@ import yaml
 from orchestrator.errors import HostError
 
 MEMBERS = "lab-members"
-"""The topic on which the scheduler tells who has joined and who has left."""
+"""The topic on which the scheduler tells who is there, then who has joined and who has left."""
+
+RUN_TOPIC = "lab-run-"
+"""How the topics begin on which workers tell the clients of runs what their boots report."""
 
 
 def need_dask() -> None:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.fleet.link import Link
+from orchestrator.fleet.own_guests import OwnGuests
 from orchestrator.fleet.roster import Roster
 from orchestrator.run.progress_listener import ProgressListener
 
 
 @dataclass(frozen=True)
 class Side:
-    """The connection, this machine's cache, who is told what goes on, and who is in the fleet."""
+    """The connection, this machine's cache, who is told what goes on, who is in the fleet, and guests here."""
 
     link: Link
     context: BuildContext
     listener: ProgressListener
     roster: Roster = field(default_factory=Roster)
+    guests: OwnGuests = field(default_factory=OwnGuests)

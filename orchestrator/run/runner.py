@@ -145,13 +145,13 @@ class Runner:
         journal = RunJournal(entry, self.store, self.listener, provenance, plan, self.kinds)
         timed_on = _timed_on(self.store.load_run(entry.id))
         jobs: list[Job] = []
-        for number, boot in enumerate(plan.boots, start=1):
-            cells = tuple(cell for cell in boot.cells if cell.id in unfinished)
-            if cells:
-                task = self._task(entry, boot, cells, artifacts[boot], f"boot{number}")
-                jobs.append(Job(task, artifacts[boot], timed_on if boot.clock == "wall" else None))
-                crew.submit(jobs[-1])
         try:
+            for number, boot in enumerate(plan.boots, start=1):
+                cells = tuple(cell for cell in boot.cells if cell.id in unfinished)
+                if cells:
+                    task = self._task(entry, boot, cells, artifacts[boot], f"boot{number}")
+                    jobs.append(Job(task, artifacts[boot], timed_on if boot.clock == "wall" else None))
+                    crew.submit(jobs[-1])
             with closing(crew.events()) as events:
                 for job, event in events:
                     if isinstance(event, JobEnded):

@@ -23,6 +23,7 @@ pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
 from orchestrator.fleet.keys import read_key, security_of
 
 LOOPBACK = "0100007F"
+OTHER, OTHER_IN_PROC = "127.0.0.2", "0200007F"
 SMALL = ("--guests", "1", "--memory", "1G")
 IDLE_MB = 350
 
@@ -109,10 +110,23 @@ def test_each_of_its_sockets_refuses_who_has_no_certificate(two_workers: Command
         assert answer(one.port, None) == b""
 
 
-def answer(port: int, context: ssl.SSLContext | None) -> bytes:
+def test_on_another_address_it_listens_there_alone(tmp_path: Path) -> None:
+    with own_lab(tmp_path / "lab") as command:
+        up = command.run("fleet", "up", "--host", OTHER, *SMALL)
+        assert up.returncode == 0, up.stderr
+        found = listening(family(keeper_of(command)))
+        assert {one.address for one in found} == {OTHER_IN_PROC}
+        assert len(found) == 3  # the scheduler, a nanny, a worker
+        whole = security_of(read_key(command.lab / "fleet" / "fleet.key")).get_connection_args("client")["ssl_context"]
+        for one in found:
+            assert answer(one.port, whole, OTHER), "who has the key is spoken to"
+            assert answer(one.port, None, OTHER) == b""
+
+
+def answer(port: int, context: ssl.SSLContext | None, host: str = "127.0.0.1") -> bytes:
     """What a server says first; nothing where it closes the connection, or refuses it."""
     try:
-        with socket.create_connection(("127.0.0.1", port), PATIENCE) as plain:
+        with socket.create_connection((host, port), PATIENCE) as plain:
             if context is None:
                 plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 # A TLS alert, which begins with 21, refuses.

@@ -166,7 +166,11 @@ def _record(
     value = mean(samples)
     overhead = 0.0 if cell.task.row == BASELINE else None
     taint = permitted_taint(ready.guest)
-    parameters: dict[str, str | int] = {"kernel_release": ready.artifacts.kernel.release, "rounds": row.rounds}
+    parameters: dict[str, str | int] = {
+        **cell.parameters,
+        "kernel_release": ready.artifacts.kernel.release,
+        "rounds": row.rounds,
+    }
     if row.probe is None and row.counting is not None:
         parameters["armed_bytes"] = proof.counted.hex()
     with valid_result():

@@ -55,7 +55,8 @@ def record_of(cell: Cell[Any], surplus: float = 0.0) -> CellRecord:
     """What a machine counts in a cell; one that counts wrong counts a surplus."""
     value = _COUNTS[cell.row] + surplus
     effect = {"overhead": 0.0, "interval": (0.0, 0.0)} if cell.row == "none" else {"overhead": None, "interval": None}
-    return a_record(cell.row, **identity(cell), samples=(value, value), value=value, **effect)
+    known = {**cell.parameters, "kernel_release": "6.1.0"}
+    return a_record(cell.row, **identity(cell), parameters=known, samples=(value, value), value=value, **effect)
 
 
 def jobs_of(folder: Path, number: int, *, memory_mib: int = 256, clock: str = "instructions") -> list[Job]:
@@ -328,7 +329,7 @@ def _calibration_job(context: object, kinds: object, jobs: Sequence[Job]) -> Job
     return Job(task, job.artifacts)
 
 
-def _measured_here(context: object, job: Job) -> Counts:
+def _measured_here(context: object, job: Job, watch: object) -> Counts:
     return counts(record_of(cell) for cell in job.task.cells)
 
 
@@ -339,7 +340,7 @@ def _no_plugin(context: object) -> Path:
 # What would boot a guest on this machine, or needs its QEMU and its compiler, is played, too.
 PLAYED: dict[str, object] = {
     "orchestrator.fleet.admission.calibration_job": _calibration_job,
-    "orchestrator.fleet.admission.measured_here": _measured_here,
+    "orchestrator.fleet.admission.calibrated_here": _measured_here,
     "orchestrator.fleet.checking.measured_here": _measured_here,
     "orchestrator.fleet.packing.counting_plugin": _no_plugin,
     "orchestrator.fleet.facts.Versions.here": lambda: HERE,

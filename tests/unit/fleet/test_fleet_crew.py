@@ -9,21 +9,30 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from orchestrator.errors import HostError, LabError, UsageError
+from orchestrator.experiment.cell import Cell
+from orchestrator.guest.guest import Guest
+from orchestrator.run.boot import Session
 from orchestrator.run.crew import Cancelled, CrewEvent, Job, JobEnded, Withdrawn
 from orchestrator.run.events import CellBegan, GuestBooted, Outcome, Progress
+from orchestrator.run.local_crew import Stopped
+from orchestrator.run.record import without_number
 from orchestrator.steps import step_echo
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 from staged_fleet import HERE, PLAYED, Boot, Play, Stage, honest, jobs_of, record_of
 
+from orchestrator.fleet.calibration import calibrated_here, measured_here
+from orchestrator.fleet.checking import Checking
 from orchestrator.fleet.crew import _PATIENCE
 from orchestrator.fleet.link import Ended, Heard, Joined, Left, Told
 from orchestrator.fleet.messages import BEGINS, FileMessage, sent
+from orchestrator.fleet.roster import Member, Roster
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +124,30 @@ def test_no_worker_gets_more_than_it_offers(tmp_path: Path, stage: Stage) -> Non
     assert sorted(most) == ["one", "small", "small"]
 
 
+def test_boots_that_wait_for_the_same_worker_are_asked_for_once(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each event would else ask for all of them: of 20,000 boots that is most of the client's time."""
+    asked: list[int] = [0]
+    choose, give = Roster.choose, Checking.give
+
+    def counted(roster: Roster, *needs: Any, **more: Any) -> Member | None:
+        asked[-1] += 1
+        return choose(roster, *needs, **more)
+
+    def begun(checking: Checking) -> None:
+        asked.append(0)
+        give(checking)
+
+    monkeypatch.setattr(Roster, "choose", counted)
+    monkeypatch.setattr(Checking, "give", begun)
+    stage.join("large", guests=1, memory_mib=8192)
+    stage.join("small", guests=1, memory_mib=1024)
+    ended = Play(tmp_path, jobs_of(tmp_path, 5, memory_mib=4096), stage).run().ended
+    assert ended == [f"boot{number}" for number in range(1, 6)]
+    assert max(asked) == 2  # one that begins, and one that cannot
+
+
 # --- workers that end ------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +208,21 @@ def test_a_boot_that_loses_three_workers_fails_with_what_each_reported(tmp_path:
             heard = f"{name}: it has left the fleet; the last that was heard: {name} boots its last guest"
             assert heard in (record.reason or "")
     assert {ledger.records[id_].status for job in play.jobs[1:] for id_ in cells_of(job).values()} == {"ok"}
+
+
+def test_what_each_of_three_workers_reported_has_room(tmp_path: Path, stage: Stage) -> None:
+    def stumbles(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            return honest(boot)
+        progress = boot.tell(Progress("\x1b" * 3000))
+        return iter([progress, boot.end("error", what=f"{boot.worker.name} stumbles {'x' * 3000}")])
+
+    for name in ("a", "b", "c"):
+        stage.join(name, script=stumbles)
+    for record in Play(tmp_path, jobs_of(tmp_path, 1), stage).run().records.values():
+        reason = record.reason or ""
+        assert all(f"{name}: {name} stumbles x" in reason for name in ("a", "b", "c"))
+        assert reason.count("; the last that was heard: ") == 3
 
 
 def test_a_worker_whose_task_ends_oddly_has_lost_the_boot(tmp_path: Path, stage: Stage) -> None:
@@ -285,7 +333,9 @@ def test_what_is_no_message_is_told_and_harms_nothing(tmp_path: Path, stage: Sta
     assert "warning: a worker sent what is no message" in play.lines.warnings[0]
 
 
-@pytest.mark.parametrize("what", ["another cell", "twice", "another probe", "another kernel"])
+@pytest.mark.parametrize(
+    "what", ["another cell", "twice", "another probe", "another kernel", "another parameter", "a parameter less"]
+)
 def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
     tmp_path: Path, stage: Stage, what: str
 ) -> None:
@@ -301,6 +351,8 @@ def test_a_worker_that_sends_another_outcome_than_it_was_asked_for_is_retired(
             "twice": right,
             "another probe": record_of(replace(first, row="djprobe")),
             "another kernel": record_of(replace(first, kernel="debian-686-pae")),
+            "another parameter": record_of(replace(first, parameters={"call": "getpid"})),
+            "a parameter less": record_of(replace(first, parameters={})),
         }[what]
         if what == "twice":
             yield boot.tell(Outcome(right))
@@ -348,6 +400,26 @@ def test_a_worker_sends_no_more_files_than_a_boot_leaves(
     stage.join("right")
     Play(tmp_path, jobs_of(tmp_path, 1), stage).run()
     assert len(list((tmp_path / "boot1").glob("flood*"))) == 3
+
+
+def test_a_worker_sends_no_more_bytes_than_a_boot_leaves(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.fleet.crew.MOST_BYTES", 3 << 20)
+
+    def floods(boot: Boot) -> Iterator[Heard]:
+        if boot.is_calibration:
+            yield from honest(boot)
+            return
+        for number in range(1000):
+            yield boot.tell(FileMessage(name=f"flood{number}", content=bytes(1 << 20)))
+
+    stage.join("z", script=floods)
+    stage.join("right")
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    play.run()
+    assert len(list((tmp_path / "boot1").glob("flood*"))) == 3
+    assert any("z is retired: it sent files of more than 3 MiB of one boot" in line for line in play.lines.warnings)
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------
@@ -559,7 +631,7 @@ def test_what_cannot_be_calibrated_here_ends_the_run(
     def fails(*arguments: object) -> None:
         raise HostError("this machine cannot measure")
 
-    monkeypatch.setattr("orchestrator.fleet.admission.measured_here", fails)
+    monkeypatch.setattr("orchestrator.fleet.admission.calibrated_here", fails)
     stage.join("left")
     with pytest.raises(HostError, match="this machine cannot measure"):
         Play(tmp_path, jobs_of(tmp_path, 1), stage).read()
@@ -591,6 +663,43 @@ def test_cancel_ends_all_boots(tmp_path: Path, stage: Stage) -> None:
         read()
     assert reported
     assert stage.boots == {}
+
+
+class GuestHere(Guest):
+    """A guest of the client's that was never started, and remembers being ended."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def abort(self) -> None:
+        self.has_ended = True
+
+
+def test_guests_of_the_client_end_with_the_run(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    guests: dict[str, GuestHere] = {}
+
+    def boots(session: Session) -> None:
+        guest = guests[session.task.directory.name] = GuestHere()
+        session.watch(guest)
+        for cell in session.task.cells:
+            session.emit(Outcome(record_of(cell)))
+        if session.task.directory.name == "check":
+            play.crew.cancel()
+            sessions.append(session)
+
+    sessions: list[Session] = []
+    monkeypatch.setattr("orchestrator.fleet.calibration.run_boot", boots)
+    monkeypatch.setattr("orchestrator.fleet.admission.calibrated_here", calibrated_here)
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", measured_here)
+    stage.join("z", guests=1)
+    stage.join("left", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    counting_wrong_from("boot1", stage, "z")
+    with pytest.raises(Cancelled):
+        play.read()
+    assert {name: guest.has_ended for name, guest in guests.items()} == {"calibration": True, "check": True}
+    with pytest.raises(Stopped):  # none is begun behind the run's end
+        sessions[0].watch(GuestHere())
 
 
 # --- trust ------------------------------------------------------------------------------------------------------------
@@ -709,10 +818,35 @@ def test_a_worker_that_counts_right_is_believed(tmp_path: Path, stage: Stage) ->
     assert stage.silences == 0  # the last checks, too, are begun at once
 
 
-def test_a_worker_alone_is_not_checked(tmp_path: Path, stage: Stage) -> None:
+def test_a_worker_alone_is_checked_by_this_machine(tmp_path: Path, stage: Stage) -> None:
+    stage.join("z", guests=1)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage)
+    counting_wrong_from("boot2", stage, "z")
+    with pytest.raises(HostError, match="no worker of the fleet is left"):
+        play.read()
+    assert sorted(play.ledger.withdrawn) == sorted(id_ for job in play.jobs for id_ in cells_of(job).values())
+    assert any("z is retired: it does not count as this machine does" in line for line in play.lines.warnings)
+
+
+def test_a_worker_alone_that_counts_right_is_believed(tmp_path: Path, stage: Stage) -> None:
     stage.join("left")
-    Play(tmp_path, jobs_of(tmp_path, 3), stage, check_every=1).run()
-    assert not any(boot.is_check for boot in stage.started)
+    play = Play(tmp_path, jobs_of(tmp_path, 3), stage, check_every=1)
+    assert play.run().withdrawn == []
+    assert play.lines.warnings == []
+
+
+def test_a_worker_alone_that_cannot_be_checked_is_believed(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise HostError("there is no room for a guest")
+
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", fails)
+    stage.join("left")
+    play = Play(tmp_path, jobs_of(tmp_path, 1), stage)
+    assert play.run().withdrawn == []
+    told = "warning: left could not be checked on this machine: there is no room for a guest"
+    assert play.lines.warnings == [told]
 
 
 def test_what_was_compared_with_a_withdrawn_cell_is_measured_again_too(tmp_path: Path, stage: Stage) -> None:
@@ -782,6 +916,35 @@ def test_where_two_differ_this_machine_decides(tmp_path: Path, stage: Stage) -> 
     )
 
 
+def test_of_two_workers_this_machine_believes_the_one_whose_cell_fails_as_here(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exact clock repeats a failure, too."""
+
+    def outcome(cell: Cell[Any], *, fails: bool) -> Outcome:
+        return Outcome(without_number(cell, "failed", "no hits") if fails else record_of(cell))
+
+    def says(boot: Boot) -> Iterator[Heard]:
+        fails = boot.worker.name == "right" and not boot.is_calibration
+        yield boot.tell(Progress(BEGINS))
+        for cell in boot.task.cells:
+            yield boot.tell(outcome(cell, fails=fails))
+        yield boot.end()
+
+    def boots(session: Session) -> None:
+        for cell in session.task.cells:
+            session.emit(outcome(cell, fails=True))
+
+    monkeypatch.setattr("orchestrator.fleet.calibration.run_boot", boots)
+    monkeypatch.setattr("orchestrator.fleet.checking.measured_here", measured_here)
+    stage.join("z", guests=1, script=says)
+    stage.join("right", guests=1, script=says)
+    play = Play(tmp_path, jobs_of(tmp_path, 2), stage)
+    ledger = play.run()
+    assert {record.worker for record in ledger.records.values()} == {"right"}
+    assert [line for line in play.lines.warnings if "right is retired" in line] == []
+
+
 def test_a_worker_that_was_retired_for_its_counts_does_not_come_back(tmp_path: Path, stage: Stage) -> None:
     z = stage.join("z", guests=1)
     stage.join("left", guests=1)
@@ -800,12 +963,15 @@ def test_a_worker_that_was_retired_for_its_counts_does_not_come_back(tmp_path: P
     assert len([line for line in play.lines.warnings if "z is retired" in line]) == 1
 
 
-def test_a_check_that_no_other_worker_has_room_for_is_left_out(tmp_path: Path, stage: Stage) -> None:
+def test_a_check_that_no_other_worker_has_room_for_is_made_here(tmp_path: Path, stage: Stage) -> None:
     stage.join("large", memory_mib=8192)
     stage.join("small", memory_mib=1024)
     play = Play(tmp_path, jobs_of(tmp_path, 2, memory_mib=4096), stage, check_every=1)
-    play.run()
+    counting_wrong_from("boot1", stage, "large")
+    ledger = play.read()
     assert not any(boot.is_check for boot in stage.started)
+    assert any("large is retired" in line for line in play.lines.warnings)
+    assert {record.status for record in ledger.records.values()} == {"failed"}  # nobody else has the memory
 
 
 def test_a_check_whose_worker_is_lost_ends_as_well(tmp_path: Path, stage: Stage) -> None:

@@ -43,9 +43,6 @@ class PlayedClient:
     def subscribe_topic(self, topic: str, handler: object) -> None:
         pass
 
-    def scheduler_info(self, n_workers: int) -> dict[str, object]:
-        return {"workers": {}}
-
     def sync(self, function: object, callback_timeout: float) -> None:
         pass
 

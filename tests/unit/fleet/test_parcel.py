@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from orchestrator.artifacts import digests
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.toolchain import Toolchain
 from orchestrator.catalog.kernels import kernel as kernel_spec
+from orchestrator.errors import HostError
 from orchestrator.fleet.parcel import Parcel, Reference, packed, unpacked
 
 SHA256 = "0" * 64
@@ -75,13 +77,26 @@ def test_a_folder_and_what_is_missing_become_places_where_nothing_is(tmp_path: P
     folder = written(tmp_path / "cache" / "headers" / "Makefile").parent
     outside = tmp_path / "usr" / "include"
     outside.mkdir(parents=True)
-    paths = [folder, tmp_path / "cache" / "gone" / "vmlinux", outside, Path("/no/such/compiler")]
+    (tmp_path / "cache" / "kernels" / "k").mkdir(parents=True)
+    paths = [folder, tmp_path / "cache" / "kernels" / "k" / "vmlinux", outside, Path("/no/such/compiler")]
     parcel = packed(paths, tmp_path / "cache")
     assert parcel.files == {}
     there = delivered(parcel, tmp_path / "there")
-    assert there[:2] == [tmp_path / "there" / "headers", tmp_path / "there" / "gone" / "vmlinux"]
+    assert there[:2] == [tmp_path / "there" / "headers", tmp_path / "there" / "kernels" / "k" / "vmlinux"]
     assert all(place.is_relative_to(tmp_path / "there") for place in there)
     assert not any(place.exists() for place in there)
+
+
+def test_an_artifact_that_was_removed_is_told(tmp_path: Path) -> None:
+    file = written(tmp_path / "cache" / "modules" / "4f0c" / "probe.ko")
+    made = kernel(tmp_path / "cache")
+    shutil.rmtree(tmp_path / "cache" / "modules" / "4f0c")
+    with pytest.raises(HostError, match=r"^modules/4f0c has gone from the cache .* while the run went on") as caught:
+        packed([made, file], tmp_path / "cache")
+    assert "--resume" in caught.value.hint
+    shutil.rmtree(tmp_path / "cache" / "kernels")
+    with pytest.raises(HostError, match=r"^kernels/6\.1\.0 has gone from the cache"):
+        packed([made, made.image], tmp_path / "cache")  # as its machine names it
 
 
 def test_relative_paths_are_texts_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does a fleet's scheduler tell each client who is there, and keep nothing of a run that has ended?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cryptography", reason="the extra fleet is not installed")
+pytest.importorskip("distributed", reason="the extra fleet is not installed")
+
+from distributed import Client
+from distributed.security import Security
+
+from orchestrator.fleet.keys import made_key, read_key, security_of
+from orchestrator.fleet.scheduler import FleetScheduler, started_scheduler
+from orchestrator.fleet.settings import MEMBERS, RUN_TOPIC, set_up_dask
+from orchestrator.fleet.worker import FleetWorker
+
+LIMIT = 60.0
+"""Seconds after which a test that waits for what never comes fails."""
+
+RUN = f"{RUN_TOPIC}1"
+
+
+@pytest.fixture(scope="module")
+def security(tmp_path_factory: pytest.TempPathFactory) -> Security:
+    set_up_dask()
+    return security_of(read_key(made_key(tmp_path_factory.mktemp("key") / "key")))
+
+
+def on_a_scheduler(security: Security, do: Callable[[FleetScheduler], Awaitable[None]]) -> None:
+    """Do something with a scheduler of its own."""
+
+    async def main() -> None:
+        scheduler = await started_scheduler("127.0.0.1", 0, security)
+        try:
+            await asyncio.wait_for(do(scheduler), LIMIT)
+        finally:
+            await scheduler.close()
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def client_of(scheduler: FleetScheduler, security: Security) -> AsyncIterator[Client]:
+    client = Client(scheduler.address, security=security, asynchronous=True, set_as_default=False)
+    async with client:
+        yield client
+    while client.id in scheduler.clients:
+        await asyncio.sleep(0.01)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.01)
+
+
+def test_a_client_hears_of_who_is_there_and_who_leaves_in_one_row(security: Security, tmp_path: Path) -> None:
+    async def do(scheduler: FleetScheduler) -> None:
+        worker = FleetWorker(
+            scheduler.address, host="127.0.0.1", protocol="tls", security=security, local_directory=str(tmp_path)
+        )
+        async with worker, client_of(scheduler, security) as client:
+            heard: list[tuple[str, str]] = []
+            client.subscribe_topic(MEMBERS, lambda event: heard.append((event[1]["action"], event[1]["address"])))
+            await until(lambda: bool(heard))
+            assert heard == [("joined", worker.address)]
+            await worker.close()
+            await until(lambda: len(heard) > 1)
+            assert heard[1:] == [("left", worker.address)]
+
+    on_a_scheduler(security, do)
+
+
+def test_nothing_of_a_run_is_kept(security: Security) -> None:
+    async def do(scheduler: FleetScheduler) -> None:
+        topics: dict[str, Any] = scheduler._broker._topics
+        async with client_of(scheduler, security) as client:
+            heard: list[object] = []
+            client.subscribe_topic(RUN, lambda event: heard.append(event[1]["content"]))
+            client.subscribe_topic(MEMBERS, lambda event: None)
+            await until(lambda: RUN in topics and MEMBERS in topics)
+            for number in range(3):
+                scheduler.log_worker_event("tls://127.0.0.1:1", RUN, {"content": bytes([number])})
+            await until(lambda: len(heard) == 3)
+            assert heard == [b"\0", b"\1", b"\2"]
+            assert not topics[RUN].events
+        assert RUN not in topics
+        assert not topics[MEMBERS].subscribers
+        scheduler.log_worker_event("tls://127.0.0.1:1", RUN, {"content": b"late"})
+        assert RUN not in topics
+
+    on_a_scheduler(security, do)
