@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -18,6 +19,7 @@ TypersError: Any = typer.BadParameter.__base__
 """The class of all usage errors. Typer has it from click, or, as 0.29 does, from a copy that it does not export."""
 
 _TOO_MANY = "Got unexpected extra argument"
+_EXAMPLE_DAY = "2026-11-01"
 
 
 class Commands(TyperGroup):
@@ -113,6 +115,8 @@ def _refused(error: Any, param: Any) -> str:
         expected = choices_sentence(str(details["input"]), map(str, choices))
     elif number := _number(param):
         expected = f"expected {number}{_range(param.min, param.max)}"
+    elif _annotation(param) is datetime:
+        expected = f"expected a day, such as {_EXAMPLE_DAY}"
     else:
         expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
     return f"found {shown(details['input'])}; {expected}"
@@ -125,8 +129,12 @@ def _meaning(param: Any) -> str:
 
 def _number(param: Any) -> str:
     """The kind of number that a parameter is; empty for another one, and with versions of typer that do not say it."""
-    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    annotation = _annotation(param)
     return "a whole number" if annotation is int else "a number" if annotation is float else ""
+
+
+def _annotation(param: Any) -> object:
+    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
 
 
 def _range(low: float | None, high: float | None) -> str:
