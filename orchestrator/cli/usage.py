@@ -67,7 +67,7 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
         known = [long for one in command.params for long in one.opts if long.startswith("--")]
         # Of -dry-run only -d is in the error.
         typed = next((word.partition("=")[0] for word in words if word.startswith(option)), option)
-        return UsageError(unknown("option", typed, [*known, "--help"]), hint=hint)
+        return UsageError(unknown("option", typed, [*known, "--help"]), hint=f"{_argument(command, typed)}{hint}")
     if option is not None:  # no value, or one for a switch
         param = next((one for one in command.params if option in one.opts), None)
         if param is not None:
@@ -90,6 +90,13 @@ def _named(param: Any) -> str:
     if param.param_type_name == "option":
         return str(param.opts[0])
     return str(param.metavar or param.name).removeprefix("-- ")
+
+
+def _argument(command: Any, option: str) -> str:
+    """What to say of an argument that was given as an option of its name."""
+    named = (_named(one).strip("[]") for one in command.params if one.param_type_name == "argument")
+    name = next((one for one in named if one.casefold() == option.lstrip("-").casefold()), None)
+    return "" if name is None else f"{name} is an argument: give it without {option}; "
 
 
 def _takes(option: Any) -> str:
