@@ -2,9 +2,9 @@
 /*
  * How is a djprobe used? This one counts the calls of a function:
  *
- *	insmod djprobe.ko
- *	insmod djprobe_example.ko symbol=vfs_read
- *	cat /sys/module/djprobe_example/parameters/hits
+ *	$ insmod djprobe.ko
+ *	$ insmod djprobe_example.ko symbol=vfs_read
+ *	$ cat /sys/module/djprobe_example/parameters/hits
  */
 #include <linux/module.h>
 #include <linux/percpu.h>

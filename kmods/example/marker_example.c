@@ -2,13 +2,13 @@
 /*
  * How are markers passed, and how does a probe see them? This module has both:
  *
- *	insmod marker.ko
- *	insmod marker_example.ko
- *	cd /sys/module/marker_example/parameters
- *	echo 3 >pass; cat sum		# 0: nothing is connected
- *	echo 1 >connected
- *	echo 3 >pass; cat sum		# 6 = 1 + 2 + 3
- *	cat markers
+ *	$ insmod marker.ko
+ *	$ insmod marker_example.ko
+ *	$ cd /sys/module/marker_example/parameters
+ *	$ echo 3 >pass; cat sum		# 0: nothing is connected
+ *	$ echo 1 >connected
+ *	$ echo 3 >pass; cat sum		# 6 = 1 + 2 + 3
+ *	$ cat markers
  *
  * What a module with markers has to do:
  *

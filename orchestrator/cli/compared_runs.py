@@ -30,8 +30,8 @@ def compared(names: Sequence[str], only: Sequence[str]) -> ComparedRuns:
 
     Raises UsageError where there is nothing to compare.
     """
-    after = named(names[-1])
-    before = named(names[0]) if len(names) > 1 else NamedCells(run_before(after.run), None)
+    first = named(names[0])  # of two wrong names the first one is told
+    before, after = (first, named(names[1])) if len(names) > 1 else (NamedCells(run_before(first.run), None), first)
     found = _compared(before.run, after.run, _pairs(before, after), only)
     run = after.run.record.run
     if before.run.record.run == run and all(_is_one_cell(one.pair) for one in found.comparison.cells):

@@ -103,12 +103,14 @@ def _code(kernel: Kernel) -> KernelCode:
 
 def _check(kernel: Kernel, code: KernelCode, symbol: str) -> None:
     """Raise UsageError for what is no function of the kernel's, or several."""
+    from orchestrator.artifacts.kernel_code import FUNCTION_TYPES
     from orchestrator.errors import UsageError
     from orchestrator.probes.static_point import wrong_point_reason
 
     reason = wrong_point_reason(code, symbol, None)
     if reason is not None:
-        raise UsageError(
-            f"kernel {kernel.spec.name}: {reason}",
-            hint="name a function of the kernel's own whose name it has once; a module's is not in the image",
-        )
+        types = [one.type for one in code.named(symbol)]
+        hint = "" if types else "a module's function is not in the image"
+        if sum(one in FUNCTION_TYPES for one in types) > 1:
+            hint = "name a function whose name the kernel has once"
+        raise UsageError(f"kernel {kernel.spec.name}: {reason}", hint=hint)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _LIMIT = 600.0
 """Seconds that the command may take without --timeout."""
+_NOT_FOUND = 127
+"""Status of a program that is not there, by the guest's agent and by shells."""
 
 
 @expected_failures
@@ -98,6 +100,8 @@ def execute(
                 guest.make_folder(fetched_files.SCRATCH)
                 limit = timeout or _LIMIT
                 status = guest.run(command, time_limit=limit, listener=_print).status
+                if status == _NOT_FOUND:
+                    print(_not_found(command[0], kernel_modules=kernel_modules), file=sys.stderr)
                 files.fetch(guest, limit)
             except GuestError as error:
                 failure = one_guest.with_trouble(error, guest)
@@ -117,3 +121,11 @@ def _print(kind: Stream, data: bytes) -> None:
     stream = sys.stdout if kind is Stream.STDOUT else sys.stderr
     stream.buffer.write(data)
     stream.buffer.flush()
+
+
+def _not_found(program: str, *, kernel_modules: bool) -> str:
+    """What to say where a command has ended with status 127; a shell says so of a program that it was to call."""
+    words = f"note: status {_NOT_FOUND}: no such program in the guest: {program!r}, or one that it calls"
+    if program.rpartition("/")[2] == "modprobe" and not kernel_modules:
+        words += "\nhint: --kernel-modules puts modprobe and the kernel's own modules there"
+    return words

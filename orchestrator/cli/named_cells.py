@@ -29,6 +29,8 @@ def named(name: str) -> NamedCells:
         try:
             return NamedCells(find_run(name, lab_dir()), None)
         except UnknownRun as error:
+            if error.guess is not None:
+                raise  # a misspelt run, not a cell
             hint = f"{error.hint or ''} A cell is named RUN:CELL: latest:{name}".strip()
             raise UsageError(error.what, where=error.where, detail=error.detail, hint=hint) from None
     if not run:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -18,6 +19,7 @@ TypersError: Any = typer.BadParameter.__base__
 """The class of all usage errors. Typer has it from click, or, as 0.29 does, from a copy that it does not export."""
 
 _TOO_MANY = "Got unexpected extra argument"
+_EXAMPLE_DAY = "2026-11-01"
 
 
 class Commands(TyperGroup):
@@ -65,7 +67,7 @@ def _explained(error: Any, name: str, command: Any, words: Sequence[str]) -> Usa
         known = [long for one in command.params for long in one.opts if long.startswith("--")]
         # Of -dry-run only -d is in the error.
         typed = next((word.partition("=")[0] for word in words if word.startswith(option)), option)
-        return UsageError(unknown("option", typed, [*known, "--help"]), hint=hint)
+        return UsageError(unknown("option", typed, [*known, "--help"]), hint=f"{_argument(command, typed)}{hint}")
     if option is not None:  # no value, or one for a switch
         param = next((one for one in command.params if option in one.opts), None)
         if param is not None:
@@ -88,6 +90,13 @@ def _named(param: Any) -> str:
     if param.param_type_name == "option":
         return str(param.opts[0])
     return str(param.metavar or param.name).removeprefix("-- ")
+
+
+def _argument(command: Any, option: str) -> str:
+    """What to say of an argument that was given as an option of its name."""
+    named = (_named(one).strip("[]") for one in command.params if one.param_type_name == "argument")
+    name = next((one for one in named if one.casefold() == option.lstrip("-").casefold()), None)
+    return "" if name is None else f"{name} is an argument: give it without {option}; "
 
 
 def _takes(option: Any) -> str:
@@ -113,6 +122,8 @@ def _refused(error: Any, param: Any) -> str:
         expected = choices_sentence(str(details["input"]), map(str, choices))
     elif number := _number(param):
         expected = f"expected {number}{_range(param.min, param.max)}"
+    elif _annotation(param) is datetime:
+        expected = f"expected a day, such as {_EXAMPLE_DAY}"
     else:
         expected = "expected text in UTF-8"  # of text, pydantic refuses no other kind
     return f"found {shown(details['input'])}; {expected}"
@@ -125,8 +136,12 @@ def _meaning(param: Any) -> str:
 
 def _number(param: Any) -> str:
     """The kind of number that a parameter is; empty for another one, and with versions of typer that do not say it."""
-    annotation = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    annotation = _annotation(param)
     return "a whole number" if annotation is int else "a number" if annotation is float else ""
+
+
+def _annotation(param: Any) -> object:
+    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -31,11 +31,19 @@ _PREDICTED = (
     "Predicted from the kernel's image by the rules of Linux 6.1; ? is decided as the kernel boots, for its CPU. "
     "The running kernel has the last word."
 )
+_EMULATED = (
+    "emulated: the kernel takes a kprobe there, and emulates the instruction; the lab's kinds of column kprobe measure "
+    "a single step, so none of them is there"
+)
 _STEPS = {"single-stepped": "stepped", "boosted": "boosted", "emulated": "emulated"}
 
 
 class VerdictJson(BaseModel):
-    """``possible`` is null where the boot decides."""
+    """``possible`` is whether such a probe can be registered there at all; it is null where the boot decides.
+
+    Whether one of the lab's kinds is made of it, the instruction's ``kinds`` say: an emulated one takes a kprobe, and
+    has none of the kinds that measure a single step.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -120,7 +128,7 @@ class Disassembly:
             title=f"{self.function.symbol} of {self.kernel}",
             facts=[f"Linux {self.release}, at {self.function.address:#x}; which probes each instruction can have"],
             grid=Grid(list(MEANS), [rows], together=len(MEANS)),
-            sentences=[_PREDICTED, *(f"Note: {note}." for note in self.function.notes), *_kind_sentences()],
+            sentences=[_PREDICTED, *(f"Note: {note}." for note in self._notes()), *_kind_sentences()],
             footnotes=[Footnote(mark, reason) for reason, mark in reasons.items()],
             proofs=[],
         )
@@ -133,7 +141,7 @@ class Disassembly:
             function=self.function.symbol,
             address=f"{self.function.address:#x}",
             kinds={means: [kind.name for kind in kinds] for means, kinds in _kinds().items()},
-            notes=[_PREDICTED, *self.function.notes],
+            notes=[_PREDICTED, *self._notes()],
             instructions=[
                 PlaceJson(
                     offset=one.offset,
@@ -146,6 +154,11 @@ class Disassembly:
                 for one, text in zip(self.function.places, self.text, strict=True)
             ],
         )
+
+    def _notes(self) -> Sequence[str]:
+        """What has to be known of these instructions."""
+        is_emulated = any(one.step == "emulated" for one in self.function.places)
+        return [*self.function.notes, *([_EMULATED] if is_emulated else [])]
 
 
 def _offset(place: ProbePlace) -> str:

@@ -109,7 +109,7 @@ class Evidence(_Record):
     clocksource: Phrase
     """The guest kernel's clocksource while it was measured."""
     int3: Count | None
-    """How many breakpoint traps the guest's kernel took in the counting pass, counted by QEMU; None under KVM."""
+    """Breakpoint traps in the counting pass, counted by QEMU; None under KVM, and where others' may be among them."""
     original_bytes: HexBytes
     """The bytes at the probe point before the module was loaded."""
     address: Address

@@ -39,7 +39,9 @@ _SHOWN = 5
 
 
 class UnknownRun(UsageError):
-    """The name is of no run that is there; the lab has others."""
+    """The name is of no run that is there; the lab has others. ``guess`` is the run that it is most like, if any."""
+
+    guess: str | None = None
 
 
 class RunIdentity(BaseModel):
@@ -177,11 +179,13 @@ def _choose(name: str, entries: Sequence[RunEntry], baselines: Iterable[str], la
         )
     guess = nearest(name, [LATEST, *baselines]) or nearest(name, [entry.id for entry in entries])
     question = f"; did you mean '{guess}'?" if guess else ""
-    raise UnknownRun(
+    error = UnknownRun(
         f"unknown run '{name}'{question}",
         detail=["recent runs:", *_listed(entries)],
         hint=f"{_RUN_IS}.",
     )
+    error.guess = guess
+    raise error
 
 
 def _listed(entries: Sequence[RunEntry]) -> list[str]:

@@ -107,10 +107,12 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def _overview(comment: str) -> Iterator[str]:
-    """A file's first comment. Lines that are indented by a tab are code."""
+    """A file's first comment. Lines that are indented by a tab are C, what a shell is told behind ``$``, or a text."""
     for paragraph in comment.split("\n\n"):
         if paragraph.startswith("\t"):
-            yield fenced(textwrap.dedent(paragraph), "c")
+            code = textwrap.dedent(paragraph)
+            told = re.sub(r"^\$ ", "", code, flags=re.MULTILINE)
+            yield fenced(told, "sh" if told != code else "c" if ";" in code else "text")
         else:
             yield from _prose(paragraph)
 

@@ -38,7 +38,10 @@ def page() -> str:
     return whole_page(
         "Commands",
         [
-            filled("Where the package is installed, `./lab` is `orchestrator`. `--help` of a command prints the same."),
+            filled(
+                "Where the package is installed, `./lab` is `orchestrator`. `--help` of a command prints the same. A "
+                "checkout's `./lab test` runs tests, the lab's or your own: [testing](../testing.md)."
+            ),
             table(("command", "what"), overview),
             *_without_command(root),
             *_statuses(),

@@ -191,6 +191,13 @@ def test_a_file_s_first_comment_is_what_it_says_of_itself() -> None:
     assert kernel_doc.first_comment("int one;\n/*\n * late\n */\n") == ""
 
 
+def test_the_code_of_a_module_s_comment_is_marked_as_what_it_is() -> None:
+    assert "```sh\ninsmod djprobe.ko\ninsmod djprobe_example.ko symbol=vfs_read\n" in PAGES["djprobe.md"]()
+    page = PAGES["marker.md"]()
+    for opening in ("```sh\ninsmod marker.ko", "```text\nNAME FLAVOUR", "```c\nkernel_marker_connect("):
+        assert opening in page
+
+
 def test_an_export_with_a_comment_is_not_for_users() -> None:
     source = "EXPORT_SYMBOL_GPL(one);\n/* Of a macro. */\nEXPORT_SYMBOL_GPL(two);\n"
     assert kernel_doc.exported(source) == ["one"]

@@ -6,12 +6,12 @@ from __future__ import annotations
 from orchestrator.benchmarks.calls.benchmarks import Buffer
 from orchestrator.benchmarks.calls.outcome import SUCCESS
 from orchestrator.catalog.errnos import error_numbers
-from orchestrator.catalog.spelling import nearest
+from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.system_calls import system_calls
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import ConfigError
-from orchestrator.experiment.file.problems import mismatch, shown, wrong
+from orchestrator.experiment.file.problems import Problem, conflict, mismatch, shown, wrong
 
 _LONGEST_TEXT = 200
 _LARGEST_BUFFER = 65536
@@ -41,7 +41,10 @@ def argument(value: object) -> object:
         return value
     if isinstance(value, str) and len(value) <= _LONGEST_TEXT and "\0" not in value and value.isprintable():
         return value
-    if isinstance(value, dict) and list(value) == ["buffer"]:
+    others = [key for key in value if key != "buffer"] if isinstance(value, dict) else []
+    if others:
+        raise conflict([Problem((key,), f"unknown key; {choices_sentence(str(key), ['buffer'])}") for key in others])
+    if isinstance(value, dict) and value:
         size = value["buffer"]
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_BUFFER:
             return Buffer(buffer=size)

@@ -65,9 +65,13 @@ class CallsKind(BenchmarkKind):
         return f"{cell.repeats} x {cell.task.calls} calls, entry {cell.task.entry}"
 
     def refused_points(self, kernel: Kernel, cells: Sequence[CallCell]) -> Mapping[str, str]:
-        """What the kernel's image says against the cells' kinds of probe at the points that they name."""
+        """What the kernel's image says against the cells' kinds of probe at the points that they name.
+
+        Of a found point that is not probed ``describe`` has the reason.
+        """
         places = KernelPlaces(kernel)
-        return {cell.id: reason for cell in cells if (reason := places.refusal(cell)) is not None}
+        named = [cell for cell in cells if cell.task.refusal is None]
+        return {cell.id: reason for cell in named if (reason := places.refusal(cell)) is not None}
 
     def prepare(
         self, context: BuildContext, kernel: Kernel, cells: Sequence[CallCell]

@@ -313,7 +313,10 @@ def entries(value: object) -> object:
 
 
 def _as_list(value: object) -> str:
-    """Words as a list."""
+    """Words as a list, and a mapping as the one entry of it."""
+    if isinstance(value, dict) and value and all(isinstance(part, str | int) for part in value.values()):
+        entry = ", ".join(f"{key}: {part}" for key, part in value.items())
+        return f", such as [{{{entry}}}]" if len(entry) <= 80 and entry.isprintable() else ""
     words = value.replace(",", " ").split() if isinstance(value, str) and len(value) <= 80 else []
     return f", such as [{', '.join(words)}]" if words and all(word.isprintable() for word in words) else ""
 

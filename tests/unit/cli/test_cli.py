@@ -12,8 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import jsonschema
 import pytest
@@ -28,9 +30,11 @@ from orchestrator import __version__
 from orchestrator.artifacts.cache import Cache
 from orchestrator.artifacts.module_source import render, templates
 from orchestrator.catalog.cpu_caches import cpu_caches
+from orchestrator.cli import one_guest
 from orchestrator.cli.main import app
 from orchestrator.results.modelled import Costs
 from orchestrator.results.runs import RunIdentity, prepare_directory, write_results
+from orchestrator.run import started_guest
 
 PROGRAM = [sys.executable, "-c", "from orchestrator.cli.main import main; main()"]
 COMMANDS = [
@@ -392,6 +396,35 @@ def test_a_wrong_experiment_is_refused_before_anything_happens(
 def test_a_hyphen_alone_is_no_option_of_a_guest_s_command() -> None:
     """Many programs read their standard input by that name."""
     assert "unknown kernel 'debian-868'" in refusal("exec", "--kernel", "debian-868", "cat", "-")
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "words", "has_hint"),
+    [
+        (("--", "/sbin/modprobe", "loop"), 127, "no such program in the guest: '/sbin/modprobe'", True),
+        (("--kernel-modules", "--", "modprobe", "loop"), 127, "no such program in the guest: 'modprobe'", False),
+        (("--", "nonesuch"), 127, "no such program in the guest: 'nonesuch'", False),
+        (("--", "modprobe", "loop"), 1, "", False),
+    ],
+)
+def test_a_program_that_the_guest_lacks_is_named(
+    given: tuple[str, ...], status: int, words: str, has_hint: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest = MagicMock()
+    guest.run.return_value.status = status
+
+    @contextmanager
+    def started(*_: object, **__: object) -> Iterator[MagicMock]:
+        yield guest
+
+    monkeypatch.setattr(started_guest, "started", started)
+    monkeypatch.setattr(one_guest.Choice, "machine", MagicMock())
+    monkeypatch.setattr(one_guest, "unexpected_trouble", lambda _: None)
+    result = orchestrator("exec", "--offline", *given)
+    assert result.exit_code == status
+    assert words in result.stderr
+    assert ("note: status 127" in result.stderr) is bool(words)
+    assert ("hint: --kernel-modules puts modprobe" in result.stderr) is has_hint
 
 
 def test_there_is_nothing_to_resume() -> None:

@@ -237,6 +237,14 @@ def test_only_an_unknown_name_may_be_a_cell(runs: Runs) -> None:
     assert "RUN:CELL" not in message
     runs.add(exact("kprobe", 9))
     assert "A cell is named RUN:CELL: latest:kprobe" in refusal("kprobe", "latest")
+    misspelt = refusal("latst", "latest")
+    assert "did you mean 'latest'?" in misspelt
+    assert "RUN:CELL" not in misspelt
+
+
+def test_the_first_of_two_unknown_runs_is_named(runs: Runs) -> None:
+    runs.add(exact("kprobe", 9))
+    assert "unknown run 'own'" in refusal("own", "my-read")
 
 
 def test_two_kernels_of_one_run(runs: Runs) -> None:

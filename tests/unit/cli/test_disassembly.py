@@ -50,3 +50,30 @@ def test_a_part_without_instructions_of_a_kernel_of_one_s_own(tmp_path: Path, mo
     result = CliRunner().invoke(app, ["disasm", "--offline", f"{tmp_path}/linux", "work+0x1..0x1"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"disasm {tmp_path}/linux work lists all of them" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "reason", "hint"),
+    [
+        ("first", "it has 2 functions first", "hint: name a function whose name the kernel has once"),
+        ("number", "number is data, not a function", ""),
+        ("nonesuch", "it has no function nonesuch of its own", "hint: a module's function is not in the image"),
+    ],
+)
+def test_the_hint_is_of_the_reason(
+    function: str, reason: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    make_tree(tmp_path)
+    source = tmp_path / "work.c"
+    source.write_text(
+        "int _stext(int a) { return a; } int number = 3; int first(int a) { return a * 3; }"
+        "int second(int a) { return a * 5; } int _etext(int a) { return a; }"
+    )
+    build_tree(tmp_path / "linux", source, 8, "-Wl,-e,first")
+    listed = tmp_path / "linux" / "System.map"
+    listed.write_text(listed.read_text().replace("T second", "t first"))
+    result = CliRunner().invoke(app, ["disasm", "--offline", f"{tmp_path}/linux", function])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert reason in result.stderr
+    assert ("hint: " + result.stderr.partition("hint: ")[2]).strip() == (hint or "hint:")

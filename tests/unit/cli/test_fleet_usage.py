@@ -173,6 +173,13 @@ def test_what_is_no_address_is_shown_one(address: str) -> None:
         assert (status, "a scheduler's address is like tls://192.0.2.1:8786" in error) == (2, True), error
 
 
+def test_a_name_given_as_an_option_is_told_to_be_an_argument() -> None:
+    status, error = refused("fleet", "down", "--name", "local")
+    assert status == 2
+    assert "unknown option '--name'" in error
+    assert "hint: NAME is an argument: give it without --name; see: " in error
+
+
 def test_a_fleet_and_jobs_do_not_go_together() -> None:
     for command in (["run", QUICKSTART], ["nightly", QUICKSTART]):
         status, error = refused(*command, "--fleet", "local", "--jobs", "2")

@@ -167,7 +167,9 @@ def test_what_is_not_there_is_said(lab: Path) -> None:
     assert "did you mean" not in refusal("latest")
     assert "did you mean" not in refusal("elsewhere:jprobe")
     assert "no run since 2027-01-01 has" in refusal("quickstart:kprobe", "--since", "2027-01-01")
-    assert "--since" in refusal("quickstart:kprobe", "--since", "yesterday")
+    for other in ("yesterday", "2026-13-45", "25.11.2026"):
+        expected = f"--since: found '{other}'; expected a day, such as 2026-11-01"
+        assert expected in refusal("quickstart:kprobe", "--since", other)
 
 
 def test_a_cell_without_an_outcome_yet(lab: Path) -> None:

@@ -177,6 +177,9 @@ def test_the_instructions_as_a_table(code: KernelCode) -> None:
         "kprobe: kprobe, kprobe-plain; only where one can be optimised kprobe-fallback; "
         "only at the function's entry kretprobe, jprobe; none where it is emulated."
     )
+    note = next(one for one in found.json().notes if one.startswith("emulated: the kernel takes a kprobe there"))
+    assert f"Note: {note}." in found.sheet().sentences
+    assert "emulated" not in "".join(found.part(5, 6).json().notes)
     if code.word == 4:
         return
     console = Console(width=120, file=StringIO())

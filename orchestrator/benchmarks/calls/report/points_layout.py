@@ -33,28 +33,28 @@ def points_sheet(panel: Panel) -> Sheet:
     return Sheet(
         title=f"Overhead of probes on {cpu(panel.first.cpu).title}, at each {_points(panel)}",
         facts=[conditions(panel), *_baseline(cells), *returned.failing],
-        grid=_grid(cells, footnotes),
+        grid=_grid(cells, footnotes, "entered" if _function(panel.first) is None else "executed"),
         sentences=[unit_meaning(panel), *_refused(refused), *returned.others],
         footnotes=footnotes.all(),
         proofs=proof_lists(cells, _name),
     )
 
 
-def _grid(cells: Sequence[CellRecord], footnotes: Footnotes) -> Grid:
+def _grid(cells: Sequence[CellRecord], footnotes: Footnotes, reached: str) -> Grid:
     probes = {cell.probe: probe_title(cell) for cell in cells if cell.probe != BASELINE}
     by_point: dict[str, dict[str, CellRecord]] = {}
     for cell in cells:
         by_point.setdefault(_at(cell), {})[cell.probe] = cell
     rows = [
-        Row(at, [_entered(by_probe), *(_figure(by_probe.get(probe), footnotes) for probe in probes)])
+        Row(at, [_hits(by_probe), *(_figure(by_probe.get(probe), footnotes) for probe in probes)])
         for at, by_probe in by_point.items()
     ]
-    headings = ["entered by a call", *probes.values()]
+    headings = [f"{reached} by a call", *probes.values()]
     return Grid(headings, [rows or [Row("no function", [NOTHING] * len(headings))]])
 
 
-def _entered(by_probe: Mapping[str, CellRecord]) -> str:
-    """How often a call enters the function, as the hits prove."""
+def _hits(by_probe: Mapping[str, CellRecord]) -> str:
+    """How often a call enters the function or executes the instruction, as the hits prove."""
     for cell in by_probe.values():
         if cell.probe != BASELINE and cell.evidence is not None:
             return str(cell.evidence.hits_per_call)

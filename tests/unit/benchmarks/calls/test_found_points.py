@@ -257,6 +257,13 @@ def test_the_table_has_a_row_for_each_function() -> None:
     assert not REPORT.charts(list(REPORT.panels(record.cells)))
 
 
+@pytest.mark.parametrize(("points", "heading"), [("executed", "entered by a call"), ("read+*", "executed by a call")])
+def test_the_heading_says_what_a_call_does_at_a_point(points: str, heading: str) -> None:
+    facts = {"points": points, "call": "read", "calls": 5000, "at": "read+0x1"}
+    record = run(*(cell(probe, id=probe, parameters=facts) for probe in ("none", "kprobe")))
+    assert REPORT.sheet(list(REPORT.panels(record.cells))).grid.headings[0] == heading
+
+
 def test_a_table_of_functions_that_cannot_be_probed_prints() -> None:
     facts = {"points": "executed", "at": "entry"}
     record = run(failed("kprobe", NOINSTR, status="unsupported", parameters=facts))

@@ -13,6 +13,7 @@ from loaded_tables import calls_experiment
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.kernel_places import KernelPlaces
+from orchestrator.benchmarks.calls.kind import KIND
 from orchestrator.benchmarks.calls.probe_setup import set_up
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.catalog.kernels import kernel as kernel_spec
@@ -74,6 +75,16 @@ def test_what_the_kernel_refuses(tree: Path, probe: str, point: str, word: str |
     found = KernelPlaces(a_kernel(tree)).refusal(a_cell(probe, point))
     assert (found is None) is (word is None)
     assert (word or "") in (found or "")
+
+
+def test_the_reason_of_a_found_point_is_said_once(tree: Path) -> None:
+    named = a_cell("djprobe", "probed+0x6")
+    reason = KernelPlaces(a_kernel(tree)).refusal(named)
+    assert reason is not None
+    assert KIND.refused_points(a_kernel(tree), [named]) == {named.id: reason}
+    found = replace(named, task=replace(named.task, refusal=reason))
+    assert KIND.describe(found) == f"not probed: {reason}"
+    assert KIND.refused_points(a_kernel(tree), [found]) == {}
 
 
 def test_a_kernel_that_may_have_other_rules_is_booted(tree: Path) -> None:

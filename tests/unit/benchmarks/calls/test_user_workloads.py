@@ -141,7 +141,15 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("benchmark: {name: syscall, call: read, arguments: [1, 2, 3, 4, 5, 6, 7]}", "found 7 arguments"),
         ("benchmark: {name: syscall, call: read, arguments: [true]}", "expected a number, a text"),
         ("benchmark: {name: syscall, call: read, arguments: [{buffer: 0}]}", "expected a number, a text"),
-        ("benchmark: {name: syscall, call: read, arguments: [{buffer: 1, x: 2}]}", "expected a number, a text"),
+        ("benchmark: {name: syscall, call: read, arguments: [{}]}", "found a mapping; expected a number, a text"),
+        (
+            "benchmark: {name: syscall, call: read, arguments: [{buffer: 1, x: 2}]}",
+            "benchmark.arguments.0.x: unknown key; allowed: buffer",
+        ),
+        (
+            "benchmark: {name: syscall, call: read, arguments: [0, {buffr: 16}]}",
+            "benchmark.arguments.1.buffr: unknown key; allowed: buffer; did you mean 'buffer'?",
+        ),
         (
             "benchmark: {name: syscall, call: read, arguments: [18446744073709551616]}",
             "numbers are decimal, within 64 bits",

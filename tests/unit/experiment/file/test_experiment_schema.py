@@ -129,6 +129,10 @@ def test_memory_has_one_spelling(load: Loader) -> None:
         (f"kernels=[{'a,' * 1001}]", "kernels: found 1001 entries; expected a list of 1 to 1000 entries"),
         ("kernels=[debian-686, debian-686]", "kernels.1: the same entry is here twice"),
         ("machines=[{cpu: athlon, memory: 1G}, {cpu: athlon, memory: 1024M}]", "machines.1: the same entry is here tw"),
+        (
+            "machines={cpu: athlon, memory: 1G}",
+            "machines: found a mapping; expected a list of 1 to 1000 entries, such as [{cpu: athlon, memory: 1G}]",
+        ),
         ("machines.0=pentium4", "machines.0: found 'pentium4'; expected a mapping; keys: cpu, smp, memory"),
         ("machines.0={}", "machines.0.cpu: missing; this key is required"),
         ("machines.0.cpus=1", "machines.0.cpus: unknown key; allowed: cpu, smp, memory; did you mean 'cpu'?"),
