@@ -11,6 +11,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from orchestrator.artifacts.kernels import Kernel
+from orchestrator.artifacts.module_source import source_name
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.user_probe import unpacking
 from orchestrator.elf import DAMAGED
@@ -37,10 +38,11 @@ def prebuilt(file: Path, kernel: Kernel) -> Module:
         raise UnsupportedError(f"{file.name} is for {machine}, and this kernel is for {kernel.spec.arch}", hint=hint)
     built_for = info.get("vermagic", "").split(" ")[0]
     if built_for != kernel.release:
+        source = f"./{source_name(file)}"
         raise UnsupportedError(
             f"{file.name} was built for kernel {built_for[:80] or 'unknown'}, and this one is {kernel.release}",
-            hint=f"give its source, ./{file.stem}.c, and the lab builds it for this kernel; "
-            f"or build it first: {PROGRAM} kmod build ./{file.stem}.c --kernel {kernel.spec.argument} --out .",
+            hint=f"give its source, {source}, and the lab builds it for this kernel; "
+            f"or build it first: {PROGRAM} kmod build {source} --kernel {kernel.spec.argument} --out .",
         )
     return Module(name, file, hashlib.sha256(file.read_bytes()).hexdigest(), None)
 
