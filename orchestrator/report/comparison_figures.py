@@ -92,10 +92,12 @@ def summary(compared: ComparedRuns) -> str:
     counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
     beyond = len(comparison.beyond)
     decided = "undecided" not in comparison.counts
-    verdict = (
-        f"{beyond} beyond budget" if beyond else "within budget" if decided else "none is known to be beyond budget"
-    )
-    return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}; {verdict}."
+    verdict = ""
+    if beyond:
+        verdict = f"; {beyond} beyond budget"
+    elif any(held.is_own for one in comparison.cells for held in one.held):
+        verdict = "; within budget" if decided else "; none is known to be beyond budget"
+    return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}{verdict}."
 
 
 def runs_sentence(compared: ComparedRuns) -> Iterator[str]:
