@@ -78,7 +78,7 @@ def _interval(difference: Difference, unit: str) -> str:
 
 def budget_figure(change: CellChange) -> str:
     """Whether a cell is beyond its budget: ``beyond +0``, ``within +1% of overhead``; empty without one of its own."""
-    if change.change in ("failed", "vanished"):
+    if change.is_lost:
         return "beyond"
     beyond = [one for one in change.held if one.is_beyond]
     shown = beyond or [one for one in change.held if one.is_own and one.difference.value]
