@@ -24,8 +24,8 @@ from orchestrator.artifacts.diagnostics import (
 from orchestrator.artifacts.kbuild import make_modules, plain_places, scratch_folder, strip_module
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.modules import Module, show_warnings
-from orchestrator.artifacts.prebuilt import modinfo
 from orchestrator.artifacts.source_folder import read_sources
+from orchestrator.catalog.user_module import modinfo
 from orchestrator.errors import BuildError, ConfigError, UsageError
 
 _KIND = "module-folders"

@@ -31,6 +31,9 @@ _SYNTAX = (
     "C that has such braces stands between {% raw %} and {% endraw %}"
 )
 
+_OWN = "own_"
+"""How the names of users' modules begin, which none of the kernel's has."""
+
 _MARKERS = "marker.h"
 _FORMAT_ERRORS = "-Werror=format -Werror=format-extra-args"
 """A probe reads a marker's arguments as its format says: one that does not fit makes it read what was not passed."""
@@ -104,7 +107,12 @@ def render_as(name: str, file: Path, values: Mapping[str, Value]) -> ModuleSourc
 def user_name(file: Path) -> str:
     """The name of a user's module, as the kernel lists it."""
     stem = file.name.removesuffix(TEMPLATE).removesuffix(".c")
-    return "own_" + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
+    return _OWN + re.sub(r"[^a-z0-9]", "_", stem.lower())[:_LONGEST_NAME]
+
+
+def source_name(module: Path) -> str:
+    """The C file that a user's .ko was probably built from: ``NAME.c`` of ``NAME.ko``, and of our ``own_NAME.ko``."""
+    return f"{module.stem.removeprefix(_OWN)}.c"
 
 
 def _rendered(file: Path, folders: Sequence[Path], values: Mapping[str, Value]) -> str:

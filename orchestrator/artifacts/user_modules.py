@@ -13,8 +13,9 @@ from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_folder import folder_modules
 from orchestrator.artifacts.module_source import TEMPLATE, Value, render_as
 from orchestrator.artifacts.modules import Module, build_modules
-from orchestrator.artifacts.prebuilt import modinfo, prebuilt
+from orchestrator.artifacts.prebuilt import prebuilt
 from orchestrator.catalog.spelling import unknown
+from orchestrator.catalog.user_module import modinfo
 from orchestrator.catalog.user_probe import find_module
 from orchestrator.errors import BuildError, ConfigError, UsageError
 

@@ -59,7 +59,8 @@ def keys(
 
     file = made_key(out or usual_key_file())
     typer.echo(file)
-    options.say("who has this file may run code on all machines of the fleet: copy it to nowhere else")
+    who = "who has this file may run code on all machines of the fleet"
+    options.say(f"{who}: copy it only to machines of the fleet, by a way that you trust")
 
 
 @app.command("up")

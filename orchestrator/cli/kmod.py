@@ -68,7 +68,10 @@ def build(
     offline: options.Offline = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Build a module for a kernel, and print the path of the .ko."""
+    """Build a module for a kernel, and print the path of the .ko.
+
+    It is called lab_NAME.ko, and own_NAME.ko where NAME.c or NAME.c.j2 is a file of your own.
+    """
     import shutil
 
     from orchestrator.artifacts.kernels import ready_kernel

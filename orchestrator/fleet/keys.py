@@ -42,7 +42,8 @@ def made_key(file: Path) -> Path:
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise UsageError("there is a key already", where=str(file), hint="a new one ends the old one's fleet") from None
+        hint = "a new one ends the old one's fleet: remove the file first, or name another one: --out FILE"
+        raise UsageError("there is a key already", where=str(file), hint=hint) from None
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(_new_key())
     return file

@@ -11,7 +11,7 @@ from orchestrator.errors import GuestConnectionLost, GuestError, GuestExit, Gues
 from orchestrator.guest.console import Console
 from orchestrator.guest.guilty import guilty_function
 from orchestrator.guest.hang import is_stopped
-from orchestrator.guest.kernel_reports import KernelReport, Trouble, sign_in
+from orchestrator.guest.kernel_reports import KernelReport, Trouble, excerpt, sign_in
 from orchestrator.guest.panic import Panic, answers_interruption, panic_among
 from orchestrator.process import Spawned, exit_status, how_ended
 
@@ -56,7 +56,7 @@ def trouble_of(reports: Sequence[KernelReport], log: Path) -> GuestOops | GuestP
     if panic is not None:
         return _panicked(panic, "", str(log))
     kinds = ", ".join(dict.fromkeys(map(_kind, reports)))
-    detail = [line for report in reports[:_QUOTED_REPORTS] for line in report.lines[:_REPORT_LINES]]
+    detail = [line for report in reports[:_QUOTED_REPORTS] for line in excerpt(report.lines, _REPORT_LINES)]
     further = len(reports) - _QUOTED_REPORTS
     if further > 0:
         detail.append(f"({further} further report{'s' if further > 1 else ''})")
@@ -101,7 +101,7 @@ def _hang(error: GuestHang, doing: str, console: Console, process: Spawned | Non
         place, hint = f"; its CPU is in {interruption.guilty}", error.hint
     if before is not None:
         place += f"; its kernel had reported trouble ({_kind(before)})"
-    quoted = [*(before.lines[:_REPORT_LINES] if before else ()), *(interruption.lines if interruption else ())]
+    quoted = [*(excerpt(before.lines, _REPORT_LINES) if before else ()), *(interruption.lines if interruption else ())]
     return GuestHang(
         f"the guest hangs ({doing}): {error.what}{place}",
         where=str(console.path),

@@ -65,6 +65,11 @@ _SIGNS = {
 _SIGN = re.compile(_BEGINNING + "(?:" + "|".join(f"(?P<{kind.name}>{signs})" for kind, signs in _SIGNS.items()) + ")")
 _NUMBERED_SIGN = re.compile(_BEGINNING + _NUMBERED)
 _CUT = re.compile(_BEGINNING + r"-+\[ cut here \]-+")
+_TRACE = re.compile(_BEGINNING + "Call Trace:")
+_TRACE_LINES = 8
+"""Lines of a call trace that an excerpt has rather than registers: its heading, <TASK>, and frames."""
+_REGISTERS = re.compile(_BEGINNING + r"(?:Code|R(?:SP|AX|DX|BP|10|13)|E(?:AX|SI)|[CDF]S|[CD]R\d|PKRU): ")
+"""Lines of __show_regs() and show_opcodes() (arch/x86/kernel) other than that of the instruction pointer."""
 _END = re.compile(_BEGINNING + r"---\[ end (?:trace|Kernel panic)")
 
 
@@ -79,6 +84,14 @@ class KernelReport:
         """Whether one of the patterns is found in its text."""
         text = "\n".join(self.lines)
         return any(pattern.search(text) for pattern in patterns)
+
+
+def excerpt(lines: Sequence[str], most: int) -> Sequence[str]:
+    """The first lines of a report, at most so many; a call trace that they would cut off goes before registers."""
+    trace = next((number for number, line in enumerate(lines) if _TRACE.search(line)), len(lines))
+    if trace == len(lines) or trace + min(_TRACE_LINES, len(lines) - trace) <= most:
+        return lines[:most]
+    return [*(line for line in lines[:trace] if not _REGISTERS.search(line)), *lines[trace:]][:most]
 
 
 def report_patterns(regexes: Iterable[str]) -> tuple[re.Pattern[str], ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.guest.guilty import guilty_function, is_idle
-from orchestrator.guest.kernel_reports import KernelReport, Trouble
+from orchestrator.guest.kernel_reports import KernelReport, Trouble, excerpt
 
 _QUOTED_LINES = 20
 
@@ -69,7 +69,7 @@ def panic_among(reports: Iterable[KernelReport]) -> Panic | None:
     # Where a report led to it, that one has the function; the call trace of the panic is of who noticed.
     telling = [report for report in story if not (is_of_memory or _OTHERS_FAULT.search(_sign(report)))]
     guilty = next(filter(None, (guilty_function(report.lines) for report in telling)), None)
-    lines = tuple(line for report in story for line in report.lines[:_QUOTED_LINES])
+    lines = tuple(line for report in story for line in excerpt(report.lines, _QUOTED_LINES))
     return Panic(
         sentence=_sentence(panic),
         guilty=guilty,

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from orchestrator.artifacts.prebuilt import modinfo
 from orchestrator.catalog.given_parameters import parameter_problem
+from orchestrator.catalog.user_module import modinfo
 from orchestrator.errors import CommandTimeout, EvidenceError, GuestHang, UsageError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest

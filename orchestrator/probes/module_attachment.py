@@ -12,7 +12,7 @@ from typing import get_args
 
 from orchestrator.artifacts.modules import Module
 from orchestrator.catalog.probes import Extra, Handler, ProbeKind
-from orchestrator.errors import EvidenceError, UnsupportedError
+from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.channel import COMMAND_LIMIT
 from orchestrator.guest.guest import Guest
 from orchestrator.guest.kernel_value import kernel_value, whole_number
@@ -31,6 +31,8 @@ _WITH_STEP = ("kprobe", "kretprobe", "jprobe")
 """The templates whose modules report how the kernel goes on after their handler."""
 
 _QUOTED = 40
+_NOT_SUPPORTED = ": operation not supported"
+"""How a channel's error ends for a write that the kernel refuses with EOPNOTSUPP."""
 _COUNTS = re.compile(r"(\d{1,20}) (\d{1,20}) (\d{1,20})")
 _TRIAL_LIMIT = 1800.0
 """Seconds in which a module tries its places before it answers; a minute was too short beside twenty busy processes."""
@@ -81,17 +83,27 @@ class ModuleAttachment(Attachment):
     def handle(self, handler: Handler) -> None:
         """Choose what a hit does; the registration stays as it is.
 
-        A user's own module without handlers has only what it always does: it goes on counting.
+        A user's own module without handlers has only what it always does: it goes on counting. Raises UnsupportedError
+        for a module that does not record.
         """
         if self._has("handler"):
             # What counts or records anew empties its counters, so only "noop" may be left out.
             if (handler, self._handler) != ("noop", "noop"):
-                self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+                self._select(handler)
             self._handler = handler
         elif handler == "record":
             raise UnsupportedError(f"module {self.module_name} has no parameter handler, so it cannot record")
         elif handler == "count":
             self._before = self._hits()
+
+    def _select(self, handler: Handler) -> None:
+        try:
+            self._guest.put(handler.encode(), _parameter_file(self._module, "handler"))
+        except GuestError as error:
+            # select_handler() of kmods/lib/report.h returns it where the module has no such handler.
+            if handler == "record" and error.what.endswith(_NOT_SUPPORTED):
+                raise UnsupportedError(f"{self._kind.name} has no recording handler") from None
+            raise
 
     def counts(self, called: Called) -> tuple[int, int | None]:
         """What the module says of itself, one value for all hits with a user's module without a caller."""

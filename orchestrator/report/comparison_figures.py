@@ -78,7 +78,7 @@ def _interval(difference: Difference, unit: str) -> str:
 
 def budget_figure(change: CellChange) -> str:
     """Whether a cell is beyond its budget: ``beyond +0``, ``within +1% of overhead``; empty without one of its own."""
-    if change.change in ("failed", "vanished"):
+    if change.is_lost:
         return "beyond"
     beyond = [one for one in change.held if one.is_beyond]
     shown = beyond or [one for one in change.held if one.is_own and one.difference.value]
@@ -92,10 +92,12 @@ def summary(compared: ComparedRuns) -> str:
     counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
     beyond = len(comparison.beyond)
     decided = "undecided" not in comparison.counts
-    verdict = (
-        f"{beyond} beyond budget" if beyond else "within budget" if decided else "none is known to be beyond budget"
-    )
-    return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}; {verdict}."
+    verdict = ""
+    if beyond:
+        verdict = f"; {beyond} beyond budget"
+    elif any(held.is_own for one in comparison.cells for held in one.held):
+        verdict = "; within budget" if decided else "; none is known to be beyond budget"
+    return f"{counted(len(comparison.cells), 'cell')} compared: {counts or 'none'}{verdict}."
 
 
 def runs_sentence(compared: ComparedRuns) -> Iterator[str]:

@@ -19,6 +19,8 @@ class Panel:
 
     cells: Sequence[CellRecord]
     kernel: str
+    handler: str | None = None
+    """The handler, where it tells the panel from others of its table."""
 
     @property
     def first(self) -> CellRecord:
@@ -41,6 +43,10 @@ class Panel:
         if self.first.table is not None:
             return self.first.table
         return self.reference.name if self.reference else self.first.cpu
+
+    def place(self, name: str | None) -> str:
+        """What a sentence calls the panel: ``name``, and the handler where that is needed; empty without both."""
+        return ", ".join(part for part in (name, self.handler and f"handler {self.handler}") if part)
 
     @property
     def emulated(self) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from orchestrator.report.kind import KindReport, ReportRegistry
 from orchestrator.report.panel import Group, Panel
@@ -17,7 +18,14 @@ def panels(run: RunRecord, registry: ReportRegistry) -> list[Panel]:
         apart = registry.kind_of(cell).apart(cell)
         key = (cell.table, cell.cpu, cell.smp, cell.benchmark, cell.metric, cell.clock, cell.unit, apart)
         alike.setdefault(key, []).append(cell)
-    return [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
+    found = [panel for cells in alike.values() for panel in registry.kind_of(cells[0]).panels(cells)]
+    handlers: dict[str | None, set[str]] = {}
+    for panel in found:
+        handlers.setdefault(panel.first.table, set()).add(panel.first.handler)
+    return [
+        replace(panel, handler=panel.first.handler) if len(handlers[panel.first.table]) > 1 else panel
+        for panel in found
+    ]
 
 
 def groups(run: RunRecord, registry: ReportRegistry) -> list[tuple[KindReport, Group]]:

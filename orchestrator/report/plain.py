@@ -59,7 +59,9 @@ class PlainReport:
 
     def findings(self, group: Group) -> Iterator[Finding]:
         """Return the largest overhead, and what is not decided."""
-        return overhead_findings([cell for panel in group for cell in panel.cells], _name)
+        return overhead_findings(
+            [cell for panel in group for cell in panel.cells], _name, group[0].place(group[0].first.table)
+        )
 
     def charts(self, group: Group) -> Mapping[str, Chart]:
         """None: only its kind can choose the cells that a chart compares."""

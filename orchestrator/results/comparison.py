@@ -103,9 +103,17 @@ class CellChange:
         return all(cell is not None and cell.status == "failed" for cell in (self.pair.before, self.pair.after))
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the cell failed, or had a number that vanished; one without a number loses nothing."""
+        before = self.pair.before
+        return self.change == "failed" or (
+            self.change == "vanished" and before is not None and before.value is not None
+        )
+
+    @property
     def beyond(self) -> tuple[str, ...]:
-        """What is beyond its budget, as sentences; a cell that failed or vanished is beyond any."""
-        if self.change in ("failed", "vanished"):
+        """What is beyond its budget, as sentences; a cell that failed, or whose number vanished, is beyond any."""
+        if self.is_lost:
             return (f"it {self.change}",)
         unit = self.pair.first.unit
         return tuple(
@@ -221,10 +229,14 @@ def _without_number(pair: CellPair) -> CellChange:
     was, now = (None if cell is None else cell.status for cell in (before, after))
     had = "" if before is None else f"it was {before.status}: {first_line(before)}"
     has = "" if after is None else f"{after.status}: {first_line(after)}"
-    if now == "ok":
-        return CellChange(pair, "mended" if was == "failed" else "appeared", had)
     if now == "failed" and was != "failed":
         return CellChange(pair, "failed", has)
+    if was is None:
+        return CellChange(pair, "appeared", "" if now == "ok" else has)
+    if now is None:
+        return CellChange(pair, "vanished", "" if was == "ok" else had)
+    if now == "ok":
+        return CellChange(pair, "mended" if was == "failed" else "appeared", had)
     if was == "ok":
         return CellChange(pair, "vanished", has)
     return CellChange(pair, "unchanged", f"no number in both: {has or had}")

@@ -26,11 +26,12 @@ from orchestrator.catalog.images import images
 from orchestrator.catalog.kernels import kernel as kernel_spec
 from orchestrator.catalog.kernels import kernels
 from orchestrator.catalog.one_liner import PREFIX, is_one_liner, may_be_one_liner, one_liner
-from orchestrator.catalog.probes import probe_in_catalogue, probe_kind, probes
+from orchestrator.catalog.probes import ProbeKind, probe_in_catalogue, probe_kind, probes
 from orchestrator.catalog.spelling import choices_sentence, nearest
 from orchestrator.catalog.user_disk import find_disk, is_user_disk
 from orchestrator.catalog.user_kernel import is_path
 from orchestrator.catalog.user_library import LIBRARY_NAME
+from orchestrator.catalog.user_module import named_modinfo
 from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.problems import Problem, conflict, mismatch, problems_of, refused, shown, wrong
 from orchestrator.experiment.program_point import PROGRAM
@@ -267,10 +268,18 @@ def probe(value: object, info: ValidationInfo) -> object:
             raise mismatch(value, f"{sentence}; or a path: ./mine.c.j2, a module of your own, or ./mine.bpf.c")
         return value
     try:
-        own = probe_kind(value)
+        own = _own_probe(value)
     except ConfigError as error:
         raise refused(error) from None
     return with_path(str(own.file or own.bpf_file), written(own.parameters))
+
+
+def _own_probe(value: str) -> ProbeKind:
+    """A user's probe. Raises ConfigError, for a built module that is damaged too."""
+    own = probe_kind(value)
+    if own.file is not None and own.file.suffix == ".ko":
+        named_modinfo(own.file)
+    return own
 
 
 def point(value: object) -> object:

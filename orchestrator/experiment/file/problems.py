@@ -61,7 +61,8 @@ def wrong(sentence: str) -> PydanticCustomError:
 
 def refused(error: ConfigError) -> PydanticCustomError:
     """Return the error a validator raises for a value that other code has refused: its sentence, with its hint."""
-    return wrong(f"{error.what}; {error.hint}" if error.hint else error.what)
+    what = f"{error.where}: {error.what}" if error.where else error.what
+    return wrong(f"{what}; {error.hint}" if error.hint else what)
 
 
 def shown(value: object) -> str:

@@ -14,10 +14,10 @@ from orchestrator.artifacts.kallsyms import find_symbols
 from orchestrator.artifacts.kernel_code import LOCKS, RETPOLINES, KernelCode, code_of_tree, write_code
 from orchestrator.artifacts.module_parameters import check_parameter_names
 from orchestrator.artifacts.modules import Module
-from orchestrator.artifacts.prebuilt import modinfo
 from orchestrator.artifacts.program_code import find_in_library, find_in_program
 from orchestrator.artifacts.vmlinux import extract
 from orchestrator.benchmarks.markers.codesize.object_file import read_object
+from orchestrator.catalog.user_module import modinfo
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.errors import EvidenceError, LabError
 from orchestrator.probes.boot_patches import booted_text

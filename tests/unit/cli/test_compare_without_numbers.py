@@ -54,3 +54,13 @@ def test_a_cell_that_fails_where_it_was_unsupported_is_beyond(tmp_path: Path) ->
     store_run(tmp_path / "lab", tmp_path / "run2", failed("none", "panic"))
     result = compare()
     assert (result.exit_code, "1 failed" in result.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "end"), [("", "1 unchanged."), ("budgets: {none: +5}\n", "1 unchanged; within budget.")]
+)
+def test_a_budget_is_spoken_of_where_there_is_one(tmp_path: Path, budgets: str, end: str) -> None:
+    for number in (1, 2):
+        store_run(tmp_path / "lab", tmp_path / f"run{number}", cell("none"))
+        (tmp_path / f"run{number}" / "experiment.yaml").write_text(f"name: x\n{budgets}")
+    assert f"1 cell compared: {end}" in compare().stdout

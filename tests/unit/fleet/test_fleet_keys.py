@@ -145,8 +145,9 @@ def test_a_key_is_its_owners_whatever_the_mask(tmp_path: Path) -> None:
 def test_a_key_is_not_made_twice(tmp_path: Path) -> None:
     file = made_key(tmp_path / FILE_NAME)
     before = file.read_bytes()
-    with pytest.raises(UsageError, match="there is a key already"):
+    with pytest.raises(UsageError, match="there is a key already") as caught:
         made_key(file)
+    assert caught.value.hint.endswith("remove the file first, or name another one: --out FILE")
     assert file.read_bytes() == before
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.guest import console as console_module
 from orchestrator.guest.console import Console
 from orchestrator.guest.guilty import guilty_function
-from orchestrator.guest.kernel_reports import KernelReport
+from orchestrator.guest.kernel_reports import KernelReport, excerpt, reports_in
 from orchestrator.guest.panic import answers_interruption, panic_among
 
 LOGS = expected_logs()
@@ -161,3 +161,14 @@ def test_what_is_said_to_an_nmi_of_the_labs_is_no_trouble_of_the_kernels() -> No
 def test_a_function_of_the_kernels_that_begins_like_one_of_c_is_to_blame(name: str) -> None:
     frames = [f" {frame}+0x1/0x2" for frame in ("__memcpy", "memset", "strncpy_from_user", "strcmp", name, "caller")]
     assert guilty_function(["Call Trace:", *frames]) == name
+
+
+def test_an_excerpt_prefers_the_call_trace_to_registers() -> None:
+    (report,) = reports_in((FOLDER / "lkdtm-access-null-64.log").read_text().splitlines())
+    shown = excerpt(report.lines, 20)
+    assert len(shown) == 20
+    assert any("RIP: 0010:lkdtm_ACCESS_NULL+0x14/0x53" in line for line in shown)
+    assert any("full_proxy_write+" in line for line in shown)
+    assert not any("RAX: " in line for line in shown)
+    assert excerpt(report.lines, 60) == report.lines
+    assert list(excerpt(report.lines[:10], 4)) == list(report.lines[:4])

@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from orchestrator.artifacts.modules import Module
-from orchestrator.catalog.probes import probes
-from orchestrator.errors import EvidenceError
+from orchestrator.catalog.probes import Handler, probes
+from orchestrator.errors import EvidenceError, GuestError, UnsupportedError
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.evidence import KPROBES_LIST
 from orchestrator.probes.module_attachment import ModuleAttachment
@@ -71,3 +71,30 @@ def test_a_module_that_does_not_say_where_its_probe_is_is_quoted(address: bytes)
 def test_a_module_whose_probe_is_elsewhere_is_told() -> None:
     with pytest.raises(EvidenceError, match=r"^the module's probe is at c1000001, not at vfs_read$"):
         armed_in(Optimising(0, b"0xc1000001\n")).wait_until_armed()
+
+
+class Refusing:
+    """A guest whose module's handlers are refused with an error of the kernel's."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def put(self, content: bytes, target: str) -> None:
+        raise GuestError(f"cannot write {target}: {self.reason}")
+
+
+@pytest.mark.parametrize(
+    ("handler", "reason", "raised"),
+    [
+        ("record", "operation not supported", UnsupportedError),
+        ("record", "invalid argument", GuestError),
+        ("count", "operation not supported", GuestError),
+    ],
+)
+def test_a_module_that_does_not_record_is_unsupported(handler: Handler, reason: str, raised: type[Exception]) -> None:
+    module = Module("own_dj", Path("own_dj.ko"), "key", None)
+    kind = probes()["djprobe"].model_copy(update={"name": "dj.c"})
+    attachment = ModuleAttachment(cast(Guest, Refusing(reason)), kind, module, POINT)
+    with pytest.raises(raised) as refused:
+        attachment.handle(handler)
+    assert (str(refused.value) == "dj.c has no recording handler") is (raised is UnsupportedError)

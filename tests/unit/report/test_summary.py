@@ -205,3 +205,36 @@ def test_a_fleets_workers_are_named_behind_all_else() -> None:
     rest = len(record.cells) - 3
     assert rest == 1
     assert last == "Measured by a fleet: a-1 2 cells, b-1 1 cell, 1 cell by no worker."
+
+
+def of_handlers(handlers: list[str], *drawn: CellRecord) -> list[CellRecord]:
+    """Cells of no published table, of each handler."""
+    return [
+        one.model_copy(update={"id": f"{one.id}.{name}", "handler": name, "reference": None})
+        for name in handlers
+        for one in drawn
+    ]
+
+
+def test_several_handlers_of_a_table_are_named() -> None:
+    drawn = [cell("none"), cell("kprobe"), cell("djprobe")]
+    assert sentences(*of_handlers(["noop", "record"], *drawn)) == [
+        "Largest overhead, handler noop: kprobes, 627 instructions a call (+153 %).",
+        "Largest overhead, handler record: kprobes, 627 instructions a call (+153 %).",
+    ]
+    assert sentences(*of_handlers(["count"], *drawn)) == [
+        "Largest overhead: kprobes, 627 instructions a call (+153 %)."
+    ]
+
+
+def test_the_largest_difference_of_kernels_has_its_table_and_handler() -> None:
+    here = [cell("none"), cell("kprobe", value=1048.0, overhead=639.0, samples=[1048.0] * 4, interval=[639.0] * 2)]
+    there = [
+        one.model_copy(update={"id": f"{one.id}.64", "kernel": "debian-amd64"})
+        for one in (cell("none"), cell("kprobe"))
+    ]
+    both = [one.model_copy(update={"table": "mine"}) for one in of_handlers(["noop", "count"], *here, *there)]
+    assert [one.partition(": ")[0] for one in sentences(*both) if one.startswith("Largest difference")] == [
+        "Largest difference from debian-686 to debian-amd64, mine, handler noop",
+        "Largest difference from debian-686 to debian-amd64, mine, handler count",
+    ]

@@ -24,7 +24,7 @@ def call_findings(group: Group) -> Iterator[Finding]:
     """The findings of each panel; of several panels in one table, with their names."""
     names = [panel.name if panel.references or len(group) == 1 else panel.kernel for panel in group]
     for name_of_panel, panel in zip(names, group, strict=True):
-        place = name_of_panel if len(group) > 1 or panel.first.table is not None else ""
+        place = panel.place(name_of_panel if len(group) > 1 or panel.first.table is not None else None)
         name = _name_by_function if shows_points(panel) else probe_title
         yield from overhead_findings(panel.cells, name, place)
         yield from _ratios(panel, place)

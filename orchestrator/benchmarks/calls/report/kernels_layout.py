@@ -89,12 +89,15 @@ def kernel_findings(group: Group) -> Iterator[Finding]:
     if not differences:
         return
     difference, cell, before = max(differences, key=lambda one: abs(one[0]))
+    place = group[0].place(group[0].first.table)
+    of_place = f", {place}" if place else ""
     if not difference:
-        yield Finding(Rank.DIFFERENT, f"Calls cost the same on {', '.join(panel.kernel for panel in group)}.")
+        kernels = ", ".join(panel.kernel for panel in group)
+        yield Finding(Rank.DIFFERENT, f"Calls cost the same on {kernels}{f' ({place})' if place else ''}.")
         return
     share = f" ({_percent(difference, before)})" if before > 0 else ""
     more = f"{_signed(difference, cell.unit)} {unit_name(cell.unit)} a call{share}"
-    sentence = f"Largest difference from {group[0].kernel} to {cell.kernel}: {probe_title(cell)}, {more}."
+    sentence = f"Largest difference from {group[0].kernel} to {cell.kernel}{of_place}: {probe_title(cell)}, {more}."
     yield Finding(Rank.DIFFERENT, sentence, abs(difference) / before if before > 0 else 0.0)
 
 

@@ -48,7 +48,7 @@ def markers_sheet(panel: Panel) -> Sheet:
 
 def marker_findings(panel: Panel) -> Iterator[Finding]:
     """The loop that costs most, and the last of the document's conclusions that can be drawn."""
-    yield from overhead_findings(panel.cells, row_name)
+    yield from overhead_findings(panel.cells, row_name, panel.place(panel.first.table))
     document, cells = marker_benchmarks(), cells_by_row(panel)
     for one in reversed(document.conclusions):
         more = difference(cells, one.row, one.minus)

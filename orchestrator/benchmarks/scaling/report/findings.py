@@ -33,7 +33,8 @@ def scaling_findings(group: Group) -> Iterator[Finding]:
     first, last = (_title(cell) if row is None else f"on {cell.kernel}" for cell in (dearest, cheapest))
     most = f"{first}, {_figure(dearest)}"
     each = most if cheapest is dearest else f"most {most}; least {last}, {_figure(cheapest)}"
-    sentence = f"{what}, {size} probes: {each}."
+    place = group[0].place(None)
+    sentence = f"{what}{f', {place}' if place else ''}, {size} probes: {each}."
     base = (dearest.value or 0.0) - (dearest.overhead or 0.0)
     yield Finding(Rank.LARGEST, sentence, _each(dearest) / base if dearest.overhead and base > 0 else 0.0)
     found = table.growth_of_each(dearest.kernel, row_of(dearest))

@@ -191,6 +191,15 @@ def test_other_files_than_modules_are_refused(load: Loader, probe: str, complain
     assert complaint in str(refused.value)
 
 
+def test_a_damaged_module_is_refused_at_its_place(load: Loader, tmp_path: Path) -> None:
+    (tmp_path / "cut.ko").write_bytes(bytes.fromhex("7f454c46020101"))
+    (tmp_path / "x.yaml").write_text(HEAD.replace("djprobe", "./cut.ko") + "benchmark: {name: gtodbench}\n")
+    with pytest.raises(ConfigError) as refused:
+        load_experiment(tmp_path / "x.yaml", kinds())
+    problem = "is no kernel module: it is damaged, or not whole; copy or build it again"
+    assert re.search(rf"x\.yaml:4: probes\.0: {re.escape(str(tmp_path))}/cut\.ko: {problem}$", str(refused.value))
+
+
 def test_each_set_of_parameters_is_a_row_that_loads_again_as_it_was(
     load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
