@@ -165,7 +165,7 @@ def tried(case: Case, folder: Path) -> Trial:
     output = "".join(f"{line}\n" for line in lines)
     for pattern, word in _HOST_DEPENDENT.items():
         output = re.sub(pattern, word, output)
-    shutil.rmtree(here)
+    _remove(here)
     return Trial(case, output, result.exit_code)
 
 
@@ -186,12 +186,23 @@ def make_tree(folder: Path) -> None:
 
 
 def _content(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """What a folder holds, by path: the mode, and the content or a link's target."""
+    """What a folder holds, by path: the mode, and the content or a link's target.
+
+    Of what its mode keeps this user from reading, no content: root, whom modes do not keep off, compares that, too.
+    """
     found = {}
     for path in folder.rglob("*"):
         facts = path.lstat()
         content = os.fsencode(path.readlink()) if path.is_symlink() else b""
-        if path.is_file() and not path.is_symlink():
+        if path.is_file() and not path.is_symlink() and os.access(path, os.R_OK):
             content = path.read_bytes() if facts.st_size < 1 << 20 else str(facts.st_size).encode()
         found[str(path.relative_to(folder))] = (facts.st_mode, content)
     return found
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder with what is in it, whatever their modes."""
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+    shutil.rmtree(folder)
