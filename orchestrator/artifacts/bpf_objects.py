@@ -128,19 +128,21 @@ def _version() -> str:
 
 def _loader(context: BuildContext) -> Path:
     """``images/bpf/bpfload.c`` with the distribution's libbpf in it, for any x86_64 guest."""
-    source = data_dir("images") / "bpf" / "bpfload.c"
+    folder = data_dir("images") / "bpf"
+    source, lacking = folder / "bpfload.c", folder / "search_tree.c"
     # Debian 13's libelf.a unpacks sections with zstd, Debian 12's does not.
     libraries = ["-lbpf", "-lelf", "-lz", *(["-lzstd"] if _ZSTD.exists() else [])]
     library = Path("/usr/lib/x86_64-linux-gnu/libbpf.a")
     inputs = {
         "source": read_source(source),
+        "lacking": read_source(lacking),
         "flags": [*_LOADER_FLAGS, *libraries],
         "libbpf": hashlib.sha256(library.read_bytes()).hexdigest(),
     }
 
     def build(target: Path) -> None:
         # It runs outside all measurements, and must suit the host's libraries: so the host's compiler makes it.
-        argv = ["gcc", *_LOADER_FLAGS, "-o", str(target / "bpfload"), str(source), *libraries]
+        argv = ["gcc", *_LOADER_FLAGS, "-o", str(target / "bpfload"), str(source), str(lacking), *libraries]
         finished = run(argv, time_limit=_LIMIT, environment=compiling_in(target))
         if finished.status != 0:
             raise BuildError("bpfload.c does not compile", where=str(source), detail=finished.complaint())
