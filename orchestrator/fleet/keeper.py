@@ -14,9 +14,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.fleet.kept_log import KeptLog, told
 from orchestrator.fleet.orders import STAY, Orders, Report, WorkerOrder
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from orchestrator.fleet.scheduler import FleetScheduler
 
 _POLL = 0.2
+_PAUSE = 2.0
+"""Seconds before another worker takes the place of one that has ended."""
 
 
 def main() -> int:
@@ -139,16 +141,40 @@ class Keeper:
             settled.set()
 
     async def _here(self, order: WorkerOrder, scheduler: FleetScheduler, settled: asyncio.Event) -> None:
+        """Keep a worker on this machine until we are told to stop.
+
+        Its nanny replaces one that dies, and ends with one that closes, as Dask has a worker do that the scheduler has
+        given up: on a busy host one that has said nothing for some seconds. Then there is another one, with its nanny.
+        """
         from orchestrator.fleet.room import Room
         from orchestrator.fleet.serve import served_worker
 
         assert order.guests is not None
         assert order.memory_mib is not None
         room = Room(order.guests, order.memory_mib)
-        async with served_worker(scheduler.address, self._orders.key, order.name, room, self._orders.host):
-            self._tell(Report("joined", order.name))
-            settled.set()
-            await self._stop.wait()
+        while not self._stop.is_set():
+            try:
+                async with served_worker(
+                    scheduler.address, self._orders.key, order.name, room, self._orders.host
+                ) as nanny:
+                    if not settled.is_set():
+                        self._tell(Report("joined", order.name))
+                        settled.set()
+                    await self._until_stopped_or(nanny.finished())
+                why = "has ended"
+            except Exception as error:
+                if not settled.is_set():
+                    raise
+                why = f"cannot be started: {error}"
+            if not self._stop.is_set():
+                self._log.line(order.name, f"{why}; another one is started in {_PAUSE:g} s")
+                await self._until_stopped_or(asyncio.sleep(_PAUSE))
+
+    async def _until_stopped_or(self, other: Coroutine[Any, Any, None]) -> None:
+        tasks = {asyncio.create_task(one) for one in (self._stop.wait(), other)}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
 
     async def _on_host(self, order: WorkerOrder, scheduler: FleetScheduler, settled: asyncio.Event) -> None:
         from orchestrator.fleet.hosts_ssh import HostWorker

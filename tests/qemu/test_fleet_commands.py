@@ -99,6 +99,7 @@ def test_an_interrupted_run_goes_on_and_counts_what_one_process_counts(
 def test_each_of_its_sockets_refuses_who_has_no_certificate(two_workers: CommandLine) -> None:
     key = read_key(two_workers.lab / "fleet" / "fleet.key")
     whole: ssl.SSLContext = security_of(key).get_connection_args("client")["ssl_context"]
+    assert len(workers_of(two_workers, 2)) == 2, "on a busy host one may have been given up, and is replaced"
     without = ssl.create_default_context(cadata=key.partition("-----BEGIN PRIVATE KEY")[0])
     without.check_hostname = False
     found = listening(family(keeper_of(two_workers)))
@@ -145,6 +146,35 @@ def test_its_end_leaves_nothing(one_worker: CommandLine) -> None:
     assert left_after(processes) == []
     assert temporary_files(one_worker) == []
     assert [path.name for path in (one_worker.lab / "fleets").iterdir()] == ["local.log"]
+
+
+def test_a_worker_that_the_scheduler_gave_up_is_replaced(one_worker: CommandLine) -> None:
+    from distributed import Client
+
+    (first,) = workers_of(one_worker)
+    scheduler = json.loads(one_worker.run("fleet", "status", "--json").stdout)["scheduler"]
+    security = security_of(read_key(one_worker.lab / "fleet" / "fleet.key"))
+    processes = [pid for pid in family(keeper_of(one_worker)) if b"spawn_main" in cmdline(pid)]
+    assert len(processes) == 1
+    with Client(scheduler, security=security, set_as_default=False) as client:
+        client.retire_workers(names=[first["name"]], close_workers=True)
+    assert left_after(processes) == []
+    (second,) = workers_of(one_worker, 1)
+    assert second == first
+    assert "another one is started" in (one_worker.lab / "fleets" / "local.log").read_text()
+
+
+def cmdline(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def workers_of(command: CommandLine, count: int | None = None) -> list[dict[str, object]]:
+    """A fleet's workers as its status shows them: when there are as many, which takes a busy host its time."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        workers: list[dict[str, object]] = json.loads(command.run("fleet", "status", "--json").stdout)["workers"]
+        if count in (None, len(workers)) or time.monotonic() > deadline:
+            return workers
 
 
 def test_all_ends_with_a_keeper_that_is_killed(one_worker: CommandLine) -> None:
