@@ -68,7 +68,8 @@ class HostWorker(threading.Thread):
         channel = transport.open_session()
         channel.set_combine_stderr(True)
         channel.exec_command(self._command())
-        channel.sendall(self._key.encode())
+        with suppress(OSError):  # a command that has ended at once takes no key: its words and its status say why
+            channel.sendall(self._key.encode())
         channel.settimeout(1.0)
         return self._listen(channel)
 

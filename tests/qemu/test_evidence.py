@@ -82,8 +82,9 @@ def test_a_kprobe_that_is_quietly_optimised_fails_its_cell(ready: ReadyGuest, mo
     # Behind the lab's back, as soon as the module is there.
     script = f"until grep -q {module.name} /proc/modules; do sleep 0.01; done; echo 1 > {OPTIMISATION}"
     ready.guest.succeed(["sh", "-c", f"({script}) > /dev/null 2>&1 &"])
-    # On a busy host it is optimised before the bytes are looked at for the first time.
-    with pytest.raises(EvidenceError, match=r"( to (cc|e9) .* \(|is not armed by int3: .*; that is ).*optimis"):
+    # On a busy host it is optimised before the bytes are looked at for the first time, or before the traps are counted.
+    seen = r"( to (cc|e9) .* \(|is not armed by int3: .*; that is ).*optimis|hits took \d+ breakpoint traps, not 2 each"
+    with pytest.raises(EvidenceError, match=seen):
         measure_call(ready, kprobe_cell(), aimed_at(PROBED, module))
     assert ready.guest.get(OPTIMISATION) == b"1\n"
 
