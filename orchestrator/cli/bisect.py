@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @expected_failures
 def bisect(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="Experiment file that names something in the tree.")],
+    config: Annotated[
+        Path, typer.Argument(readable=False, metavar="CONFIG", help="Experiment file that names something in the tree.")
+    ],
     good: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit of the tree before the change.")],
     bad: Annotated[str, typer.Option(metavar="TREE@REV", help="A commit behind it.")],
     cell: Annotated[

@@ -58,6 +58,7 @@ def compare(
     config: Annotated[
         Path | None,
         typer.Option(
+            readable=False,
             metavar="CONFIG",
             help="Measure this experiment first, on two kernels, or at TREE@A and TREE@B.",
         ),

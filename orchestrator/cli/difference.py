@@ -52,7 +52,9 @@ def diff(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."),
+        typer.Option(
+            readable=False, metavar="CONFIG", help="Measure this experiment on the kernels A and B, compare those."
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,

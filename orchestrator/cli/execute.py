@@ -34,7 +34,9 @@ def execute(
         typer.Option(help="framed: the lab's own agent; ssh, serial: the image's sshd, a login on its console."),
     ] = one_guest.Channel.FRAMED,
     user: Annotated[str, typer.Option(help="Who logs in on the console (--channel serial).")] = "root",
-    password_file: Annotated[Path | None, typer.Option(help="A file with that user's password.")] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(readable=False, help="A file with that user's password.")
+    ] = None,
     cpu: one_guest.Cpu = None,
     smp: one_guest.Smp = 1,
     memory: one_guest.Memory = one_guest.USUAL_MIB,

@@ -24,7 +24,9 @@ _MOST_WORKERS = 64
 
 _Key = Annotated[
     Path | None,
-    typer.Option("--key", metavar="FILE", help="The fleet's key; default: fleet/fleet.key beside the results."),
+    typer.Option(
+        "--key", readable=False, metavar="FILE", help="The fleet's key; default: fleet/fleet.key beside the results."
+    ),
 ]
 _Guests = Annotated[
     int | None,
@@ -86,7 +88,8 @@ def up(
         int, typer.Option(min=0, max=65535, metavar="N", help="The scheduler's port; default: one that is free.")
     ] = 0,
     hosts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="YAML: other hosts, on which workers are started over ssh.")
+        Path | None,
+        typer.Option(readable=False, metavar="FILE", help="YAML: other hosts, on which workers are started over ssh."),
     ] = None,
     key: _Key = None,
 ) -> None:

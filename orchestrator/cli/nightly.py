@@ -28,7 +28,9 @@ _DAY = 86_400
 def nightly(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG]", help="Experiment file; default: the lab's configs/nightly.yaml."),
+        typer.Argument(
+            readable=False, metavar="[CONFIG]", help="Experiment file; default: the lab's configs/nightly.yaml."
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as run does.")

@@ -25,7 +25,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step 
 Offline = Annotated[bool, typer.Option("--offline", help="Use only what is in the cache.")]
 KernelConfig = Annotated[
     Path | None,
-    typer.Option("--kconfig", metavar="FILE", help="A kernel tree's configuration; default: its own .config."),
+    typer.Option(
+        "--kconfig", readable=False, metavar="FILE", help="A kernel tree's configuration; default: its own .config."
+    ),
 ]
 MakeVariables = Annotated[
     list[str] | None,

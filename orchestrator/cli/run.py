@@ -30,7 +30,7 @@ _MOST_JOBS = 64
 
 @expected_failures
 def run(
-    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="Experiment files.")],
+    configs: Annotated[list[Path], typer.Argument(readable=False, metavar="CONFIG...", help="Experiment files.")],
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value: machines.0.cpu=athlon.")
     ] = None,
