@@ -12,6 +12,8 @@ pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
 
 FOLDER = Path(__file__).with_name("modules") / "two_modules"
 GUEST = ("exec", "--kernel", "lab-i386-up", "--cpu", "pentium4")
+ATTEMPTS = 4
+"""To find the CPU in a function that spins: one time in twenty it serves a timer's interrupt just then."""
 GREETING = ("--", "sh", "-c", "dmesg | grep -o 'greeting: .*'")
 
 ECHO = """\
@@ -129,14 +131,19 @@ def test_a_folder_of_too_many_files_is_not_copied(command: CommandLine, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("waits", "place"), [("cpu_relax()", "its CPU is in endless_init [endless]"), ("msleep(100)", "its CPU is idle")]
+    ("waits", "place"), [("cpu_relax()", "in endless_init [endless]"), ("msleep(100)", "idle")]
 )
 def test_an_init_function_that_does_not_return(command: CommandLine, tmp_path: Path, waits: str, place: str) -> None:
     source = ECHO.replace("echo", "endless").replace('pr_info("greeting: %s\\n", text);', f"for (;;) {waits};")
     (tmp_path / "endless.c").write_text(f"#include <linux/delay.h>\n{source}")
-    done = command.run(*GUEST, "--timeout", "1", "--module", tmp_path / "endless.c", "--", "true")
-    assert done.returncode == 1
-    said = " ".join(done.stderr.split())
-    assert "the init function of module endless has not returned: the guest hangs (running insmod)" in said
-    assert f"insmod did not end within 1 s, and the guest does not answer any more; {place}" in said
-    assert "hint: an init function must return" in said
+    sentence = "insmod did not end within 1 s, and the guest does not answer any more; its CPU is"
+    for _ in range(ATTEMPTS):
+        done = command.run(*GUEST, "--timeout", "1", "--module", tmp_path / "endless.c", "--", "true")
+        assert done.returncode == 1
+        said = " ".join(done.stderr.split())
+        assert "the init function of module endless has not returned: the guest hangs (running insmod)" in said
+        assert sentence in said
+        assert "hint: an init function must return" in said
+        if f"{sentence} {place}" in said:
+            return
+    pytest.fail(said)
