@@ -130,9 +130,7 @@ def test_a_folder_of_too_many_files_is_not_copied(command: CommandLine, tmp_path
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize(
-    ("waits", "place"), [("cpu_relax()", "in endless_init [endless]"), ("msleep(100)", "idle")]
-)
+@pytest.mark.parametrize(("waits", "place"), [("cpu_relax()", "in endless_init [endless]"), ("msleep(100)", "idle")])
 def test_an_init_function_that_does_not_return(command: CommandLine, tmp_path: Path, waits: str, place: str) -> None:
     source = ECHO.replace("echo", "endless").replace('pr_info("greeting: %s\\n", text);', f"for (;;) {waits};")
     (tmp_path / "endless.c").write_text(f"#include <linux/delay.h>\n{source}")
