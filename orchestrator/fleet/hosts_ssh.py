@@ -67,8 +67,13 @@ class HostWorker(threading.Thread):
         transport.set_keepalive(15)  # of a host that has gone without a word, nothing else would be noticed
         channel = transport.open_session()
         channel.set_combine_stderr(True)
-        channel.exec_command(self._command())
-        with suppress(OSError):  # a command that has ended at once takes no key: its words and its status say why
+        # A command may have ended before a server says that it began, and takes no key: its status says why.
+        try:
+            channel.exec_command(self._command())
+        except paramiko.SSHException:
+            if channel.exit_status < 0:
+                raise
+        with suppress(OSError):
             channel.sendall(self._key.encode())
         channel.settimeout(1.0)
         return self._listen(channel)

@@ -19,6 +19,8 @@ from paramiko import common
 
 SSHD = Path("/usr/sbin/sshd")
 PATIENCE = 600.0
+_ANSWER_DELAY = 0.3
+"""Seconds before paramiko's server says that a command began: one that ends at once has then ended before."""
 
 _CONFIG = """\
 ListenAddress 127.0.0.1
@@ -134,8 +136,12 @@ class _Server(paramiko.ServerInterface):
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        for work in (_feed, _show):
-            threading.Thread(target=work, args=(channel, process), daemon=True).start()
+        feeder, shower = (
+            threading.Thread(target=work, args=(channel, process), daemon=True) for work in (_feed, _show)
+        )
+        feeder.start()
+        shower.start()
+        shower.join(_ANSWER_DELAY)
         return True
 
 
