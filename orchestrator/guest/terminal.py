@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 import pexpect
 
-from orchestrator.errors import GuestExit
+from orchestrator.errors import GuestExit, HostError
 from orchestrator.guest.guest import Guest
 from orchestrator.paths import data_dir
 
@@ -131,9 +131,14 @@ def attend(start: Callable[[str, Watch], Guest], prepare: Callable[[Guest], None
     it runs.
 
     Returns when the shell ends, the guest resets itself, or the user presses the escape key. Raises GuestError else,
-    and GuestOops where the kernel has reported what is not among the guest's ``expected_reports``.
+    GuestOops where the kernel has reported what is not among the guest's ``expected_reports``, and HostError where the
+    host has no pseudo-terminal.
     """
-    ours, theirs = os.openpty()
+    try:
+        ours, theirs = os.openpty()
+    except OSError as error:
+        what = f"the guest's console needs a pseudo-terminal, and this host gives none: {error.strerror}"
+        raise HostError(what, hint="as root: mount -t devpts devpts /dev/pts") from None
     tty.setraw(theirs)
     token = secrets.token_hex(16)
     session = _Session(partial(start, os.ttyname(theirs)), prepare, token, theirs)

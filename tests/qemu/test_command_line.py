@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import QUICKSTART, REDUCED, CommandLine, FinishedRun
 from junitparser import TestSuite
+from pseudo_terminals import PSEUDO_TERMINALS
 
 from orchestrator.paths import data_dir
 
@@ -112,6 +113,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@PSEUDO_TERMINALS
 def test_progress_is_live_on_a_terminal(tmp_path: Path) -> None:
     arguments = ("run", QUICKSTART, *REDUCED, "--only", "probe=none", "--fresh")
     status, stdout, screen = seen_on_terminal(CommandLine(tmp_path, {"TERM": "xterm"}), *arguments)

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pexpect
 import pytest
 from command_line import CommandLine, qemus_in
+from pseudo_terminals import PSEUDO_TERMINALS
 
 from orchestrator.artifacts.kept_guests import keep_guest, kept_guest
 from orchestrator.errors import GuestError, HostError, UsageError
@@ -118,6 +119,7 @@ def test_another_file_is_refused(
     assert "a shell needs a terminal" in done.stderr
 
 
+@PSEUDO_TERMINALS
 def test_a_failed_tests_guest_is_kept_and_a_shell_goes_on_with_it(
     pytester: pytest.Pytester,
 ) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pexpect
 import pytest
 from command_line import CommandLine, qemus_in
+from pseudo_terminals import PSEUDO_TERMINALS
 
-pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up")]
+pytestmark = [pytest.mark.qemu, pytest.mark.kernels("lab-i386-up"), PSEUDO_TERMINALS]
 
 PROMPT = "athlon:/ # "
 LIMIT = 600

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pseudo_terminals import PSEUDO_TERMINALS
 
 from orchestrator.deadline import Deadline
 from orchestrator.errors import CommandTimeout, GuestConnectionLost, GuestError, GuestHang
@@ -26,6 +27,8 @@ LOGIN = Path(__file__).with_name("fake_login.sh")
 SHELLS = ["dash -i", "bash --norc -i", "busybox ash -i"]
 
 Console = Callable[..., SerialChannel]
+
+pytestmark = PSEUDO_TERMINALS
 
 
 @pytest.fixture
