@@ -8,19 +8,25 @@ import os
 import pytest
 from neutral_environment import neutralise_environment
 from restricted_path import restrict_path
-from skip_summary import write_skip_summary
+from suite_costs import dearest_first, measure_costs
+from suite_report import report_as_it_comes, write_skip_summary
+from suite_signals import obey_signals
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--nightly`` and ``--write-golden``."""
+    """Add ``--nightly``, ``--write-golden`` and ``--write-costs``."""
     parser.addoption("--nightly", action="store_true", help="run the tests that take too long for every day, too")
+    parser.addoption("--write-costs", action="store_true", help="write what the daily suite costs")
     parser.addoption("--write-golden", action="store_true", help="write what wrong inputs get into golden/wrong")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before test modules are imported, and declare the mark of the long tests."""
+    report_as_it_comes(config)
     neutralise_environment(config)
+    obey_signals(config)
     restrict_path(config)
+    measure_costs(config)
     config.addinivalue_line("markers", "nightly(reason): takes too long for every day; --nightly runs it")
 
 
@@ -30,8 +36,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest then puts the failed ones before all others
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the long tests, each with its reason, without ``--nightly``."""
+    """Put the dearest files first, and skip the long tests, each with its reason, without ``--nightly``."""
+    dearest_first(items)
     if config.getoption("--nightly"):
         return
     for item in items:

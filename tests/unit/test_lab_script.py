@@ -86,12 +86,17 @@ KEEPING_PYTHON = """\
     fi
     exec "{python}" "$@"
 """
-# Stands for ruff, mypy and pytest: `python -m` looks into the working directory, the checkout, first.
-CHECKER = """\
-    import os, sys
-    name = os.path.basename(sys.argv[0]).removesuffix(".py")
-    print(name, *sys.argv[1:], flush=True)
-    sys.exit(int(os.environ.get(name + "_status", "0")))
+# `python -m` looks into the working directory, the checkout, first.
+IN_PLACE_OF_PYTEST = """\
+    import os, pathlib, signal, sys, time
+    def end(number, frame):
+        pathlib.Path(os.environ["pytest_waits"]).write_text(signal.Signals(number).name)
+        sys.exit(2)
+    signal.signal(signal.SIGTERM, end)
+    print("pytest", *sys.argv[1:], flush=True)
+    if "pytest_waits" in os.environ:
+        time.sleep(600)
+    sys.exit(int(os.environ.get("pytest_status", "0")))
 """
 
 
@@ -139,8 +144,7 @@ def make_checkout(base: Path) -> Checkout:
     (folder / "constraints.txt").write_text(CONSTRAINTS)
     (folder / "back_end.py").write_text(textwrap.dedent(BACK_END))
     (folder / "orchestrator/__init__.py").write_text(textwrap.dedent(ORCHESTRATOR))
-    for name in ("ruff", "mypy", "pytest"):
-        (folder / f"{name}.py").write_text(textwrap.dedent(CHECKER))
+    (folder / "pytest.py").write_text(textwrap.dedent(IN_PLACE_OF_PYTEST))
     for name in TOOLS:
         (tools / name).symlink_to(shutil.which(name) or "/missing")
     (tools / "python3").symlink_to(Path(sys.executable).resolve())
@@ -589,8 +593,8 @@ def test_what_measures_speed_is_measured_alone(ready: Checkout) -> None:
 @pytest.mark.parametrize("arguments", ["--fresh trixie -k x", "--fresh=trixie -k x", "-k x --fresh trixie"])
 def test_a_fresh_machine_is_tested_alone_and_its_output_shown_as_it_comes(ready: Checkout, arguments: str) -> None:
     done = ready.lab("test", *arguments.split())
-    settings = f"-n 0 -s -v -o cache_dir={ready.cache}/checks/pytest"
-    assert done.stdout == f"pytest --qemu {settings} tests/fresh {arguments}\n"
+    settings = f"-o cache_dir={ready.cache}/checks/pytest"
+    assert done.stdout == f"pytest --qemu -n 0 -s -v tests/fresh {settings} {arguments}\n"
 
 
 @pytest.mark.parametrize("arguments", ["--fresh sid", "--fresh=sid", "--fresh=", "--fresh", "--fresh trixie --fresh x"])
@@ -608,7 +612,7 @@ def test_the_help_of_the_tests_is_all_that_is_printed(bare: Checkout, arguments:
     done = bare.lab("test", *arguments.split())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Usage: {bare.folder}/lab test [OPTIONS] [PYTEST ARGUMENTS]\n")
-    assert {"--nightly", "--fresh", "-k"} <= set(done.stdout.split())
+    assert {"--nightly", "--failed", "--fresh", "-k"} <= set(done.stdout.split())
     assert bare.files() == before
     assert not bare.cache.exists()
 
@@ -618,41 +622,65 @@ def test_the_help_of_the_tests_names_the_shell_before_the_script(bare: Checkout)
     assert "\n  sh lab test tests/unit " in done.stdout
 
 
-def test_lab_test_runs_every_check_and_pytest_last(ready: Checkout) -> None:
-    def checks(**statuses: str) -> tuple[list[str], int]:
-        done = ready.lab("test", "-k", "a or b", **statuses)
-        lines = done.stdout.splitlines()
-        workers = "-n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder"
-        assert lines[-1] == f"pytest --qemu {workers} -o cache_dir={ready.cache}/checks/pytest -k a or b"
-        return [line.split()[0] for line in lines], done.returncode
-
-    everything = ["ruff", "ruff", "mypy", "pytest"]
+def test_pytest_gets_what_is_asked_for_and_its_status_is_the_labs(ready: Checkout) -> None:
+    workers = "-n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder"
     before = ready.files()
-    assert checks() == (everything, 0)
-    assert checks(mypy_status="2") == (everything, 1)
-    assert checks(pytest_status="5") == (everything, 5)
-    assert checks(ruff_status="1", pytest_status="4") == (everything, 4)
+    for status in (0, 1, 5):
+        done = ready.lab("test", "-k", "a or b", "--failed", pytest_status=str(status))
+        told = f"pytest --qemu {workers} -o cache_dir={ready.cache}/checks/pytest -k a or b --failed-first\n"
+        assert (done.stdout, done.returncode) == (told, status)
     assert ready.files() == before
 
 
+def test_tests_of_ones_own_run_where_the_caller_is(ready: Checkout, tmp_path: Path) -> None:
+    """Named relative to the caller's folder, with a test's name behind it, and with no worker of the lab's own."""
+    (tmp_path / "my tests").mkdir()
+    own = tmp_path / "my tests" / "test_own.py"
+    own.touch()
+    script = f'cd "{tmp_path}/my tests" && "{ready.folder}/lab" test -k test_own.py test_own.py::test_it[a::b] -x'
+    done = ready.run(["sh", "-c", script], {"PYTHONPATH": str(ready.folder)})
+    told = f"pytest --qemu -o cache_dir={ready.cache}/checks/pytest -k test_own.py {own}::test_it[a::b] -x\n"
+    assert (done.stdout, done.stderr) == (told, "")
+
+
+def test_the_labs_tests_are_found_from_wherever_the_caller_is(ready: Checkout) -> None:
+    test = ready.folder / "tests" / "test_x.py"
+    for script in ('cd "$1/tests" && ../lab test test_x.py::test_y', 'cd "$1" && ./lab test tests/test_x.py::test_y'):
+        test.parent.mkdir(exist_ok=True)
+        test.touch()
+        done = ready.run(["sh", "-c", script, "-", str(ready.folder)], {})
+        shutil.rmtree(test.parent)
+        assert done.stdout.endswith(f" {test}::test_y\n"), done.stderr
+        assert " -n auto " in done.stdout
+
+
 def test_every_night_all_parts_run_though_one_fails(ready: Checkout) -> None:
-    checks = ["ruff", "ruff", "mypy"]
-
-    def parts(*arguments: str, **statuses: str) -> tuple[list[str], list[str], int]:
+    def parts(*arguments: str, **statuses: str) -> tuple[list[str], int]:
         done = ready.lab("test", *arguments, **statuses)
-        lines = done.stdout.splitlines()
-        names = [line.split()[0] for line in lines if not line.startswith("pytest")]
-        cache = f" -o cache_dir={ready.cache}/checks/pytest"
-        return names, [line.replace(cache, "") for line in lines if line.startswith("pytest")], done.returncode
+        return done.stdout.replace(f" -o cache_dir={ready.cache}/checks/pytest", "").splitlines(), done.returncode
 
-    parallel = "pytest --qemu -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --nightly"
+    parallel = "pytest --qemu -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder"
     everything = [
-        parallel,
+        f"{parallel} --nightly",
         "pytest --qemu -n 0 tests/benchmarks",
         "pytest --qemu -n 0 -s -v tests/fresh --fresh bookworm",
         "pytest --qemu -n 0 -s -v tests/fresh --fresh trixie",
     ]
-    assert parts("--nightly") == (checks, everything, 0)
-    assert parts("--nightly", pytest_status="1") == (checks, everything, 1)
-    assert parts("--nightly", mypy_status="1") == (checks, everything, 1)
-    assert parts("--nightly", "tests/qemu/x.py") == (checks, [f"{parallel} tests/qemu/x.py"], 0)
+    assert parts("--nightly") == (everything, 0)
+    assert parts("--nightly", pytest_status="1") == (everything, 1)
+    assert parts("--nightly", "tests/qemu/x.py") == ([f"{parallel} --nightly tests/qemu/x.py"], 0)
+
+
+def test_a_signal_ends_a_night_with_the_part_that_runs(ready: Checkout, tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    command = [str(ready.folder / "lab"), "test", "--nightly"]
+    environment = {**ready.environment, "pytest_waits": str(ended)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as lab:
+        assert lab.stdout is not None
+        assert lab.stdout.readline().endswith("--nightly\n")
+        lab.terminate()
+        assert lab.stdout.read() == ""
+        assert lab.wait(timeout=600) == 1
+    assert ended.read_text() == "SIGTERM"

@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 def test_each_reason_has_a_line_and_failures_come_last(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
-        from skip_summary import write_skip_summary
+        from suite_report import write_skip_summary
 
         def pytest_terminal_summary(terminalreporter):
             write_skip_summary(terminalreporter)
