@@ -28,7 +28,7 @@ def obey_signals(config: pytest.Config) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGTERM)
-    elif config.pluginmanager.hasplugin("dsession"):
+    elif config.getoption("numprocesses", None):
         config.pluginmanager.register(_Workers())
 
 
@@ -40,7 +40,7 @@ class _Workers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
-        self._pids[node] = node.workerinfo["pid"]
+        self._pids[node] = node.gateway._io.popen.pid  # execnet has no public name for it
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

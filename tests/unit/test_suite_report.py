@@ -1,23 +1,81 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Is each reason for skipped tests said once, and before what failed?"""
+"""Does a person see each failure when it happens, with what repeats it, and each reason for skipped tests once?"""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
 
+TESTS = Path(__file__).resolve().parents[1]
 
-def test_each_reason_has_a_line_and_failures_come_last(pytester: pytest.Pytester) -> None:
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A folder of tests that is reported as the lab's own."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
+    monkeypatch.setenv("ORCHESTRATOR_TESTS_CALLED_AS", "./lab")
     pytester.makeconftest(
         """
-        from suite_report import write_skip_summary
+        from suite_report import report_as_it_comes, write_skip_summary
+
+        def pytest_configure(config):
+            config.addinivalue_line("markers", "nightly: long")
+            report_as_it_comes(config)
 
         def pytest_terminal_summary(terminalreporter):
             write_skip_summary(terminalreporter)
         """
     )
-    pytester.makepyfile(
+    return pytester
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_failure_is_shown_when_it_happens_with_the_command_that_repeats_it(
+    suite: pytest.Pytester, workers: str
+) -> None:
+    suite.makepyfile(
+        test_x="""
+        import pytest
+
+        @pytest.mark.parametrize("word", ["a b"])
+        def test_wrong(word):
+            print("".join(["what it ", "has printed"]))
+            assert word == "c"
+        @pytest.mark.nightly
+        def test_long(missing): pass
+        def test_right(): pass
+        """
+    )
+    result = suite.runpytest_subprocess("-v", "-rfE", "-n", workers)
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "_* test_x.py::test_wrong[[]a b] _*",
+            "E  *assert 'a b' == 'c'",
+            "what it has printed",
+            "again: ./lab test 'test_x.py::test_wrong[[]a b]'",
+            "_* test_x.py::test_long (setup) _*",
+            "*fixture 'missing' not found",
+            "again: ./lab test --nightly test_x.py::test_long",
+            "*test_right*PASSED*" if workers == "0" else "*PASSED*test_right*",
+            "*short test summary info*",
+        ]
+    )
+    assert result.stdout.str().count("what it has printed") == 1
+
+
+def test_a_file_that_cannot_be_read_is_shown_with_its_command(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_x="import nothing_of_this_name")
+    result = suite.runpytest_subprocess("-n", "1")
+    result.stdout.fnmatch_lines(["E  *No module named 'nothing_of_this_name'", "again: ./lab test test_x.py"])
+
+
+def test_each_reason_has_a_line_and_failures_come_last(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
         """
         import pytest
 
@@ -31,7 +89,7 @@ def test_each_reason_has_a_line_and_failures_come_last(pytester: pytest.Pytester
         def test_wrong(): assert False
         """
     )
-    result = pytester.runpytest("-rf")
+    result = suite.runpytest_subprocess("-rf")
     result.assert_outcomes(skipped=12, failed=1)
     result.stdout.fnmatch_lines(
         [
