@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import PATIENCE, CommandLine, qemus_by_pid
+from elsewhere import ELSEWHERE
 from test_shell import shell
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -40,7 +41,7 @@ def test_the_command_line_of_a_guest_with_an_image_is_shown(command: CommandLine
     assert "(the guest" in done.stdout
 
 
-@pytest.mark.parametrize("channel", ["ssh", "serial"])
+@pytest.mark.parametrize("channel", ["ssh", pytest.param("serial", marks=ELSEWHERE)])
 def test_an_oops_fails_a_command_over_every_channel(command: CommandLine, late_oops: Path, channel: str) -> None:
     logs = command.lab / "logs"
     done = command.run(
@@ -51,7 +52,7 @@ def test_an_oops_fails_a_command_over_every_channel(command: CommandLine, late_o
     assert "guest.console: the guest's kernel reported trouble (" in done.stderr
 
 
-@pytest.mark.parametrize("channel", ["framed", "ssh", "serial"])
+@pytest.mark.parametrize("channel", [pytest.param("framed", marks=ELSEWHERE), "ssh", "serial"])
 def test_a_command_runs_in_an_image_with_data(command: CommandLine, tmp_path: Path, channel: str) -> None:
     folder = tmp_path / "tool"
     folder.mkdir()

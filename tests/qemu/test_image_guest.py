@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine, qemus_in
+from elsewhere import ELSEWHERE
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.guest_disks import GuestDisks
@@ -96,7 +97,7 @@ def test_sshd_is_reached_from_this_host_s_loopback_only_and_reaches_nothing(
         assert {"passwordauthentication no", "kbdinteractiveauthentication no", "usepam no"} <= set(effective)
 
 
-@pytest.mark.parametrize("name", ["lab-i386-up", "debian-686"])
+@pytest.mark.parametrize("name", ["lab-i386-up", pytest.param("debian-686", marks=ELSEWHERE)])
 def test_data_travels_on_a_disk_that_is_only_read(workshop: BuildContext, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my.data"
     (folder / "deep").mkdir(parents=True)
@@ -118,7 +119,7 @@ def test_an_image_and_data_together(workshop: BuildContext, tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not Path("/usr/sbin/depmod").exists(), reason="needs what images/module-packages.txt lists")
-@pytest.mark.parametrize("image", [None, IMAGE])
+@pytest.mark.parametrize("image", [None, pytest.param(IMAGE, marks=ELSEWHERE)])
 def test_modprobe_finds_the_kernel_s_own_modules(workshop: BuildContext, tmp_path: Path, image: str | None) -> None:
     """Busybox's modprobe in the initramfs, Debian's in an image."""
     with Guest(machine(workshop, GuestDisks(image, kernel_modules=True), "debian-686"), tmp_path) as guest:

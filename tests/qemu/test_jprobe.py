@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine
 from djprobe_trial import insert
+from elsewhere import ELSEWHERE
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
@@ -92,7 +93,7 @@ def list_of(guest_kernel: Kernel) -> Lists:
 @pytest.mark.parametrize(
     "kernel",
     [
-        pytest.param("debian-686", marks=pytest.mark.guest(timing="instructions")),
+        pytest.param("debian-686", marks=[pytest.mark.guest(timing="instructions"), ELSEWHERE]),
         pytest.param("lab-i386-up", marks=pytest.mark.guest(kernel="lab-i386-up", timing="instructions")),
         *(
             pytest.param(name, marks=[pytest.mark.kernels(name), pytest.mark.guest(kernel=name, timing="instructions")])

@@ -20,7 +20,8 @@ from orchestrator.paths import data_dir
 from orchestrator.probes import recorder
 
 CAPABILITIES = data_dir("configs") / "djprobe-2005-list15.yaml"
-EVERY_DAY = "debian-686"
+EVERY_DAY = "lab-i386-up"
+"""Other tests need most of its modules, too."""
 ALONE = ["marker_sizes", "markers", "kpcache_driver", "kpcache_model"]
 """Templates that take no values."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from elsewhere import ELSEWHERE
 from module_maker import ModuleMaker
 
 from orchestrator.artifacts.inclusion import included
@@ -122,7 +123,13 @@ def loaded(guest: Guest, modules: ModuleMaker) -> Iterator[Trial]:
 
 @pytest.fixture(
     params=[
-        pytest.param(name, marks=pytest.mark.guest(kernel=name, cpu=cpu, timing="tcg"))
+        pytest.param(
+            name,
+            marks=[
+                pytest.mark.guest(kernel=name, cpu=cpu, timing="tcg"),
+                *([] if name == "lab-i386-up" else [ELSEWHERE]),
+            ],
+        )
         for name, cpu in MACHINES.items()
     ]
 )

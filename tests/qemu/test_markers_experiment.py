@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of, prepared_for
 from module_maker import ModuleMaker
 
@@ -68,7 +69,7 @@ def on(name: str, cpu: str = "pentium4") -> tuple[pytest.MarkDecorator, pytest.M
     [
         pytest.param("lab-i386-up", False, marks=on("lab-i386-up")),
         pytest.param("lab-i386-smp-preempt", True, marks=on("lab-i386-smp-preempt")),
-        pytest.param("debian-686", True, marks=on("debian-686")),
+        pytest.param("debian-686", True, marks=[*on("debian-686"), ELSEWHERE]),
         pytest.param("lab-x86_64-smp-preempt", True, marks=on("lab-x86_64-smp-preempt", "xeon-e5410")),
     ],
 )

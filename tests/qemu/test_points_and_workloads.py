@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from elsewhere import ELSEWHERE
 from experiment_boot import boot_of, measured_call, prepared_for
 from module_maker import ModuleMaker
 
@@ -84,7 +85,7 @@ def ok(outcome: CellRecord | str) -> CellRecord:
     "kernel",
     [
         pytest.param(KERNEL, marks=pytest.mark.guest(kernel=KERNEL, timing="instructions")),
-        pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410")),
+        pytest.param("debian-amd64", marks=[pytest.mark.guest(kernel="debian-amd64", cpu="xeon-e5410"), ELSEWHERE]),
         pytest.param(
             WITH_ENDBR,
             marks=[pytest.mark.kernels(WITH_ENDBR), pytest.mark.guest(kernel=WITH_ENDBR, cpu="xeon-e5410")],

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from elsewhere import ELSEWHERE
 from experiment_boot import artifacts_of, boot_of_calls, call_setup, measured_call, prepared_for
 from hit_extras import check_extras
 
@@ -91,7 +92,7 @@ PLACES = {
     "debian-amd64@6.12": ("__x64_sys_gettimeofday+0x4", "__x64_sys_gettimeofday+0x9"),
 }
 MACHINES = [
-    pytest.param("debian-686", "pentium4", marks=pytest.mark.guest(timing="instructions")),
+    pytest.param("debian-686", "pentium4", marks=[pytest.mark.guest(timing="instructions"), ELSEWHERE]),
     pytest.param("debian-amd64", "xeon-e5410", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")),
     pytest.param(
         "debian-amd64@6.12",

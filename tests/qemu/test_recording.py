@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
+from elsewhere import ELSEWHERE
 from gettimeofday import gettimeofday
 from module_maker import ModuleMaker
 
@@ -29,7 +30,7 @@ KINDS = ["kprobe", "kprobe-optimized", "jprobe", "djprobe"]
 on_the_three_kernels = pytest.mark.parametrize(
     "kernel",
     [
-        pytest.param("debian-686", marks=pytest.mark.guest(timing="instructions")),
+        pytest.param("debian-686", marks=[pytest.mark.guest(timing="instructions"), ELSEWHERE]),
         pytest.param("lab-i386-up", marks=pytest.mark.guest(kernel="lab-i386-up", timing="instructions")),
         pytest.param(
             "lab-x86_64-smp",

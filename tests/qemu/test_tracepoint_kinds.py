@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -37,7 +38,7 @@ def point(ready: ReadyGuest) -> ProbePoint:
 @pytest.mark.parametrize(
     ("kernel", "cpu"),
     [
-        pytest.param("debian-686", "pentium4", marks=pytest.mark.guest(timing="instructions")),
+        pytest.param("debian-686", "pentium4", marks=[pytest.mark.guest(timing="instructions"), ELSEWHERE]),
         pytest.param(
             "debian-amd64", "xeon-e5410", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")
         ),

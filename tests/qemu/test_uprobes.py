@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from elsewhere import ELSEWHERE
 from experiment_boot import boot_of_calls, measured_call, prepared_for
 
 from orchestrator.artifacts.build_context import BuildContext
@@ -31,7 +32,10 @@ SINGLE_STEP = 1
 """The vector of the debug exception: an instruction that is single-stepped out of line ends in one."""
 CPUS = {"debian-686": "pentium4", "debian-amd64": "xeon-e5410"}
 MACHINES = [
-    pytest.param("debian-686", marks=pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions")),
+    pytest.param(
+        "debian-686",
+        marks=[pytest.mark.guest(kernel="debian-686", cpu="pentium4", timing="instructions"), ELSEWHERE],
+    ),
     pytest.param("debian-amd64", marks=pytest.mark.guest(kernel="debian-amd64", timing="instructions")),
 ]
 LIMIT = 60.0
