@@ -207,7 +207,7 @@ def test_exec_loads_modules_runs_a_command_and_exits_as_it_does(tmp_path: Path) 
     ],
 )
 def test_unknown_names_are_bad_usage(tmp_path: Path, setting: str, sentences: list[str]) -> None:
-    run = CommandLine(tmp_path / "lab").run("run", QUICKSTART, "--set", setting)
+    run = CommandLine(tmp_path / "lab").refused("run", QUICKSTART, "--set", setting)
     assert run.returncode == 2
     assert run.stdout == ""
     assert [sentence for sentence in sentences if sentence not in run.stderr] == []
@@ -216,9 +216,9 @@ def test_unknown_names_are_bad_usage(tmp_path: Path, setting: str, sentences: li
 
 def test_exec_refuses_an_unknown_cpu_and_kernel(tmp_path: Path) -> None:
     command = CommandLine(tmp_path)
-    cpu = command.run("exec", "--cpu", "athlon65", "--", "true")
+    cpu = command.refused("exec", "--cpu", "athlon65", "--", "true")
     assert (cpu.returncode, "did you mean 'athlon64'?" in cpu.stderr) == (2, True)
-    kernel = command.run("exec", "--kernel", "debian-i686", "--", "true")
+    kernel = command.refused("exec", "--kernel", "debian-i686", "--", "true")
     assert (kernel.returncode, "did you mean 'debian-686'?" in kernel.stderr) == (2, True)
 
 

@@ -76,7 +76,7 @@ def test_what_cannot_be_compared_is_said(tree: Path, tmp_path: Path) -> None:
         "--config CONFIG": (first, last),
     }
     for expected, arguments in refused.items():
-        done = command.run("compare", *arguments)
+        done = command.refused("compare", *arguments)
         assert (done.returncode, expected in done.stderr, done.stdout) == (2, True, ""), done.stderr
 
 

@@ -76,7 +76,7 @@ def test_a_module_that_does_not_build_names_the_users_line(command: CommandLine,
     ],
 )
 def test_what_is_wrong_with_a_choice_of_modules(command: CommandLine, options: tuple[str, ...], words: str) -> None:
-    done = command.run(*GUEST, *options, "--", "true")
+    done = command.refused(*GUEST, *options, "--", "true")
     assert done.returncode == 2, done.stderr
     assert words in " ".join(done.stderr.split())
 

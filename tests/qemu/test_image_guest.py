@@ -214,7 +214,7 @@ def measured(lab: Path, *settings: str) -> tuple[dict[str, tuple[float, ...]], s
         "benchmark: {name: gtodbench, calls: 1000, repeats: 2}\n"
     )
     command = CommandLine(lab)
-    run = command.run("run", file, *(word for setting in settings for word in ("--set", setting)))
+    run = command.refused("run", file, *(word for setting in settings for word in ("--set", setting)))
     assert run.returncode == 0, run.stdout + run.stderr
     return {probe: cell.samples for probe, cell in command.cells().items()}, run.stdout
 
@@ -262,7 +262,7 @@ def test_a_wrong_image_or_channel_is_refused_and_nothing_is_run(
         "benchmark: {name: gtodbench}\n"
     )
     command = CommandLine(tmp_path / "lab")
-    run = command.run("run", file, *(word for setting in settings for word in ("--set", setting)))
+    run = command.refused("run", file, *(word for setting in settings for word in ("--set", setting)))
     assert run.returncode == 2
     assert problem in " ".join(run.stderr.split())
     assert not (tmp_path / "lab" / "runs").exists()

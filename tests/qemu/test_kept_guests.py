@@ -115,7 +115,7 @@ def test_another_file_is_refused(
     file.write_bytes(file.read_bytes()[:100_000])
     with pytest.raises(UsageError, match="that is no guest that a test has kept"):
         reopened(file, tmp_path / "short")
-    done = CommandLine(tmp_path).run("shell", "--saved", tmp_path / "nowhere")
+    done = CommandLine(tmp_path).refused("shell", "--saved", tmp_path / "nowhere")
     assert "a shell needs a terminal" in done.stderr
 
 

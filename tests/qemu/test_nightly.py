@@ -192,6 +192,6 @@ def test_a_night_that_cannot_be_measured_is_told(config: Path, tmp_path: Path, h
 def test_what_is_wrong_is_said_before_anything_is_measured(
     config: Path, tmp_path: Path, wrong: tuple[str, str], said: str
 ) -> None:
-    finished = CommandLine(tmp_path / "lab").run("nightly", config, *wrong)
+    finished = CommandLine(tmp_path / "lab").refused("nightly", config, *wrong)
     assert (finished.returncode, said in finished.stderr) == (2, True), finished.stderr
     assert not (tmp_path / "lab" / "runs").exists()

@@ -157,7 +157,7 @@ def test_a_terminal_that_goes_takes_the_guest_along(tmp_path: Path) -> None:
 
 
 def test_without_a_terminal_there_is_no_shell(tmp_path: Path) -> None:
-    done = CommandLine(tmp_path).run("shell", "--kernel", "lab-i386-up")
+    done = CommandLine(tmp_path).refused("shell", "--kernel", "lab-i386-up")
     assert done.returncode == 2
     assert "a shell needs a terminal" in done.stderr
     assert "orchestrator exec -- COMMAND" in done.stderr

@@ -93,9 +93,9 @@ def test_each_of_several_files_is_a_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["second", "side-by-side"]
-    twice = command.run("run", EXPERIMENT, EXPERIMENT)
+    twice = command.refused("run", EXPERIMENT, EXPERIMENT)
     assert (twice.returncode, "both named 'side-by-side'" in twice.stderr) == (2, True)
     # Nothing runs when any file is wrong.
     second.write_text("name: second\n")
-    wrong = command.run("run", EXPERIMENT, second)
+    wrong = command.refused("run", EXPERIMENT, second)
     assert (wrong.returncode, "starting" in wrong.stderr) == (2, False)

@@ -48,7 +48,7 @@ def command(tmp_path: Path) -> CommandLine:
 def test_points_that_no_kernel_has(command: CommandLine, tmp_path: Path, option: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(WRONG)
-    done = command.run("run", file, option)
+    done = command.refused("run", file, option)
     assert (done.returncode, done.stdout) == (2, "")
     # Of what differs from one version of Debian's kernel to the next, only that it is there.
     lines = re.sub(r"has 0x[0-9a-f]+ bytes", "has SIZE bytes", done.stderr).splitlines()
@@ -137,11 +137,11 @@ def test_the_hosts_own_cpu(command: CommandLine, tmp_path: Path, clock: str, sta
         pytest.skip("this host has KVM, which gives guests its own CPU")
     file = tmp_path / "x.yaml"
     file.write_text(SOME.replace("pentium4", "host") % "lab-i386-up" + f"clock: {clock}\n")
-    done = command.run("run", file)
+    done = command.refused("run", file)
     assert (done.returncode, done.stdout) == (status, "")
     assert f"{file}:3: machines.0.cpu: CPU 'host' is this host's own, " in done.stderr
     assert "hint: name another CPU: orchestrator list cpus, or max" in done.stderr
     assert not list(command.lab.glob("runs/*"))
     accelerator = "instructions" if clock == "instructions" else "tcg"
-    one = command.run("exec", "--kernel", "lab-i386-up", "--cpu", "host", "--accel", accelerator, "--", "true")
+    one = command.refused("exec", "--kernel", "lab-i386-up", "--cpu", "host", "--accel", accelerator, "--", "true")
     assert (one.returncode, one.stderr.count("CPU 'host' is this host's own, ")) == (status, 1)
