@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from neutral_environment import neutralise_environment
@@ -14,9 +15,9 @@ from suite_signals import obey_signals
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--nightly``, ``--write-golden`` and ``--write-costs``."""
+    """Add ``--nightly``, ``--write-golden`` and ``--costs``."""
     parser.addoption("--nightly", action="store_true", help="run the tests that take too long for every day, too")
-    parser.addoption("--write-costs", action="store_true", help="write what the daily suite costs")
+    parser.addoption("--costs", type=Path, metavar="FILE", help="write what each file of tests costs")
     parser.addoption("--write-golden", action="store_true", help="write what wrong inputs get into golden/wrong")
 
 

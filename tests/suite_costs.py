@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What each file of tests costs: seconds, processor seconds, guests and other programs that it starts.
 
-``suite_costs.yaml`` beside this file has what the daily suite cost when it was last written: the dearest files come
-first, so that the workers end together, and ``tests/benchmarks`` compares its number of guests.
+``suite_costs.yaml`` beside this file has what the daily suite cost when it was last written, with ``--costs``: the
+dearest files come first, so that the workers end together, and ``tests/benchmarks`` compares its number of guests.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import pytest
 import yaml
 
 RECORDED = Path(__file__).with_suffix(".yaml")
-"""The costs that were last written, with ``--write-costs``."""
+"""The costs of the daily suite."""
 
 _HOOK = Path(__file__).with_name("started_programs") / "sitecustomize.py"
 _LOG = "ORCHESTRATOR_TESTS_STARTED"
 _PROPERTY = "cost"
 _SLOWEST = 10
 _WORTH_A_ROW = 2.0
-"""Processor seconds of a file from which on it has a row in the recorded costs."""
+"""Seconds of a file from which on it has a row in the recorded costs."""
 _COLUMNS = ("seconds", "CPU s", "booted", "restored", "python", "make", "compiler", "git")
 _KINDS = ("boot", "restore", "python", "make", "compiler", "git")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -90,8 +90,8 @@ class Meter:
 class Costs:
     """In the process that reports: the costs by test, and what is written of them in the end."""
 
-    def __init__(self, *, write: bool) -> None:
-        self._write = write
+    def __init__(self, record: Path | None) -> None:
+        self._record = record
         self._tests: dict[str, Cost] = defaultdict(Cost)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -102,7 +102,7 @@ class Costs:
                 self._tests[report.nodeid].add(Cost(seconds, processor, Counter(started)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write the slowest tests and files; all files where nobody watches, and with ``--write-costs`` the record."""
+        """Write the slowest tests and files; all files where nobody watches, and the record."""
         if not self._tests:
             return
         files: dict[str, Cost] = defaultdict(Cost)
@@ -115,14 +115,14 @@ class Costs:
         for cost in files.values():
             total.add(cost)
         terminalreporter.write_line(f"{total.row()}  all")
-        if self._write:
-            _record(files, total)
-            terminalreporter.write_line(f"written: {RECORDED}")
+        if self._record is not None:
+            _write(self._record, files, total)
+            terminalreporter.write_line(f"written: {self._record}")
 
 
-def recorded_costs() -> dict[str, Any]:
-    """``guests`` of the whole daily suite, and the processor seconds of its dearest ``files``."""
-    recorded: dict[str, Any] = yaml.safe_load(RECORDED.read_text())
+def recorded_costs(file: Path = RECORDED) -> dict[str, Any]:
+    """``guests`` of a whole suite, and the seconds of its dearest ``files``."""
+    recorded: dict[str, Any] = yaml.safe_load(file.read_text())
     return recorded
 
 
@@ -132,7 +132,7 @@ def measure_costs(config: pytest.Config) -> None:
     if is_worker or not config.getoption("numprocesses", None):
         config.pluginmanager.register(Meter(_log_of_started_programs(config)))
     if not is_worker:
-        config.pluginmanager.register(Costs(write=config.getoption("write_costs")))
+        config.pluginmanager.register(Costs(config.getoption("costs")))
 
 
 def dearest_first(items: list[pytest.Item]) -> None:
@@ -188,8 +188,8 @@ def _table(reporter: pytest.TerminalReporter, title: str, costs: dict[str, Cost]
         reporter.write_line(f"{cost.row()}  {name}")
 
 
-def _record(files: dict[str, Cost], total: Cost) -> None:
-    dear = {name: round(cost.processor, 1) for name, cost in files.items() if cost.processor >= _WORTH_A_ROW}
+def _write(record: Path, files: dict[str, Cost], total: Cost) -> None:
+    dear = {name: round(cost.seconds, 1) for name, cost in files.items() if cost.seconds >= _WORTH_A_ROW}
     ordered = dict(sorted(dear.items(), key=lambda pair: -pair[1]))
-    head = "# SPDX-License-Identifier: GPL-2.0-only\n# Written by ./lab test --write-costs: see tests/suite_costs.py.\n"
-    RECORDED.write_text(head + yaml.safe_dump({"guests": total.guests, "files": ordered}, sort_keys=False))
+    head = "# SPDX-License-Identifier: GPL-2.0-only\n# Written by ./lab test --bare --costs tests/suite_costs.yaml.\n"
+    record.write_text(head + yaml.safe_dump({"guests": total.guests, "files": ordered}, sort_keys=False))
