@@ -74,7 +74,7 @@ class InstructionBudget:
         count = counted.instructions
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
-        if self.updates:
+        if self.updates and (budget is None or not budget.is_limit):
             allowed = percent if budget is None else budget.percent
             self._counted[label, machine] = Budget(count, allowed, _symbols(counted))
         elif budget is None:
@@ -92,7 +92,7 @@ class InstructionBudget:
                 where=str(self.file.path),
                 detail=_where_it_grew(budget, counted),
             )
-        elif budget.percent == 0 and count < budget.instructions:
+        elif budget.percent == 0 and not budget.is_limit and count < budget.instructions:
             text = f"{self.test}: {label} takes {count:.15g} of {budget} instructions on {machine}"
             warnings.warn(f"{text}; --qemu-update-budgets lowers the budget", BudgetWarning, stacklevel=3)
         return count
