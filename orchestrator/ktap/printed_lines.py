@@ -77,7 +77,7 @@ def printed_lines(text: str, judge: Judge) -> Iterator[PrintedLine]:
         if held is not None and (held[0].is_logged or not line.is_logged):
             before, message = held[0].text[: held[1]], held[0].text[held[1] :]
             cut = judge(before, None if line.is_logged else line.text)
-            if line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
+            if cut is Cut.JOINED and line.text.startswith(before) and _INSIDE.match(line.text, len(before)):
                 cut = Cut.NONE  # one more line that quotes one
             if cut is Cut.JOINED and not line.is_logged:
                 yield PrintedLine(_PREFIX.sub("", message, count=1), is_logged=True)

@@ -101,6 +101,11 @@ def test_a_line_is_put_together_of_several_pieces() -> None:
     assert set(run.results[0].lines) == {"one", "two", "three"}
 
 
+def test_equal_lines_that_are_cut_are_no_quotations() -> None:
+    run = parse_ktap("ok 1 x[    1.000000] message\n" * 2)
+    assert passed(run) == set()
+
+
 def test_a_skip_whose_reason_is_cut_off_is_no_pass() -> None:
     run = parse_ktap("1..1\nok 1 - it [    1.000000] message\n# SKIP no device\n")
     assert [result.outcome for result in run.results] == [Outcome.FAILED]
