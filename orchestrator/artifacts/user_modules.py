@@ -14,9 +14,10 @@ from orchestrator.artifacts.module_folder import folder_modules
 from orchestrator.artifacts.module_source import TEMPLATE, Value, render_as
 from orchestrator.artifacts.modules import Module, build_modules
 from orchestrator.artifacts.prebuilt import prebuilt
+from orchestrator.catalog.similar_file import similar_file
 from orchestrator.catalog.spelling import unknown
 from orchestrator.catalog.user_module import modinfo
-from orchestrator.catalog.user_probe import find_module
+from orchestrator.catalog.user_probe import SUFFIXES, find_module
 from orchestrator.errors import BuildError, ConfigError, UsageError
 
 _LONGEST = 55
@@ -48,6 +49,8 @@ def user_modules(
     """
     if path.is_dir():
         return _of_folder(context, kernel, path, name, values)
+    if not path.exists() and not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"found {str(path)!r}; there is no such file or folder", hint=similar_file(path, ("",)))
     file = find_module(str(path))
     if values and not takes_values(path):
         hint = "values are for templates (.c.j2) and folders, and are no parameters"

@@ -23,7 +23,7 @@ from orchestrator.results.budgets import BudgetError, Budgets
 
 
 def _budgets(value: object) -> object:
-    """A mapping of filters of cells to ``+N``, ``+N%``, or ``{value: +N, overhead: +N}``."""
+    """A mapping of filters of cells to ``+N``, ``+N%``, ``<=N``, or ``{value: <=N, overhead: +N}``."""
     try:
         return Budgets.of(value).plain()
     except BudgetError as error:
@@ -40,11 +40,11 @@ class Heading(Strict):
     charts: Annotated[bool, BeforeValidator(fields.truth)] = False
     """Draw charts at the end of a run, as PNG and SVG in the run's directory."""
     budgets: Annotated[dict[str, Any], BeforeValidator(_budgets)] = Field(default_factory=dict)
-    """How much more than in another run its cells may cost, before ``./lab compare`` exits with 1.
+    """How much its cells may cost, or how much more than in another run, before ``./lab compare`` exits with 1.
 
-    ``+N`` is in the cell's unit, ``+N%`` of the figure before, with up to three decimals. Of several filters that match
-    a cell the last one counts. A cell without a budget may not grow. Budgets are part of no cell: a run that is resumed
-    may have others.
+    ``+N`` is more in the cell's unit, ``+N%`` of the figure before, ``<=N`` a limit in the unit, with up to three
+    decimals. Of several filters that match a cell the last one counts. A cell without a budget may not grow. Budgets
+    are part of no cell: a run that is resumed may have others.
     """
 
 
@@ -80,7 +80,7 @@ class Experiment:
 
     @property
     def budgets(self) -> Budgets:
-        """How much more its cells may cost than in another run."""
+        """How much its cells may cost, or how much more than in another run."""
         return Budgets.of(self.heading.budgets)
 
     def resolved_yaml(self) -> str:

@@ -17,13 +17,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from orchestrator.ktap.printed_lines import TooManyLinesError, printed_lines
-from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, RESULTS_MAX, Outcome, TestResult, TestRun
+from orchestrator.ktap.printed_lines import Cut, PrintedLine, TooManyLinesError, printed_lines
+from orchestrator.ktap.results import KEPT_LINES, NAME_MAX, PROBLEMS_MAX, RESULTS_MAX, Outcome, TestResult, TestRun
 
 _TITLE = "=== Ftrace unit tests ==="
 _BEGINNING = re.compile(r"\[(\d{1,6})\]( \(instance\) )?(.*)")
 _ENDING = re.compile(r"(.*)\t\[(PASS|FAIL|UNRESOLVED|UNTESTED|UNSUPPORTED|XFAIL|UNDEFINED)\]")
 _COUNT = re.compile(r"# of (\w{1,20})(?:\(test bug\))?:\s*(\d{1,6})")
+_FIRST = re.compile(r"(?:.*\t)?\[.*|# of .*|\t")
+"""What a line of the script's own may begin with, its title apart; all else is a test's output."""
 
 # As the script's own KTAP output has them: what is indeterminate is not ok.
 _OUTCOMES = {
@@ -51,11 +53,15 @@ class _Test:
     number: int
     name: str
     word: str = ""
+    is_cut: bool = False
     lines: list[str] = field(default_factory=list)
 
     def result(self) -> TestResult:
         if not self.word:
             reason = "it has no result: the output is cut short, or a line is lost"
+            return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
+        if self.is_cut:
+            reason = "a message of the kernel cuts its line"
             return TestResult(self.name, Outcome.FAILED, reason, tuple(self.lines))
         reason = "" if self.word in {"PASS", "FAIL", "XFAIL"} else self.word.lower()
         return TestResult(self.name, _OUTCOMES[self.word], reason, tuple(self.lines))
@@ -68,7 +74,10 @@ def parse_ftracetest(text: str) -> TestRun:
     counts: dict[str, int] = {}
     is_titled = False
     try:
-        for line in printed_lines(text):
+        for printed in printed_lines(text, _cut):
+            line, is_cut = printed.text, _is_damaged(printed)
+            if is_cut and len(problems) < PROBLEMS_MAX:
+                problems.append(f"a message of the kernel cuts the line {line[:NAME_MAX]!r}: it may be damaged")
             last = tests[-1].number if tests else 0
             if line == _TITLE:
                 is_titled = True
@@ -78,15 +87,32 @@ def parse_ftracetest(text: str) -> TestRun:
                     break
                 problems += _lost(last, int(begun[1]))
                 tests.append(_begun(begun))
+                tests[-1].is_cut = is_cut
             elif counted := _COUNT.fullmatch(line):
                 counts[counted[1]] = int(counted[2])
             elif tests:
                 _add(tests[-1], line)
+                tests[-1].is_cut |= is_cut
     except TooManyLinesError as error:
         problems.append(str(error))
     if not is_titled:
         problems.append("it is no output of ftracetest: its title is missing")
     return TestRun(tuple(test.result() for test in tests), (*problems, *_miscounted(tests, counts)))
+
+
+def _cut(before: str, following: str | None) -> Cut:
+    """Whether a message behind ``before`` has cut a line of the script's, which ``following`` goes on with."""
+    is_own = _FIRST.fullmatch(before) or any(one.startswith(before.rstrip()) for one in (_TITLE, "# of "))
+    if not is_own:
+        return Cut.NONE
+    if following is None or following == _TITLE or _BEGINNING.fullmatch(following) or _COUNT.fullmatch(following):
+        return Cut.APART
+    return Cut.JOINED
+
+
+def _is_damaged(line: PrintedLine) -> bool:
+    """Whether a line is cut, other than where the script waits for a test: between its description and its result."""
+    return line.cut_at is not None and not line.text.startswith("\t[", line.cut_at)
 
 
 def _begun(found: re.Match[str]) -> _Test:

@@ -14,6 +14,9 @@ NAME_MAX = 200
 KEPT_LINES = 200
 """Characters of a name, and lines kept of what one test printed."""
 
+PROBLEMS_MAX = 100
+"""Problems of one output that are kept."""
+
 
 class Outcome(StrEnum):
     """How a test ended. ``XFAILED``: it failed, and says itself that it is known to (TODO, XFAIL)."""

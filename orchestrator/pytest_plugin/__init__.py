@@ -19,13 +19,12 @@ from orchestrator.pytest_plugin.choices import CHOICE, chosen_by, parametrize_gu
 from orchestrator.pytest_plugin.fixtures import *  # noqa: F403 - pytest finds fixtures in the plugin's own names
 from orchestrator.pytest_plugin.session import (
     EXPECTED,
-    FAILED,
-    GUESTS,
-    LOG,
     OPTIONS,
     SETTINGS,
     SKIPPED,
     WRONG,
+    attempt,
+    begin_attempt,
     runs_guests,
     sentences,
     settings_of,
@@ -142,8 +141,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test of a pytest-xdist worker whose mark is wrong."""
+    """Begin an attempt at a test. In a worker of pytest-xdist one whose mark is wrong fails."""
+    begin_attempt(item)
     if WRONG in item.stash:
         pytest.fail(item.stash[WRONG], pytrace=False)
 
@@ -154,12 +155,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         result = yield
     except Exception as error:
-        if GUESTS in item.stash and not item.config.getoption("fulltrace"):
+        if attempt(item).guests and not item.config.getoption("fulltrace"):
             from orchestrator.pytest_plugin.frames import without_our_frames
 
             without_our_frames(error)
         raise
-    for guest in item.stash.get(GUESTS, []):
+    for guest in attempt(item).guests:
         with sentences(item.config):
             guest.check_kernel()
     return result
@@ -167,18 +168,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach to the report of a failed test the last steps, and what its guests have printed meanwhile."""
+    """Attach to a test's report its properties, and, if it failed, its last steps and what its guests printed."""
     report = yield
-    if report.failed and (LOG in item.stash or GUESTS in item.stash):
+    kept = attempt(item)
+    report.user_properties += kept.properties
+    if report.failed and (kept.log is not None or kept.guests):
         from orchestrator.pytest_plugin.failure_report import failure_sections
 
-        item.stash[FAILED] = True
-        report.sections += failure_sections(item)
+        kept.has_failed = True
+        report.sections += failure_sections(kept)
     return report
 
 
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
     """Give the user a prompt in the guests of a failed test, with ``--qemu-interact-on-failure``."""
     if isinstance(node, pytest.Item) and node.config.getoption("qemu_interact_on_failure"):
-        for guest in node.stash.get(GUESTS, []):
+        for guest in attempt(node).guests:
             guest.interact()

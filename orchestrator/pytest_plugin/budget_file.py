@@ -6,6 +6,8 @@
         debian-686 6.1.0-41-686, pentium4: 422
       sh:
         debian-686 6.1.0-41-686, pentium4: 1234567 +2%
+      getpid:
+        debian-686 6.1.0-41-686, pentium4: <=300
       getppid:
         debian-686 6.1.0-41-686, pentium4:
           instructions: 369
@@ -13,8 +15,9 @@
             callbench: 13
             entry_SYSENTER_32: 60
 
-A number alone is hard: one instruction more is too many. With a percentage it is soft. The symbols say where a budget
-that is broken has grown; a budget may be without.
+A number is what was counted, and hard: one instruction more is too many. With a percentage it is soft. Behind ``<=``
+stands a limit of one's own, which is not written anew. The symbols say where a budget that is broken has grown; a
+budget may be without.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from orchestrator.whole_file import write_whole
 SUFFIX = ".budgets.yaml"
 
 _HEAD = "# Instructions that tests may take. pytest --qemu --qemu-update-budgets writes what it counts.\n"
-_BUDGET = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(?: \+(\d{1,3}(?:\.\d{1,3})?)%)?")
+_NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
+_BUDGET = re.compile(rf"{_NUMBER}(?: \+(\d{{1,3}}(?:\.\d{{1,3}})?)%)?|<= ?{_NUMBER}")
+_EXPECTED = "a budget is the number that was counted, that with +N%, or <=N for a limit of your own"
 _LARGEST = 4 << 20
 _INSTRUCTIONS, _SYMBOLS = "instructions", "symbols"
 
@@ -44,11 +49,15 @@ Budgets = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Budget:
-    """At most so many ``instructions``, and ``percent`` more. ``symbols`` is what each had of them, where known."""
+    """At most so many ``instructions``, and ``percent`` more. ``symbols`` is what each had of them, where known.
+
+    ``is_limit`` is for a number that nobody counted.
+    """
 
     instructions: float
     percent: float = 0.0
     symbols: Mapping[str, float] | None = None
+    is_limit: bool = False
 
     @property
     def most(self) -> float:
@@ -57,7 +66,8 @@ class Budget:
 
     def __str__(self) -> str:
         """The budget as in the file."""
-        return f"{self.instructions:.15g}" + (f" +{self.percent:g}%" if self.percent else "")
+        text = f"{'<=' if self.is_limit else ''}{self.instructions:.15g}"
+        return text + (f" +{self.percent:g}%" if self.percent else "")
 
 
 class BudgetFile:
@@ -80,8 +90,8 @@ class BudgetFile:
         """Write a budget into the file, which is made where there is none."""
         with self._cache.lock(f"budgets-{digest(str(self.path))}"):
             budgets = self._read()
-            hard = budget.percent == 0 and float(budget.instructions).is_integer()
-            value: object = int(budget.instructions) if hard else str(budget)
+            text = str(budget)
+            value: object = int(text) if text.isdecimal() else text
             if budget.symbols is not None:
                 value = {
                     _INSTRUCTIONS: value,
@@ -116,7 +126,9 @@ class BudgetFile:
             return replace(self._parsed(text[_INSTRUCTIONS]), symbols=symbols)
         match = _BUDGET.fullmatch(str(text))
         if match is None:
-            raise ConfigError(f"found {text!r}; a budget is a number, or one with +N%", where=str(self.path))
+            raise ConfigError(f"found {text!r}; {_EXPECTED}", where=str(self.path))
+        if match[3]:
+            return Budget(float(match[3]), is_limit=True)
         return Budget(float(match[1]), float(match[2] or 0))
 
 

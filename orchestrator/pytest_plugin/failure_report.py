@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import pytest
-
-from orchestrator.pytest_plugin.session import GUESTS, LOG
+from orchestrator.pytest_plugin.session import Attempt
 
 _STEPS = 20
 _CONSOLE_LINES = 40
 
 
-def failure_sections(item: pytest.Item) -> list[tuple[str, str]]:
-    """Titles and texts for a test's report."""
+def failure_sections(kept: Attempt) -> list[tuple[str, str]]:
+    """Titles and texts for the report of an attempt at a test."""
     sections = []
-    if LOG in item.stash:
-        steps = item.stash[LOG].read_text(encoding="utf-8").splitlines()[-_STEPS:]
-        sections.append((f"Last steps of {item.stash[LOG]}", "\n".join(steps)))
-    for guest in item.stash.get(GUESTS, []):
+    if kept.log is not None:
+        steps = kept.log.read_text(encoding="utf-8").splitlines()[-_STEPS:]
+        sections.append((f"Last steps of {kept.log}", "\n".join(steps)))
+    for guest in kept.guests:
         lines = guest.printed()[-_CONSOLE_LINES:]
         title = f"Console during the test, the end of {guest.console.path}"
         sections.append((title, "\n".join(lines or ["(nothing)"])))

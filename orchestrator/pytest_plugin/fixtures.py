@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator.pytest_plugin.choices import choose, merged
-from orchestrator.pytest_plugin.session import EXPECTED, FAILED, GUESTS, LOG, options_of, sentences, settings_of
+from orchestrator.pytest_plugin.session import EXPECTED, attempt, options_of, sentences, settings_of
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.build_context import BuildContext
@@ -59,8 +59,8 @@ def _lab_log(request: pytest.FixtureRequest) -> Iterator[None]:
     from orchestrator.steps import LOG_NAME, step_log
 
     folder: Path = request.getfixturevalue("tmp_path")
-    item.stash[LOG] = folder / LOG_NAME
-    with step_log(item.stash[LOG]):
+    attempt(item).log = log = folder / LOG_NAME
+    with step_log(log):
         yield
 
 
@@ -145,7 +145,7 @@ def shared_guest(
     yield tested
     _keep(request.node, tested, workshop.say)
     # A failed test may leave its guest in any state.
-    if request.node.stash.get(FAILED, False):
+    if attempt(request.node).has_failed:
         _guest_pool.retire(tested)
     else:
         _guest_pool.rest(tested)
@@ -188,7 +188,7 @@ def kmod(request: pytest.FixtureRequest, _tests_guest: TestedGuest) -> Iterator[
 
     modules = KernelModules(_tests_guest)
     yield modules
-    if not request.node.stash.get(FAILED, False):
+    if not attempt(request.node).has_failed:
         with sentences(request.config):
             modules.unload_all()
 
@@ -210,7 +210,7 @@ def probe_cost(
 @pytest.fixture
 def instruction_budget(
     request: pytest.FixtureRequest, _tests_guest: TestedGuest, workshop: BuildContext, guest_kernel: Kernel
-) -> InstructionBudget:
+) -> Iterator[InstructionBudget]:
     """Exact counts in the test's guest, held against the numbers in ``NAME.budgets.yaml`` beside the test file."""
     from orchestrator.pytest_plugin.budget_file import BudgetFile
     from orchestrator.pytest_plugin.instruction_budget import InstructionBudget
@@ -218,17 +218,21 @@ def instruction_budget(
     item: pytest.Item = request.node
     file = BudgetFile(item.path, workshop.cache)
     test, updates = item.nodeid.partition("::")[2], bool(request.config.getoption("qemu_update_budgets"))
-    return InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates)
+    budget = InstructionBudget(_tests_guest, workshop, guest_kernel, file, test, updates)
+    yield budget
+    if not attempt(item).has_failed:
+        with sentences(request.config):
+            budget.write()
 
 
 def _keep(item: pytest.Item, tested: TestedGuest, say: Callable[[str], None]) -> None:
     from orchestrator.pytest_plugin.kept_files import keep, keep_state
 
     keep(item, tested)
-    if item.stash.get(FAILED, False) and item.config.getoption("qemu_keep"):
+    if attempt(item).has_failed and item.config.getoption("qemu_keep"):
         keep_state(item, tested, say)
 
 
 def _begin(item: pytest.Item, tested: TestedGuest) -> None:
     tested.begin_test(item.path.parent, item.stash[EXPECTED])
-    item.stash.setdefault(GUESTS, []).append(tested)
+    attempt(item).guests.append(tested)

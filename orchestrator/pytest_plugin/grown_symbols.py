@@ -22,7 +22,7 @@ def where_it_grew(budget: Budget, after: Mapping[str, float]) -> Sequence[str]:
     if budget.symbols is None:
         return [f"most are in {largest(after)}", "the budget is without symbols: --qemu-update-budgets writes them"]
     symbols = sum(budget.symbols.values())
-    if abs(symbols - budget.instructions) <= _ROUNDING:
+    if budget.is_limit or abs(symbols - budget.instructions) <= _ROUNDING:
         return [grown(budget.symbols, after)]
     edited = f"the budget was edited: its symbols add up to {symbols:.15g}, not to {budget.instructions:.15g}"
     return [f"{edited}; --qemu-update-budgets writes both", f"since its symbols: {grown(budget.symbols, after)}"]

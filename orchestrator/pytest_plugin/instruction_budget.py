@@ -7,7 +7,7 @@ import contextlib
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.kernels import Kernel
@@ -36,8 +36,8 @@ class InstructionBudget:
     """Counts in a test's guest. Made by the fixture ``instruction_budget``.
 
     Budgets are in ``NAME.budgets.yaml`` beside the test file, by test, label, kernel and CPU. With
-    ``--qemu-update-budgets`` what is counted is written there instead. Each method returns the count, and raises
-    BudgetExceeded.
+    ``--qemu-update-budgets`` what is counted is written there instead, once the test has passed. Each method returns
+    the count, and raises BudgetExceeded.
     """
 
     guest: TestedGuest
@@ -46,6 +46,7 @@ class InstructionBudget:
     file: BudgetFile
     test: str
     updates: bool
+    _counted: dict[tuple[str, str], Budget] = field(default_factory=dict)
 
     def call(self, call: str, arguments: Sequence[object] = (), *, label: str | None = None) -> float:
         """Count one system call, from user space and back; arguments as in an experiment's ``benchmark``."""
@@ -64,13 +65,18 @@ class InstructionBudget:
         """Hold any count against its budget: an overhead that ``probe_cost`` has measured, for one."""
         return self._held(label, Counted(count))
 
+    def write(self) -> None:
+        """Write the budgets that are updated. Raises ConfigError where the file cannot be written."""
+        for (label, machine), budget in self._counted.items():
+            self.file.write(self.test, label, machine, budget)
+
     def _held(self, label: str, counted: Counted, percent: float = 0.0) -> float:
         count = counted.instructions
         machine = f"{self.kernel.spec.name} {self.kernel.release}, {self.guest.machine.cpu.name}"
         budget = self.file.find(self.test, label, machine)
-        if self.updates:
+        if self.updates and (budget is None or not budget.is_limit):
             allowed = percent if budget is None else budget.percent
-            self.file.write(self.test, label, machine, Budget(count, allowed, _symbols(counted)))
+            self._counted[label, machine] = Budget(count, allowed, _symbols(counted))
         elif budget is None:
             others = self.file.machines(self.test, label)
             raise BudgetExceeded(
@@ -86,7 +92,7 @@ class InstructionBudget:
                 where=str(self.file.path),
                 detail=_where_it_grew(budget, counted),
             )
-        elif budget.percent == 0 and count < budget.instructions:
+        elif budget.percent == 0 and not budget.is_limit and count < budget.instructions:
             text = f"{self.test}: {label} takes {count:.15g} of {budget} instructions on {machine}"
             warnings.warn(f"{text}; --qemu-update-budgets lowers the budget", BudgetWarning, stacklevel=3)
         return count

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.errors import LabError
 from orchestrator.program import PROGRAM
-from orchestrator.pytest_plugin.session import LOG, settings_given
+from orchestrator.pytest_plugin.session import attempt, settings_given
 from orchestrator.pytest_plugin.tested_guest import TestedGuest
 
 _REPRODUCE = "reproduce"
@@ -24,17 +24,18 @@ def keep(item: pytest.Item, guest: TestedGuest) -> None:
     The test's properties name the files: ``qemu_console``, ``qemu_arguments``, ``qemu_log``, and ``qemu_reproduce``,
     which is the command itself.
     """
-    if LOG not in item.stash:
+    kept = attempt(item)
+    if kept.log is None:
         return
-    folder, name = item.stash[LOG].parent, guest.console.path.stem
+    folder, name = kept.log.parent, guest.console.path.stem
     console, arguments = folder / f"{name}.console", folder / f"{name}.arguments"
     console.write_text("".join(f"{line}\n" for line in guest.printed()), encoding="utf-8")
     arguments.write_text(shlex.join(guest.command_line) + "\n", encoding="utf-8")
-    item.user_properties += [("qemu_console", str(console)), ("qemu_arguments", str(arguments))]
+    kept.properties += [("qemu_console", str(console)), ("qemu_arguments", str(arguments))]
     if not (folder / _REPRODUCE).exists():
         command = reproducing_command(item)
         (folder / _REPRODUCE).write_text(command + "\n", encoding="utf-8")
-        item.user_properties += [("qemu_log", str(item.stash[LOG])), ("qemu_reproduce", command)]
+        kept.properties += [("qemu_log", str(kept.log)), ("qemu_reproduce", command)]
 
 
 def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]) -> None:
@@ -44,13 +45,16 @@ def keep_state(item: pytest.Item, guest: TestedGuest, say: Callable[[str], None]
     """
     from orchestrator.artifacts.kept_guests import keep_guest
 
-    file = item.stash[LOG].parent / f"{guest.console.path.stem}{_STATE}"
+    kept = attempt(item)
+    if kept.log is None:
+        return
+    file = kept.log.parent / f"{guest.console.path.stem}{_STATE}"
     try:
         keep_guest(guest, file)
     except LabError as error:
         say(f"warning: {item.nodeid}: {guest.console.path.stem}: {error}")
         return
-    item.user_properties.append(("qemu_state", str(file)))
+    kept.properties.append(("qemu_state", str(file)))
     say(f"{item.nodeid}: {PROGRAM} shell --saved {shlex.quote(str(file))}")
 
 

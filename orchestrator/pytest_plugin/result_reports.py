@@ -2,8 +2,9 @@
 """A result of pytest's for each of somebody else's tests, where one test of the session runs many of them.
 
 Their names are not known before the guest has run them, so they are no items. The report of the test that ran them
-carries them, from a worker of pytest-xdist too, and the process that shows reports makes a report of each. Its id is
-the test's with the name behind it: ``test_kprobes.py::test_selftests[Kprobe profile]``.
+carries them, from a worker of pytest-xdist too, and the process that shows reports makes a report of each when the test
+has ended, unless the test is run again. Its id is the test's with the name behind it:
+``test_kprobes.py::test_selftests[Kprobe profile]``.
 
 Every pytest of an environment imports this file, so it imports nothing heavy.
 """
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.pytest_plugin.session import attempt
+
 if TYPE_CHECKING:
     from orchestrator.pytest_plugin.kernel_tests import KernelTests
 
 _ATTRIBUTE = "orchestrator_results"
 _LINES = 60
-_results = pytest.StashKey[list[dict[str, Any]]]()
+_RERUN = "rerun"
+"""The outcome that pytest-rerunfailures gives a report which leads to another attempt at the test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,8 +38,7 @@ def ktap(request: pytest.FixtureRequest) -> KernelTests:
     """Runs somebody else's tests in a guest: KUnit's, kselftest's, ftracetest's. Each has a result of its own."""
     from orchestrator.pytest_plugin.kernel_tests import KernelTests
 
-    item: pytest.Item = request.node
-    results = item.stash.setdefault(_results, [])
+    results = attempt(request.node).results
 
     def tell(name: str, outcome: str, reason: str, lines: Sequence[str]) -> None:
         results.append({"name": name, "outcome": str(outcome), "reason": reason, "lines": list(lines)})
@@ -49,18 +52,35 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Let the report of a test carry the results that the test has recorded."""
     report = yield
-    if report.when == "call" and _results in item.stash:
-        setattr(report, _ATTRIBUTE, item.stash[_results])
+    if report.when == "call" and (results := attempt(item).results):
+        setattr(report, _ATTRIBUTE, results)
     return report
 
 
 class _ReportsOfResults:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._called: dict[tuple[str, object], pytest.TestReport] = {}  # by test and worker, until the test has ended
 
     @pytest.hookimpl(trylast=True)  # behind the test's own
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        results = getattr(report, _ATTRIBUTE, ())
+        key = report.nodeid, getattr(report, "node", None)
+        if hasattr(report, _ATTRIBUTE):
+            self._called[key] = report
+        elif report.when not in {"setup", "call"} and key in self._called:  # its teardown, or the worker has crashed
+            called = self._called.pop(key)
+            if _RERUN not in {called.outcome, report.outcome}:
+                self._show(called)
+
+    @pytest.hookimpl(tryfirst=True)  # before JUnit's XML is written
+    def pytest_sessionfinish(self) -> None:
+        """Show the results of tests whose end was interrupted."""
+        for report in self._called.values():
+            if report.outcome != _RERUN:
+                self._show(report)
+
+    def _show(self, report: pytest.TestReport) -> None:
+        results: Sequence[dict[str, Any]] = getattr(report, _ATTRIBUTE)
         session = self._config.pluginmanager.get_plugin("session")
         if isinstance(session, pytest.Session):
             session.testscollected += len(results)  # the progress in percent counts reports

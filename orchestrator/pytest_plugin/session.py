@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,9 +25,33 @@ SETTINGS: Mapping[str, str] = {"kernel": "kernel", "cpu": "CPU model", "image": 
 OPTIONS: pytest.StashKey[GuestOptions] = pytest.StashKey()
 EXPECTED: pytest.StashKey[Sequence[re.Pattern[str]]] = pytest.StashKey()
 WRONG = pytest.StashKey[str]()
-GUESTS: pytest.StashKey[list[TestedGuest]] = pytest.StashKey()
-LOG: pytest.StashKey[Path] = pytest.StashKey()
-FAILED = pytest.StashKey[bool]()
+
+
+@dataclass
+class Attempt:
+    """All that is kept on a test while it runs. One that is run again, as by pytest-rerunfailures, begins with another.
+
+    ``results`` are those of somebody else's tests, ``properties`` those of the test's own report.
+    """
+
+    guests: list[TestedGuest] = field(default_factory=list)
+    log: Path | None = None
+    has_failed: bool = False
+    results: list[dict[str, Any]] = field(default_factory=list)
+    properties: list[tuple[str, str]] = field(default_factory=list)
+
+
+_ATTEMPT = pytest.StashKey[Attempt]()
+
+
+def begin_attempt(item: pytest.Item) -> None:
+    """Forget what an attempt before has left on the test."""
+    item.stash[_ATTEMPT] = Attempt()
+
+
+def attempt(item: pytest.Item) -> Attempt:
+    """What is kept on a test while it runs."""
+    return item.stash.setdefault(_ATTEMPT, Attempt())
 
 
 def runs_guests(config: pytest.Config) -> bool:

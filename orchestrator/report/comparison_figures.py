@@ -91,7 +91,7 @@ def summary(compared: ComparedRuns) -> str:
     comparison = compared.comparison
     counts = ", ".join(f"{count} {change}" for change, count in comparison.counts.items())
     beyond = len(comparison.beyond)
-    decided = "undecided" not in comparison.counts
+    decided = not any(held.difference.undecided for one in comparison.cells for held in one.held)
     verdict = ""
     if beyond:
         verdict = f"; {beyond} beyond budget"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Budgets: how much more than before a cell may cost."""
+"""Budgets: how much a cell may cost, or how much more than before."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEY = "budgets"
 
 _FIGURES = ("value", "overhead")
 _MOST = 1000
-_ALLOWANCE = re.compile(r"\+?(?P<amount>[0-9]{1,12}(?:\.[0-9]{1,3})?) ?(?P<percent>%?)")
-_EXPECTED = "expected +N in the cell's unit, or +N%, such as +5 or +2.5%"
+_ALLOWANCE = re.compile(r"(?P<sign>\+|<= ?|)(?P<amount>[0-9]{1,12}(?:\.[0-9]{1,3})?) ?(?P<percent>%?)")
+_EXPECTED = "expected +N or +N% for so much more than before, or <=N for at most N, such as +5, +2.5% or <=300"
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,25 @@ class Allowance:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What a cell's value and its overhead may grow by; None for a figure that may be anything."""
+class Limit:
+    """What a figure may be at most, in its unit, whatever it was before."""
 
-    value: Allowance | None = None
-    overhead: Allowance | None = None
+    amount: float
+
+    def of(self, before: float) -> float:
+        """The allowed increase in the figure's unit; negative for a figure that was above the limit."""
+        return self.amount - before
+
+    def __str__(self) -> str:
+        return f"<={self.amount:.15g}"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a cell's value and its overhead may be, or grow by; None for a figure that may be anything."""
+
+    value: Allowance | Limit | None = None
+    overhead: Allowance | Limit | None = None
 
 
 class BudgetError(ValueError):
@@ -60,7 +74,7 @@ class Budgets:
 
     @classmethod
     def of(cls, data: object) -> Budgets:
-        """Read what an experiment has: ``{FILTER: +N}``, or ``{FILTER: {value: +N, overhead: +N%}}``.
+        """Read what an experiment has: ``{FILTER: +N}``, or ``{FILTER: {value: <=N, overhead: +N%}}``.
 
         Raises BudgetError, which lists all that is wrong.
         """
@@ -101,13 +115,22 @@ def _budget(content: object) -> Budget:
     return Budget(**{key: _allowance(one, (key,)) for key, one in content.items()})
 
 
-def _allowance(content: object, path: tuple[str, ...]) -> Allowance:
+def _allowance(content: object, path: tuple[str, ...]) -> Allowance | Limit:
     text = str(content) if isinstance(content, int | float | str) and not isinstance(content, bool) else ""
     found = _ALLOWANCE.fullmatch(text)
     if found is None:
         shown = repr(content)[:80] if text else "no number"
         raise BudgetError([(path, f"found {shown}; {_EXPECTED}")])
-    return Allowance(float(found["amount"]), bool(found["percent"]))
+    amount, percent = found["amount"], found["percent"]
+    if not found["sign"]:
+        more = f"'+{amount}{percent}' for {amount}{' %' if percent else ''} more than before"
+        most = "'<=N' for at most N in the cell's unit" if percent else f"'<={amount}' for at most {amount}"
+        raise BudgetError([(path, f"found {content!r}, a limit or an increase? Write {most}, or {more}")])
+    if found["sign"] == "+":
+        return Allowance(float(amount), bool(percent))
+    if percent:
+        raise BudgetError([(path, f"found {content!r}; a limit is in the cell's unit, as <={amount}; {_EXPECTED}")])
+    return Limit(float(amount))
 
 
 def _plain(budget: Budget) -> str | Mapping[str, str]:

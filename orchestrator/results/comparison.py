@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.results.budgets import Allowance, Budget, Budgets
+from orchestrator.results.budgets import Allowance, Budget, Budgets, Limit
 from orchestrator.results.comparable import record_notes, why_not_compared
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.verdicts import (
     Difference,
+    Figure,
     exact_difference,
+    from_nothing,
     is_exact,
     overhead_difference,
     resolvable,
@@ -64,17 +66,26 @@ class CellPair:
 
 @dataclass(frozen=True)
 class HeldFigure:
-    """A cell's ``value`` or ``overhead`` beside its budget; ``is_own`` unless it is what holds without one."""
+    """A cell's ``value`` or ``overhead`` beside its budget; ``is_own`` unless it is what holds without one.
 
-    figure: Literal["value", "overhead"]
+    ``difference`` is that to the cell before; for a limit that to nothing.
+    """
+
+    figure: Figure
     difference: Difference
-    allowance: Allowance
+    allowance: Allowance | Limit
     is_own: bool
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it is decided that it grew by more than is allowed."""
+        """Whether it is decided that it is, or grew by, more than is allowed."""
         return self.difference.exceeds(self.allowance.of(self.difference.before))
+
+    @property
+    def figures(self) -> str:
+        """What is held: the figure beside a limit, else its increase."""
+        sign = "" if isinstance(self.allowance, Limit) else "+"
+        return f"{self.figure} {self.difference.value:{sign}.15g}"
 
 
 @dataclass(frozen=True)
@@ -116,11 +127,7 @@ class CellChange:
         if self.is_lost:
             return (f"it {self.change}",)
         unit = self.pair.first.unit
-        return tuple(
-            f"{one.figure} {one.difference.value:+.15g} {unit}, allowed {one.allowance}"
-            for one in self.held
-            if one.is_beyond
-        )
+        return tuple(f"{one.figures} {unit}, allowed {one.allowance}" for one in self.held if one.is_beyond)
 
 
 @dataclass(frozen=True)
@@ -199,7 +206,7 @@ def compare(
     for pair in pairs:
         both = _numbers(pair)
         if both is None:
-            done.append(_without_number(pair))
+            done.append(_without_number(pair, budgets))
         elif (why := why_not_compared(*both)) is not None:
             refused.append(NotCompared(pair, why))
         elif is_exact(both[0]):
@@ -223,23 +230,36 @@ def _numbers(pair: CellPair) -> tuple[CellRecord, CellRecord] | None:
     return before, after
 
 
-def _without_number(pair: CellPair) -> CellChange:
-    """The change of a cell that lacks a number on one side, or on both."""
+def _without_number(pair: CellPair, budgets: Budgets) -> CellChange:
+    """The change of a cell that lacks a number on one side, or on both; one that has a number has its limits."""
     before, after = pair.before, pair.after
+    held = () if after is None else _held(after, budgets.of_cell(after), {"value": None, "overhead": None})
     was, now = (None if cell is None else cell.status for cell in (before, after))
     had = "" if before is None else f"it was {before.status}: {first_line(before)}"
     has = "" if after is None else f"{after.status}: {first_line(after)}"
     if now == "failed" and was != "failed":
         return CellChange(pair, "failed", has)
     if was is None:
-        return CellChange(pair, "appeared", "" if now == "ok" else has)
+        return CellChange(pair, "appeared", "" if now == "ok" else has, held=held)
     if now is None:
         return CellChange(pair, "vanished", "" if was == "ok" else had)
     if now == "ok":
-        return CellChange(pair, "mended" if was == "failed" else "appeared", had)
+        return CellChange(pair, "mended" if was == "failed" else "appeared", had, held=held)
     if was == "ok":
         return CellChange(pair, "vanished", has)
     return CellChange(pair, "unchanged", f"no number in both: {has or had}")
+
+
+def _held(after: CellRecord, own: Budget | None, found: Mapping[Figure, Difference | None]) -> tuple[HeldFigure, ...]:
+    """A cell's figures beside its budget: an increase by the difference, a limit by the cell after alone."""
+    budget = own or UNBUDGETED
+    allowances: Mapping[Figure, Allowance | Limit | None] = {"value": budget.value, "overhead": budget.overhead}
+    held = []
+    for figure, allowance in allowances.items():
+        difference = from_nothing(after, figure) if isinstance(allowance, Limit) else found[figure]
+        if allowance is not None and difference is not None:
+            held.append(HeldFigure(figure, difference, allowance, own is not None))
+    return tuple(held)
 
 
 def first_line(cell: CellRecord) -> str:
@@ -250,14 +270,8 @@ def first_line(cell: CellRecord) -> str:
 def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Difference, budgets: Budgets) -> CellChange:
     """The change that a difference is, with the budgets that it exceeds."""
     overhead = overhead_difference(*both)
-    own = budgets.of_cell(both[1])
-    budget = own or UNBUDGETED
     unit = both[1].unit
-    held: list[HeldFigure] = []
-    if budget.value is not None:
-        held.append(HeldFigure("value", value, budget.value, own is not None))
-    if budget.overhead is not None and overhead is not None:
-        held.append(HeldFigure("overhead", overhead, budget.overhead, own is not None))
+    held = _held(both[1], budgets.of_cell(both[1]), {"value": value, "overhead": overhead})
     change: Change = "unchanged"
     reasons = list(record_notes(*both))
     interval = value.interval
@@ -270,7 +284,7 @@ def _judged(pair: CellPair, both: tuple[CellRecord, CellRecord], value: Differen
         change = "cheaper"
     elif interval is not None and interval != (0, 0):
         reasons.insert(0, f"no difference is shown: it lies {shown_interval(interval, unit)}")
-    return CellChange(pair, change, "; ".join(reasons), value, overhead, tuple(held))
+    return CellChange(pair, change, "; ".join(reasons), value, overhead, held)
 
 
 def _order(one: CellChange) -> tuple[int, float, str]:

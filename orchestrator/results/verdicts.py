@@ -15,11 +15,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from orchestrator.results.contract import PER_RUN, CellRecord
 from orchestrator.results.resolution import FEWEST_RUNS, Resolution
+from orchestrator.results.statistics import median_interval
 
 Interval = tuple[float, float]
+Figure = Literal["value", "overhead"]
 
 FEWEST_SAMPLES = 6
 """With fewer no interval of order statistics covers a median with 95 %: 1 - 2 / 2**5 is 94 % (``median_interval``)."""
@@ -73,6 +76,19 @@ def is_exact(cell: CellRecord) -> bool:
 def exact_difference(before: float, after: float) -> Difference:
     """The difference of two exact counts."""
     return Difference(before, after, (after - before, after - before))
+
+
+def from_nothing(cell: CellRecord, figure: Figure) -> Difference | None:
+    """A cell's figure by itself, with the interval that its own samples allow; None where it has none."""
+    amount = cell.value if figure == "value" else cell.overhead
+    if amount is None or is_exact(cell):
+        return None if amount is None else exact_difference(0, amount)
+    fewest = FEWEST_SAMPLES if cell.work is None else FEWEST_RUNS
+    if len(cell.samples) < fewest:
+        return Difference(0, amount, None, f"no verdict: {len(cell.samples)} samples, of {fewest} that are needed")
+    if figure == "overhead":
+        return Difference(0, amount, cell.interval, "" if cell.interval else "no verdict: its scatter is unknown")
+    return Difference(0, amount, median_interval(cell.samples))
 
 
 def work_difference(before: CellRecord, after: CellRecord, noise: Sequence[float | None]) -> Difference:

@@ -74,7 +74,7 @@ def test_three_instructions_more_in_a_handler(mine: Mine) -> None:
     assert "djprobe_func [own_mine]" in table
     assert "different module own_mine: its main file changed" in table
 
-    mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: 0, overhead: +1%}}")
+    mine.run(nops=3, budgets="budgets: {mine.c.j2: +3, none: {value: +0, overhead: +1%}}")
     assert not mine.compare("before", "latest", status=0).beyond
     mine.run(nops=4, budgets="budgets: {mine.c.j2: +3}")
     (beyond, _) = mine.compare("before", "latest", status=1).cells

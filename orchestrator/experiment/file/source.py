@@ -3,8 +3,8 @@
 
 The data has only text, whole numbers, true/false, null, lists and mappings with text keys: no experiment key takes a
 fraction or a date. Any other scalar (``1.5``, ``yes``, ``0x10``) stays text, so that the schema can quote it as it was
-written. Nodes are built from PyYAML's events: the nodes of its composer do not show whether a tag was written or where
-an alias is, and the composer recurses without a bound.
+written; so does ``+5``, since a budget of that is another than ``5``. Nodes are built from PyYAML's events: the nodes
+of its composer do not show whether a tag was written or where an alias is, and the composer recurses without a bound.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_DEPTH = 20
 
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_INT = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _C_SUFFIXES = (".c", ".h", ".j2")
 _C_TEXT = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]", re.MULTILINE)
 _USE_OF_C = (

@@ -55,3 +55,16 @@ def test_a_built_module_that_is_none(content: bytes, hint: str, tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"mine\.ko: is no kernel module") as refused:
         modinfo(tmp_path / "mine.ko")
     assert refused.value.hint.partition(";")[0] == hint
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [("modul", "did you mean {}/module?"), ("my_prob.ko.d", ""), ("gone/module", "there is no folder {}/gone")],
+)
+def test_what_is_not_there_is_said_so(tmp_path: Path, given: str, hint: str) -> None:
+    """It may have been a folder: which forms a file has is no answer."""
+    (tmp_path / "module").mkdir()
+    with pytest.raises(ConfigError, match="there is no such file or folder") as refused:
+        user_modules(NO_CONTEXT, NO_KERNEL, tmp_path / given, values={"A": "m"})
+    assert f"found '{tmp_path / given}'" in str(refused.value)
+    assert refused.value.hint == hint.format(tmp_path)

@@ -27,6 +27,7 @@ BUDGETS = """\
 budgets:
   "*": +1%
   probe=kprobe: {value: +5, overhead: "+0.5"}
+  none: <=300
 """
 
 
@@ -37,7 +38,11 @@ def loaded(folder: Path, text: str, *overrides: str) -> Experiment:
 
 def test_budgets_are_resolved_and_load_again(tmp_path: Path) -> None:
     experiment = loaded(tmp_path, FILE + BUDGETS)
-    assert experiment.heading.budgets == {"*": "+1%", "probe=kprobe": {"value": "+5", "overhead": "+0.5"}}
+    assert experiment.heading.budgets == {
+        "*": "+1%",
+        "probe=kprobe": {"value": "+5", "overhead": "+0.5"},
+        "none": "<=300",
+    }
     (tmp_path / "resolved.yaml").write_text(experiment.resolved_yaml())
     again = load_resolved(tmp_path / "resolved.yaml", kinds(), None)
     assert again == experiment
@@ -74,6 +79,7 @@ def test_budgets_of_several_tables(tmp_path: Path) -> None:
     ("text", "line", "words"),
     [
         ("budgets: +1", 6, "budgets: expected a mapping of at most 1000"),
+        ("budgets:\n  kprobe: 300", 7, "budgets.kprobe: found 300, a limit or an increase? Write '<=300'"),
         ("budgets:\n  kprobe: fast", 7, "budgets.kprobe: found 'fast'; expected +N"),
         ("budgets:\n  kprobe: {value: +1, ovrhead: +1}", 7, "budgets.kprobe.ovrhead: unknown key; allowed: value"),
         ("budgets:\n  cup=athlon: +1", 7, "budgets.cup=athlon: unknown key 'cup'; allowed: table"),

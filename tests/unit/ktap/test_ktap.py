@@ -170,12 +170,14 @@ not ok 3 selftests: timers: slow # TIMEOUT 45 seconds
         ("not ok 1 name # XFAIL known", "xfailed name known"),
         ("ok 1 name # XFAIL known", "xfailed name known"),
         ("ok 1 name # ERROR harness", "failed name ERROR harness"),
-        (r"ok 1 a \# SKIP that is none", r"passed a \# SKIP that is none"),
+        (r"ok 1 a \# SKIP that is none", "passed a # SKIP that is none"),
+        (r"ok 1 - issue \#12, C:\\D, \n", r"passed issue #12, C:\D, \n"),
+        (r"ok 1 hello \\# SKIP hash \# character", r"skipped hello \ hash # character"),
+        (r"ok 1 hello \\\\\\\# SKIP", r"passed hello \\\# SKIP"),
         ("ok 1 no#SKIP", "passed no#SKIP"),
         ("[    1.234567] ok 1 - logged", "passed logged"),
         ("<6>[    1.234567][    T1] ok 1 - logged", "passed logged"),
         ("\x1b[32mok 1 coloured\x1b[0m", "passed coloured"),
-        ("ok 1 before[    1.234567] a message of the kernel", "passed before"),
         ("ok 1 " + "n" * 5000, "passed " + "n" * NAME_MAX),
     ],
 )
@@ -202,6 +204,130 @@ def test_a_plan_at_the_end_and_a_block_about_a_result() -> None:
     assert parse_ktap(text).results[1].lines == ()
 
 
+RESULTS = "TAP version 13\n1..2\n{}ok 1 - a\n  ---\n  output: |\n{}\n  ...\nok 2 - b\n"
+DATA = [
+    "TAP version 13\n1..1\nnot ok 1 - inner",
+    "ok 1 - x\nok 2 - y",
+    "1..7",
+    "Bail out! is what the child printed",
+    "# Subtest: inner\n    1..1\n    not ok 1 deep",
+    "---\nnot ok 3\n...",  # of another block, farther in
+    "    ok 1 deep\n\nok 1 - behind an empty line",
+    "[    1.234567] not ok 9 - a quoted log\nwords [    1.234567] behind which it is",
+]
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("word", ["", "not "])
+def test_what_stands_in_a_block_is_data_of_the_result_above(data: str, word: str) -> None:
+    text = RESULTS.format(word, "\n".join(f"    {line}" for line in data.split("\n")))
+    expected = ["failed a" if word else "passed a", "passed b"]
+    assert (shown(text), problems(text)) == (expected, [])
+    kept = parse_ktap(text).results[0].lines
+    assert kept[:2] == ("---", "output: |")
+    assert all(line.strip() in kept for line in data.split("\n") if line)
+    # Below kselftest's runner, and in a group.
+    below = "TAP version 13\n1..1\n" + "".join(f"# {line}".rstrip() + "\n" for line in text.splitlines())
+    assert problems(below + f"{word}ok 1 program\n") == []
+    assert shown(below + f"{word}ok 1 program\n") == [one.replace(" ", " program/", 1) for one in expected]
+    group = "TAP version 14\n1..1\n" + "".join(f"    {line}\n" for line in text.splitlines()[1:])
+    assert problems(group + f"{word}ok 1 program\n") == []
+    assert shown(group + f"{word}ok 1 program\n") == [one.replace(" ", " program/", 1) for one in expected]
+
+
+def test_a_message_of_the_kernel_between_the_lines_of_a_block_is_data() -> None:
+    text = RESULTS.format("", "[    3.000004] random: crng init done\n    x: 1")
+    assert (shown(text), problems(text)) == (["passed a", "passed b"], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1..2\nok 1 a\n  ---\n  x: 1\nnot ok 2 b\n", ["passed a", "failed b"]),
+        ("1..1\nok 1 a\n  ---\n  x: 1\n", ["passed a"]),
+        ("1..2\nok 1 a\n  ---\n  x: 1\n 2\n  ...\nok 2 b\n", ["passed a", "passed b"]),
+        ("1..2\nok 1 a\n  ---\n  x: 1\n...\nok 2 b\n", ["passed a", "passed b"]),
+    ],
+)
+def test_a_block_without_its_end_is_a_problem(text: str, names: list[str]) -> None:
+    assert shown(text) == names
+    assert problems(text) == ["the block about a has no end where it should: the output is cut short or damaged"]
+
+
+@pytest.mark.parametrize("line", ["---", "  --- a/file.c", "  words\n  ---"])
+def test_what_begins_no_block(line: str) -> None:
+    text = f"1..2\nok 1 a\n{line}\nok 2 b\n"
+    assert (shown(text), problems(text)) == (["passed a", "passed b"], [])
+
+
+def test_escapes_are_those_of_tap_14_alone() -> None:
+    line = r"ok 1 - C\\D \#12"
+    assert shown(f"TAP version 13\n1..1\n{line}\n") == [r"passed C\\D \#12"]
+    assert shown(f"KTAP version 1\n1..1\n{line}\n") == [r"passed C\\D \#12"]
+    nested = f"TAP version 14\n1..1\n    # Subtest: \\#1\n    1..1\n    {line}\nok 1 - \\#1\n"
+    assert shown(nested) == [r"passed #1/C\D #12"]
+    assert problems("TAP version 14\n1..1\nbail out! \\# and \\\\\n")[0] == "the tests were given up: # and \\"
+    assert shown("TAP version 14\n1..0 # SKIP \\#1\n") == ["skipped all #1"]
+
+
+def test_subtests_of_tap_14_are_announced_farther_out() -> None:
+    text = """\
+TAP version 14
+ok 1 - in the parent
+
+# Subtest: nested
+    # Subtest: deep
+        ok 1 - below
+        1..1
+    not ok 1 - deep
+    1..1
+not ok 2 - nested
+
+# Subtest: empty
+    1..0
+ok 3 - empty
+
+# Subtest
+    ok 1 - name is optional
+    1..1
+ok 4
+1..4
+"""
+    assert problems(text) == []
+    assert shown(text) == [
+        "passed in the parent",
+        "passed nested/deep/below",
+        "failed nested/deep the group failed, and no test in it did",
+        "passed empty",
+        "passed test 4/name is optional",
+    ]
+
+
+def test_a_header_that_a_forked_program_repeats_is_explained() -> None:
+    header = "TAP version 13\n1..2\n"
+    again = "the output begins again before its end, after {} results: its header is there twice."
+    for text, count in [
+        (header + header + "ok 1 a\nok 2 b\n", 0),
+        (header + "ok 1 a\n" + header + "ok 1 a\nok 2 b\n", 1),
+        ("1..2\n1..2\nok 1 a\nok 2 b\n", 0),
+        ("TAP version 13\n" + header + "ok 1 a\nok 2 b\n", 0),
+        (
+            "TAP version 13\n1..1\n# TAP version 13\n# 1..2\n# TAP version 13\n# 1..2\n# ok 1 a\n# ok 2 b\nok 1 p\n",
+            0,
+        ),
+    ]:
+        (first, *rest) = problems(text)
+        assert first.startswith(again.format(count))
+        assert "A program that forks without fflush()" in first
+        assert len(rest) == count  # the first copy's own: it lacks a result
+
+
+def test_a_program_that_gives_up_is_not_the_last_one() -> None:
+    text = "TAP version 13\n1..2\n# TAP version 13\n# 1..2\n# Bail out! no memory\nnot ok 1 p\nnot ok 2 q\n"
+    assert shown(text) == ["failed p", "failed q"]
+    assert "the tests were given up: no memory" in problems(text)
+
+
 def test_all_is_skipped() -> None:
     text = "TAP version 13\n1..0 # SKIP not root\n"
     assert (shown(text), problems(text)) == (["skipped all not root"], [])
@@ -216,6 +342,7 @@ def test_all_is_skipped() -> None:
         ("KTAP version 1\n", "the output has no plan: it may be cut short"),
         ("1..2\nok 1 a\nok 1 b\n", "b: its number is 1, and 2 was expected"),
         ("1..2\nok 1 a\nBail out! no memory\nok 2 b\n", "the tests were given up: no memory"),
+        ("1..0 # SKIP all\nok 1 a\n", "the output: 0 tests were planned, and there are 1 results"),
         ("    # Subtest: g\n    1..2\n    ok 1 a\nok 1 g\n", "group g: 2 tests were planned, and there are 1 results"),
     ],
 )

@@ -29,6 +29,8 @@ def file(tmp_path: Path) -> BudgetFile:
         Budget(10.5, 0.5),
         Budget(369, 0, {"callbench": 13.0, "f [mine]": 356.0}),
         Budget(1.5, 2, {"f.isra.0": 1.5}),
+        Budget(300, is_limit=True),
+        Budget(300.5, 0, {"f": 1.0}, is_limit=True),
     ],
 )
 def test_a_budget_is_read_as_it_was_written(file: BudgetFile, budget: Budget) -> None:
@@ -52,7 +54,9 @@ def test_the_most_that_a_budget_allows() -> None:
         ("- 1", "has to have budgets by test, label and machine"),
         ("test: {call: 422}", "has to have budgets by test, label and machine"),
         ("test: [", "cannot be read: "),
-        ("test: {call: {machine: many}}", "found 'many'; a budget is a number, or one with \\+N%"),
+        ("test: {call: {machine: many}}", "found 'many'; a budget is the number that was counted, that with"),
+        ("test: {call: {machine: +1%}}", "found '\\+1%'; a budget is .* or <=N for a limit of your own"),
+        ("test: {call: {machine: <=300 +1%}}", "found '<=300 \\+1%'; a budget"),
         ("test: {call: {machine: -1}}", "found -1; a budget"),
         ("test: {call: {machine: 5 -2%}}", "found '5 -2%'; a budget"),
         ("test: {call: {machine: {instructions: 5}}}", "found .*; a budget with symbols has"),

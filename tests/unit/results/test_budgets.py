@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_builders import cell
 
-from orchestrator.results.budgets import Allowance, Budget, BudgetError, Budgets
+from orchestrator.results.budgets import Allowance, Budget, BudgetError, Budgets, Limit
 
 
 @pytest.mark.parametrize(
     ("text", "amount", "percent"),
-    [(5, 5, False), ("+5", 5, False), ("5", 5, False), ("+0", 0, False), ("+2.5%", 2.5, True), ("+ 3", None, None),
-     ("+3 %", 3, True), ("-1", None, None), (-1, None, None), (True, None, None), ("", None, None),
+    [("+5", 5, False), ("+0", 0, False), ("+2.5%", 2.5, True), ("+ 3", None, None), ("+3 %", 3, True),
+     ("-1", None, None), (-1, None, None), (True, None, None), ("", None, None),
      ("+1e9", None, None), ([], None, None), (None, None, None), ("nan", None, None), ("+5\n", None, None)],
 )  # fmt: skip
 def test_an_allowance(text: Any, amount: float | None, percent: bool | None) -> None:
@@ -26,6 +26,38 @@ def test_an_allowance(text: Any, amount: float | None, percent: bool | None) -> 
     else:
         ((_, budget),) = Budgets.of({"kprobe": text}).entries
         assert budget == Budget(value=Allowance(amount, bool(percent)))
+
+
+@pytest.mark.parametrize(("text", "amount"), [("<=300", 300), ("<= 2.5", 2.5), ("<=0", 0)])
+def test_a_limit(text: str, amount: float) -> None:
+    ((_, budget),) = Budgets.of({"kprobe": text}).entries
+    assert budget == Budget(value=Limit(amount))
+    assert Limit(amount).of(10) == amount - 10
+
+
+@pytest.mark.parametrize(
+    ("bare", "sentence"),
+    [
+        (300, "found 300, a limit or an increase? Write '<=300' for at most 300, or '+300' for 300 more than before"),
+        ("0", "found '0', a limit or an increase? Write '<=0' for at most 0, or '+0' for 0 more than before"),
+        (
+            "1%",
+            "found '1%', a limit or an increase? Write '<=N' for at most N in the cell's unit, or '+1%' for 1 % more",
+        ),
+        ("1.5 %", "or '+1.5%' for 1.5 % more than before"),
+        ("<=5%", "found '<=5%'; a limit is in the cell's unit, as <=5"),
+        ("<5", "found '<5'; expected +N or +N% for so much more than before, or <=N for at most N"),
+        ("=5", "expected"),
+        (">=5", "expected"),
+    ],
+)
+@pytest.mark.parametrize("figure", [None, "value", "overhead"])
+def test_a_number_that_says_neither_is_refused(bare: Any, sentence: str, figure: str | None) -> None:
+    with pytest.raises(BudgetError) as caught:
+        Budgets.of({"kprobe": bare if figure is None else {figure: bare}})
+    ((path, found),) = caught.value.problems
+    assert path == (("kprobe",) if figure is None else ("kprobe", figure))
+    assert sentence in found
 
 
 def test_percent_are_of_the_figure_before() -> None:
@@ -40,7 +72,7 @@ def test_the_last_that_matches_counts() -> None:
     assert budgets.of_cell(cell("kprobe")) == Budget(value=Allowance(5, percent=False))
     assert budgets.of_cell(cell("jprobe")) == Budget(overhead=Allowance(1, percent=True))
     assert budgets.of_cell(cell("kprobe", cpu="athlon")) == Budget(value=Allowance(1, percent=True))
-    assert Budgets.of({"kprobe": 1}).of_cell(cell("none")) is None
+    assert Budgets.of({"kprobe": "+1"}).of_cell(cell("none")) is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +101,8 @@ def test_all_problems_at_once() -> None:
 
 
 AMOUNTS = st.one_of(st.integers(0, 10**12 - 1).map(str), st.decimals(0, 10**6, places=3).map(str))
-ALLOWANCES = st.builds(lambda amount, percent: f"+{amount}{percent}", AMOUNTS, st.sampled_from(["", "%"]))
+INCREASES = st.builds(lambda amount, percent: f"+{amount}{percent}", AMOUNTS, st.sampled_from(["", "%"]))
+ALLOWANCES = INCREASES | AMOUNTS.map(lambda amount: f"<={amount}")
 
 
 @given(st.dictionaries(st.sampled_from(["kprobe", "cpu=*", "id=a/b"]), ALLOWANCES))

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from record_builders import cell, cells, failed, whole_system
 
 from orchestrator.results.budgets import Budgets
-from orchestrator.results.comparison import CHANGES, CellChange, Comparison, compare, pairs_by_id, pairs_by_kernel
+from orchestrator.results.comparison import (
+    CHANGES,
+    CellChange,
+    CellPair,
+    Comparison,
+    compare,
+    pairs_by_id,
+    pairs_by_kernel,
+)
 from orchestrator.results.contract import CellRecord
 from orchestrator.results.statistics import median
 
@@ -58,14 +66,18 @@ def test_one_instruction_less_is_cheaper_and_within() -> None:
 @pytest.mark.parametrize(
     ("budget", "beyond"),
     [
-        (2, ()),
-        (3, ()),
-        (1, ("value +2 instructions, allowed +1",)),
+        ("+2", ()),
+        ("+3", ()),
+        ("+1", ("value +2 instructions, allowed +1",)),
         ("+0.2%", ()),
         ("+0.1%", ("value +2 instructions, allowed +0.1%",)),
-        ({"overhead": 1}, ("overhead +2 instructions, allowed +1",)),
-        ({"overhead": 2}, ()),
-        ({"overhead": "+1%", "value": 0}, ("value +2 instructions, allowed +0",)),
+        ({"overhead": "+1"}, ("overhead +2 instructions, allowed +1",)),
+        ({"overhead": "+2"}, ()),
+        ({"overhead": "+1%", "value": "+0"}, ("value +2 instructions, allowed +0",)),
+        ("<=1050", ()),
+        ("<=1049", ("value 1050 instructions, allowed <=1049",)),
+        ({"overhead": "<=641", "value": "+2"}, ()),
+        ({"overhead": "<=640.5", "value": "+2"}, ("overhead 641 instructions, allowed <=640.5",)),
     ],
 )
 def test_a_budget_is_for_what_it_names(budget: Any, beyond: tuple[str, ...]) -> None:
@@ -75,8 +87,37 @@ def test_a_budget_is_for_what_it_names(budget: Any, beyond: tuple[str, ...]) -> 
 
 
 def test_an_overhead_within_budget_whatever_the_baseline_does() -> None:
-    found = only(exact("kprobe", 1048.0), exact("kprobe", 1060.0, base=421.0), {"kprobe": {"overhead": 0}})
+    found = only(exact("kprobe", 1048.0), exact("kprobe", 1060.0, base=421.0), {"kprobe": {"overhead": "+0"}})
     assert (found.change, found.beyond) == ("dearer", ())
+
+
+@pytest.mark.parametrize("before", [exact("kprobe", 400.0), failed("kprobe", "no"), None])
+def test_a_limit_holds_whatever_was_before(before: CellRecord | None) -> None:
+    """A cell that is equal, mended or new is beyond a limit; a step that is small enough each time ends there."""
+    pairs, after = [CellPair(before, exact("kprobe", 400.0))], [exact("kprobe", 400.0)]
+    for limit, beyond in (("<=400", ()), ("<=399", ("value 400 instructions, allowed <=399",))):
+        (found,) = compare(pairs, Budgets.of({"kprobe": limit}), [], after).cells
+        assert found.beyond == beyond
+        (budget,) = found.held
+        assert budget.is_own
+    (found,) = compare(pairs, Budgets.of({"kprobe": "+5"}), [], after).cells
+    assert found.beyond == ()
+
+
+@pytest.mark.parametrize(
+    ("samples", "limit", "beyond"),
+    [
+        ([400.0, 401.0] * 6, "<=300", True),
+        ([400.0, 401.0] * 6, "<=401", False),
+        ([200.0, 900.0] * 6, "<=300", False),  # its own interval reaches below
+        ([400.0], "<=300", False),  # nothing is decided
+    ],
+)
+def test_a_limit_of_times_is_held_by_their_own_interval(samples: list[float], limit: str, beyond: bool) -> None:
+    """Whether the difference to a run before is decided does not matter."""
+    before = timed("kprobe", [400.0, 4000.0, 40.0, 500.0, 3.0, 900.0, 400.0])
+    found = only(before, timed("kprobe", samples), {"kprobe": limit})
+    assert bool(found.beyond) is beyond
 
 
 @pytest.mark.parametrize(
@@ -179,7 +220,7 @@ def test_times_far_apart_are_dearer_and_equal_ones_unchanged() -> None:
     assert found.value.p is not None
     assert found.value.p < 0.001
     assert found.value.superiority == 1.0
-    assert only(before, after, {"kprobe": 12}).beyond == ()
+    assert only(before, after, {"kprobe": "+12"}).beyond == ()
     assert only(after, before).change == "cheaper"
     same = only(before, timed("kprobe", before.samples[::-1]))
     assert same.change == "unchanged"
@@ -236,8 +277,8 @@ def test_an_overhead_of_times_is_as_wide_as_both() -> None:
     source = random.Random(2)
     samples = [1000 + source.random() for _ in range(12)]
     before, after = timed("kprobe", samples), timed("kprobe", samples, overhead=20.0, interval=[19.0, 21.0])
-    assert only(before, after, {"kprobe": {"overhead": 8}}).beyond == ("overhead +11 ns, allowed +8",)
-    assert only(before, after, {"kprobe": {"overhead": 9}}).beyond == ()
+    assert only(before, after, {"kprobe": {"overhead": "+8"}}).beyond == ("overhead +11 ns, allowed +8",)
+    assert only(before, after, {"kprobe": {"overhead": "+9"}}).beyond == ()
 
 
 @pytest.mark.parametrize(("count", "beyond"), [(1, ()), (5, ()), (6, ("overhead +11 ns, allowed +0",))])
@@ -245,7 +286,7 @@ def test_an_overhead_of_few_samples_is_not_beyond_its_budget(count: int, beyond:
     """Equal overheads of two samples each are apart in one case of six, of one sample always."""
     samples = [100.0 + number % 2 for number in range(count)]
     before, after = timed("kprobe", samples), timed("kprobe", samples, overhead=20.0, interval=[19.0, 21.0])
-    assert only(before, after, {"kprobe": {"overhead": 0}}).beyond == beyond
+    assert only(before, after, {"kprobe": {"overhead": "+0"}}).beyond == beyond
 
 
 def test_the_largest_relative_difference_comes_first() -> None:
