@@ -35,8 +35,16 @@ benchmark: {name: syscall, call: read, arguments: [0, {buffer: 16}, 16], calls: 
 
 pytestmark = pytest.mark.qemu
 
-MACHINES = {"lab-i386-up": "pentium4", "debian-686": "pentium4", "debian-amd64": "xeon-e5410"}
-NIGHTLY = {"debian-amd64": [pytest.mark.nightly("a thousand places in each of three kernels: half a minute a kernel")]}
+MACHINES = {
+    "lab-i386-up": "pentium4",
+    "debian-686": "pentium4",
+    "debian-amd64": "xeon-e5410",
+    "debian-amd64@6.12": "xeon-e5410",
+}
+NIGHTLY = {
+    name: [pytest.mark.nightly("a thousand places in each of four kernels: half a minute a kernel")]
+    for name in ("debian-amd64", "debian-amd64@6.12")
+}
 KERNELS = [
     pytest.param(name, marks=[pytest.mark.guest(kernel=name, cpu=cpu, timing="tcg"), *NIGHTLY.get(name, ())])
     for name, cpu in MACHINES.items()

@@ -124,6 +124,42 @@ def test_the_tracer_is_at_its_site_and_a_djprobe_at_the_entry(code: KernelCode) 
     assert not any(possible(function_places(code, BOOSTING, "probed"), "tracer").values())
 
 
+@pytest.mark.parametrize("are_known", [True, False])
+def test_what_is_in_front_of_a_function_is_so_on_each_kernel(code: KernelCode, are_known: bool) -> None:
+    function = function_places(code, CONFIG, "tagged", are_known=are_known)
+    reasons = {
+        (kind, offset): refusal_of(probes()[kind], at(function, offset)) or ""
+        for kind in ("kprobe", "kprobe-optimized", "kprobe-ftrace", "ftrace-direct", "djprobe")
+        for offset in (0, 4, 9)
+    }
+    for kind in ("kprobe", "kprobe-optimized"):
+        assert reasons[kind, 0] == "kprobes step over the endbr: one at +0x0 goes to +0x4"
+        assert reasons[kind, 4].startswith("it is the function tracer's")
+    for kind in ("kprobe-ftrace", "ftrace-direct"):
+        expected = "the function tracer's site is at +0x4"
+        assert [reasons[kind, offset] for offset in (0, 4, 9)] == [expected, "", expected]
+    for offset in (0, 4):
+        assert reasons["djprobe", offset] == "a djprobe is at the function's entry, at +0x9"
+    assert reasons["kprobe", 9] == ""
+
+
+def test_what_follows_from_the_rules_alone_is_left_to_a_kernel_that_may_have_others(code: KernelCode) -> None:
+    known, other = (function_places(code, CONFIG, "probed", are_known=are_known) for are_known in (True, False))
+    for means in ("kprobe", "boosted", "optimised"):
+        says = possible(other, means)
+        assert says[0] is False
+        assert [offset for offset, one in says.items() if one is False] == [0]
+        for offset, is_possible in possible(known, means).items():
+            assert says[offset] is (None if is_possible is False and offset else is_possible)
+    reason = at(other, 0x21).verdicts["kprobe"].reason
+    assert reason == (
+        "by the rules of Linux 6.1 and 6.12 none can be there: it is a static branch, which the kernel itself switches"
+    )
+    # Whether a kprobe is emulated is a rule as well.
+    assert refusal_of(probes()["kprobe"], at(known, 0xD)) is not None
+    assert refusal_of(probes()["kprobe"], at(other, 0xD)) is None
+
+
 def test_what_a_kernel_was_built_without(code: KernelCode) -> None:
     without = at(function_places(code, {**TRACED, "CONFIG_PREEMPTION": "y"}, "probed"), 5)
     assert without.verdicts["optimised"].reason == "this kernel was built without CONFIG_OPTPROBES"

@@ -33,6 +33,13 @@ other:
 	mov	$0x12345678, %eax
 	ret
 	int3
+tagged:
+	.byte	0xf3, 0x0f, 0x1e, 0xfa	/* +0, endbr64 */
+	call	__fentry__		/* +4 */
+	.byte	0x50			/* +9, push */
+	call	other			/* +a */
+	.byte	0x58			/* +f, pop */
+	ret				/* +10 */
 short:
 	.byte	0x50
 	ret
