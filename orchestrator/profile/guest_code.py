@@ -21,7 +21,7 @@ _HALF = 1 << 63
 _SPLITS = 0xF0000000
 """Where a 32-bit kernel may begin (CONFIG_VMSPLIT_*): at a multiple of 256 MiB, its text 16 MiB behind."""
 _MADE = {
-    r"bpf_prog_[0-9a-f]{16}_(\w+)": "BPF program {}",
+    r"bpf_prog_[0-9a-f]{16}_(\S+)": "BPF program {}",
     r"bpf_prog_[0-9a-f]{16}": "a BPF program without a name",
     r"bpf_trampoline_\d+": "BPF trampoline",
     r"bpf_dispatcher_\w+": "BPF dispatcher",
@@ -54,20 +54,20 @@ def code_of(guest: Guest, symbols: Symbols, module: Module | None, program: str)
     if module is not None and module.name in modules:
         own = OwnModule(module.name, modules[module.name], module_functions(guest, module.name, module.file))
     # Read anew, and only where there is such code: it comes and goes.
-    made = cache(lambda: _made(guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
+    made = cache(lambda: listed_code(guest.get(KALLSYMS, largest=KALLSYMS_MAX)))
     return replace(places_of(symbols, modules.values(), own, program), made_at=lambda address: made_at(made(), address))
 
 
-def _made(listing: bytes) -> Sequence[tuple[int, str]]:
-    """The addresses of code that the kernel has made, and what it is, in order."""
-    found = []
-    for address, symbol in _OF_KERNEL.findall(listing.decode("ascii", errors="replace")):
-        for pattern, name in _MADE.items():
-            match = re.fullmatch(pattern, symbol)
-            if match is not None:
-                found.append((int(address, 16), name.format(*match.groups())))
-                break
-    return sorted(found)
+def listed_code(listing: bytes) -> Sequence[tuple[int, str]]:
+    """The addresses of code that the kernel has made and lists (``/proc/kallsyms``), and what it is, in order."""
+    lines = _OF_KERNEL.findall(listing.decode("ascii", errors="replace"))
+    return sorted((int(address, 16), _title(symbol)) for address, symbol in lines)
+
+
+def _title(symbol: str) -> str:
+    """What a symbol of such code stands for; one that is not known stands for itself."""
+    matches = ((re.fullmatch(pattern, symbol), title) for pattern, title in _MADE.items())
+    return next((title.format(*match.groups()) for match, title in matches if match), symbol)
 
 
 def made_at(made: Sequence[tuple[int, str]], address: int) -> str:
