@@ -86,7 +86,8 @@ class JumpPlaces:
             return f"the five bytes reach the static call at {self._at(one.address)}"
         if text.is_patched(one) or text.is_return_thunk(one):
             return None
-        if one.address in text.faulting or not can_boost(one) or kprobe_refusal(one) is not None:
+        can_boost_it = one.address not in text.faulting and can_boost(one, since_6_9=text.since_6_9)
+        if not can_boost_it or kprobe_refusal(one, since_6_9=text.since_6_9) is not None:
             return f"the jump would cover {self._at(one.address)}, which kprobes do not boost"
         return None
 

@@ -80,20 +80,19 @@ def places_of(kernel: Kernel, code: KernelCode, symbol: str) -> FunctionPlaces |
     """
     if wrong_point_reason(code, symbol, None) is not None:
         return None
-    are_known = kernel.spec.version in RULES_OF and not code.is_module
-    return function_places(code, kernel.config, symbol, are_known=are_known)
+    return function_places(code, kernel.config, symbol, "" if code.is_module else kernel.spec.version)
 
 
 def function_places(
-    code: KernelCode, config: Mapping[str, str], symbol: str, *, are_known: bool = True
+    code: KernelCode, config: Mapping[str, str], symbol: str, version: str = RULES_OF[0]
 ) -> FunctionPlaces:
     """Predict where a function can be probed. Only for one that ``wrong_point_reason`` has nothing to say of.
 
-    Unless the kernel's rules ``are_known`` to be these, what they refuse is left to the boot.
+    Of a ``version`` of Linux that is not among RULES_OF, what the newest of these refuse is left to the boot.
     """
-    text = FunctionText(code, config, symbol)
+    text = FunctionText(code, config, symbol, since_6_9=version != RULES_OF[0])
     refused = RefusedPlaces.of_image(code)
-    predicted = _Prediction(text, _function_refusal(text, refused), are_known=are_known)
+    predicted = _Prediction(text, _function_refusal(text, refused), are_known=version in RULES_OF)
     notes = []
     if not refused.is_complete and not code.is_module:
         notes.append("the list of functions that kprobes must not touch (NOKPROBE_SYMBOL) was not found in the image")
@@ -166,7 +165,7 @@ class _Prediction:
             return no("it reports a BUG() or a WARN(), which the kernel knows by its place")
         if text.is_patched(one):
             return PATCHED
-        refusal = kprobe_refusal(one)
+        refusal = kprobe_refusal(one, since_6_9=text.since_6_9)
         return YES if refusal is None else no(refusal)
 
     def _step(self, one: Instruction) -> Step | None:
@@ -183,7 +182,7 @@ class _Prediction:
             return PATCHED
         if one.address in self._text.faulting:
             return no("it may fault and be fixed up, by its address")
-        if not can_boost(one) or not has_room_for_a_jump(one):
+        if not can_boost(one, since_6_9=self._text.since_6_9) or not has_room_for_a_jump(one):
             return no("kprobes do not boost such an instruction (can_boost())")
         return YES
 

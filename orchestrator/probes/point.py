@@ -42,7 +42,7 @@ class ProbePoint:
     def place(self, offset: int) -> tuple[str, int]:
         """What the kernel is told of a place ``offset`` bytes behind the symbol: an address where that is shared.
 
-        Since Linux 6.7 it makes no event at a name that is not unique (commit b022f0c7e404, backported to 6.1).
+        Kernels since 6.6 and 6.1.60 make no event at a name that is not unique (number_of_same_symbols()).
         """
         if not self.shared_with:
             return self.symbol, offset

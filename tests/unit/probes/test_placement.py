@@ -124,9 +124,9 @@ def test_the_tracer_is_at_its_site_and_a_djprobe_at_the_entry(code: KernelCode) 
     assert not any(possible(function_places(code, BOOSTING, "probed"), "tracer").values())
 
 
-@pytest.mark.parametrize("are_known", [True, False])
-def test_what_is_in_front_of_a_function_is_so_on_each_kernel(code: KernelCode, are_known: bool) -> None:
-    function = function_places(code, CONFIG, "tagged", are_known=are_known)
+@pytest.mark.parametrize("version", ["6.1", "6.12", "6.18", ""])
+def test_what_is_in_front_of_a_function_is_so_on_each_kernel(code: KernelCode, version: str) -> None:
+    function = function_places(code, CONFIG, "tagged", version)
     reasons = {
         (kind, offset): refusal_of(probes()[kind], at(function, offset)) or ""
         for kind in ("kprobe", "kprobe-optimized", "kprobe-ftrace", "ftrace-direct", "djprobe")
@@ -144,7 +144,7 @@ def test_what_is_in_front_of_a_function_is_so_on_each_kernel(code: KernelCode, a
 
 
 def test_what_follows_from_the_rules_alone_is_left_to_a_kernel_that_may_have_others(code: KernelCode) -> None:
-    known, other = (function_places(code, CONFIG, "probed", are_known=are_known) for are_known in (True, False))
+    known, other = (function_places(code, CONFIG, "probed", version) for version in ("6.12", ""))
     for means in ("kprobe", "boosted", "optimised"):
         says = possible(other, means)
         assert says[0] is False
@@ -158,6 +158,21 @@ def test_what_follows_from_the_rules_alone_is_left_to_a_kernel_that_may_have_oth
     # Whether a kprobe is emulated is a rule as well.
     assert refusal_of(probes()["kprobe"], at(known, 0xD)) is not None
     assert refusal_of(probes()["kprobe"], at(other, 0xD)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "means", "expected"),
+    [
+        ("6.1", "boosted", [True, False, False, False, False, True, False, False, False]),
+        ("6.12", "boosted", [True, True, False, True, False, True, True, False, False]),
+        ("6.1", "kprobe", [True] * 7 + [True, True]),
+        ("6.12", "kprobe", [True] * 7 + [False, False]),
+    ],
+)
+def test_what_linux_6_9_has_changed(code: KernelCode, version: str, means: Means, expected: list[bool]) -> None:
+    """Groups of opcodes are boosted by their extension; what raises an exception is refused."""
+    function = function_places(code, BOOSTING, "grouped", version)
+    assert list(possible(function, means).values())[:-1] == expected
 
 
 def test_what_a_kernel_was_built_without(code: KernelCode) -> None:
