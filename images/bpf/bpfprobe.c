@@ -5,6 +5,7 @@
 //   PROGRAM: noop, count, record, witness
 //   KIND, TARGET: kprobe, kretprobe FUNCTION; kprobe-multi, kretprobe-multi FUNCTION; tracepoint ID;
 //                 raw-tracepoint NAME; fentry, fexit FUNCTION; uprobe, uretprobe FILE
+//   FUNCTION: its name, or of a kprobe its address, as 0xffffffff811234a0
 //   OFFSET: in the function or the file; SEMAPHORE: where the file has the counter of a static probe point, or 0
 //   bpfprobe info FOLDER        type=2 jited=57 runs=1234 missed=0
 //   bpfprobe counts FOLDER      count=1000 dropped=0: of all CPUs
@@ -105,6 +106,7 @@ static int make_counts(const char *folder)
 
 struct place {
 	const char *kind, *target;
+	unsigned long address;		// of the target, where it is no name
 	long offset, semaphore;
 	uint32_t type, attach_type;	// the program's
 	enum context context;
@@ -122,11 +124,27 @@ static int is_in_program(const struct place *place)
 	return is_kind(place, "uprobe") || is_kind(place, "uretprobe");
 }
 
+// 0 for a name.
+static unsigned long address_of(const char *target)
+{
+	unsigned long address = 0;
+
+	if (target[0] != '0' || target[1] != 'x')
+		return 0;
+	for (const char *at = target + 2; *at; at++) {
+		if (!((*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f')))
+			fail("no address: ", target, 0);
+		address = address << 4 | (unsigned long)(*at <= '9' ? *at - '0' : *at - 'a' + 10);
+	}
+	return address;
+}
+
 static struct place place_of(char **given)
 {
 	const char *kind = given[0], *target = given[1];
 	struct place place = {
 		.kind = kind, .target = target, .offset = parse_number(given[2]), .semaphore = parse_number(given[3]),
+		.address = address_of(target),
 	};
 
 	if (place.offset < 0 || place.semaphore < 0)
@@ -180,8 +198,8 @@ static int open_event(const struct place *place)
 							       "/sys/bus/event_source/devices/kprobe/type");
 		event.config = is_kind(place, "kretprobe") || is_kind(place, "uretprobe");
 		event.config |= (aligned_u64)place->semaphore << SEMAPHORE_SHIFT;
-		event.config1 = (unsigned long)place->target;
-		event.config2 = place->offset;
+		event.config1 = place->address ? 0 : (unsigned long)place->target;
+		event.config2 = place->address ?: (unsigned long)place->offset;
 	}
 	return checked(sys5(SYS_perf_event_open, &event, -1, 0, -1, PERF_FLAG_FD_CLOEXEC), "cannot probe ",
 		       place->target);
@@ -204,7 +222,10 @@ static int link_to(const struct place *place, int program)
 		request.link.type = BPF_TRACE_KPROBE_MULTI;
 		request.link.multi.flags = is_kind(place, "kretprobe-multi") ? BPF_F_KPROBE_MULTI_RETURN : 0;
 		request.link.multi.count = 1;
-		request.link.multi.symbols = (unsigned long)&native;
+		if (place->address)
+			request.link.multi.addresses = (unsigned long)&place->address;
+		else
+			request.link.multi.symbols = (unsigned long)&native;
 	} else {
 		request.link.type = BPF_PERF_EVENT;
 		request.link.target = open_event(place);

@@ -59,13 +59,17 @@ class Alternative:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """A kernel's symbols by address, and its image's bytes. ``word`` is the size of a pointer in bytes."""
+    """A kernel's symbols by address, and its image's bytes. ``word`` is the size of a pointer in bytes.
+
+    One that ``is_module`` has the functions of a module's file.
+    """
 
     symbols: Sequence[Symbol] = field(repr=False)
     image: bytes = field(repr=False)
     word: int
     segments: Sequence[CodePart] = field(repr=False)
     sections: Mapping[str, CodePart] = field(repr=False)
+    is_module: bool = False
 
     def named(self, name: str) -> Sequence[Symbol]:
         """All symbols of this name: static functions may share one."""
@@ -80,6 +84,17 @@ class KernelCode:
         """The address of the only function of this name; None where there is none, or more than one."""
         found = [symbol for symbol in self.named(name) if symbol.type in FUNCTION_TYPES]
         return found[0].address if len(found) == 1 else None
+
+    def has_function(self, name: str) -> bool:
+        """Whether any function has this name: one of data does not hide a module's."""
+        return any(symbol.type in FUNCTION_TYPES for symbol in self.named(name))
+
+    def is_in(self, address: int, sections: str) -> bool:
+        """Whether an address is in a section whose name begins so."""
+        return any(
+            name.startswith(sections) and part.address <= address < part.address + part.size
+            for name, part in self.sections.items()
+        )
 
     def names_at(self, address: int) -> Sequence[str]:
         """The names of what begins at an address."""
@@ -190,7 +205,7 @@ class KernelCode:
             [
                 *((one.address, one.address + one.size) for one in self.alternatives),
                 *((address, address + size) for address, size in self.paravirtual),
-                *((address, address + 5) for name in (RETPOLINES, RETURNS, CALLS) for address in self.sites(name)),
+                *((address, address + 5) for name in (RETPOLINES, RETURNS) for address in self.sites(name)),
             ]
         )
 

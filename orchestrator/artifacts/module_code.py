@@ -20,29 +20,26 @@ from elftools.elf.sections import Section, SymbolTableSection
 from orchestrator.artifacts.drivers import module_content
 from orchestrator.artifacts.function_entry import FTRACE_NOPS, TRACER_BYTES
 from orchestrator.artifacts.kallsyms import Symbol
-from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, CodePart, KernelCode
+from orchestrator.artifacts.kernel_code import CodePart, KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_files import loaded_files
 from orchestrator.elf import DAMAGED
 from orchestrator.errors import LabError
 
 _TRACER = "__fentry__"
-_INIT = ".init"
-_BOUNDS = ("_sinittext", "_einittext")
+_FUNCTIONS = ("STT_FUNC", "STT_NOTYPE")
+"""An assembler leaves a function without a type where the source has none; the kernel lists it all the same."""
 _BASE, _DISTANCE = 0x10000000, 0x01000000
 """Where the first section is, and how far one is from the next: on 32 bits there is room for 200."""
 
 
-def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> tuple[str, KernelCode] | None:
-    """The module, of these and of what they need, that has a function, and its code; None where none has it.
+def loaded_code(kernel: Kernel, modules: Sequence[str], symbol: str) -> Mapping[str, KernelCode]:
+    """The code of those modules, of these and of what they need, that have a function, by their names.
 
     Raises LabError for a file that is no module.
     """
-    for name, file in loaded_files(kernel, modules).items():
-        code = module_code(file)
-        if any(one.type in FUNCTION_TYPES for one in code.named(symbol)):
-            return name, code
-    return None
+    found = {name: module_code(file) for name, file in loaded_files(kernel, modules).items()}
+    return {name: code for name, code in found.items() if code.has_function(symbol)}
 
 
 def module_code(file: Path) -> KernelCode:
@@ -67,9 +64,13 @@ def _code(file: Path, changed: int) -> KernelCode:
     }
     for place in _tracer_calls(elf, parts):
         image[place : place + TRACER_BYTES] = FTRACE_NOPS[0 if elf.elfclass == 64 else 1]
-    symbols = [*_functions(elf, parts), *_init_bounds(sections, parts)]
     return KernelCode(
-        sorted(symbols, key=lambda one: one.address), bytes(image), elf.elfclass // 8, list(parts.values()), {}
+        sorted(_functions(elf, parts), key=lambda one: one.address),
+        bytes(image),
+        elf.elfclass // 8,
+        list(parts.values()),
+        {section.name: parts[index] for index, section in sections.items()},
+        is_module=True,
     )
 
 
@@ -80,20 +81,12 @@ def _is_code(section: Section) -> bool:
 def _functions(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[Symbol]:
     table = elf.get_section_by_name(".symtab")
     for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
-        part = parts.get(symbol["st_shndx"]) if symbol["st_info"]["type"] == "STT_FUNC" else None
-        if part is not None:
+        part = parts.get(symbol["st_shndx"]) if symbol["st_info"]["type"] in _FUNCTIONS else None
+        if part is not None and symbol.name:
             yield Symbol(part.address + symbol["st_value"], "t", symbol.name)
     # Where the last function of a section ends.
     for part in parts.values():
         yield Symbol(part.address + part.size, "d", "")
-
-
-def _init_bounds(sections: Mapping[int, Section], parts: Mapping[int, CodePart]) -> Iterator[Symbol]:
-    """The bounds of what is freed once the module has begun, by the names that a kernel has for its own."""
-    freed = next((parts[index] for index, section in sections.items() if section.name.startswith(_INIT)), None)
-    if freed is not None:
-        for name, address in zip(_BOUNDS, (freed.address, freed.address + freed.size), strict=True):
-            yield Symbol(address, "d", name)
 
 
 def _tracer_calls(elf: ELFFile, parts: Mapping[int, CodePart]) -> Iterator[int]:

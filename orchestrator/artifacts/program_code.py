@@ -6,12 +6,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import struct
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import Symbol, SymbolTableSection
 
 from orchestrator.artifacts.instructions import decoded
 from orchestrator.artifacts.static_points import static_points
@@ -25,6 +27,7 @@ _EXECUTABLE = 1
 _IFUNC = "STT_LOOS"
 """STT_GNU_IFUNC by the name of its number."""
 _FUNCTIONS = ("STT_FUNC", _IFUNC)
+_LABELS = ("STT_NOTYPE",)
 _VERSIONS = ".gnu.version"
 _HIDDEN = 1 << 15
 """VERSYM_HIDDEN: no program is linked with this version of the symbol any more."""
@@ -83,11 +86,7 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
     if not functions:
         raise BuildError(f"{name} has no symbols: nothing in it can be found by its name", hint="do not strip it")
     if symbol not in functions:
-        alike = difflib.get_close_matches(symbol, functions, n=3, cutoff=0.5)
-        raise BuildError(
-            f"{name} has no function {symbol}; the compiler may have inlined it",
-            hint=f"did you mean {', '.join(alike)}" if alike else "__attribute__((noinline)) keeps a function",
-        )
+        raise _not_found(elf, name, symbol, functions)
     found = functions[symbol]
     if found.is_one_of_several:
         raise BuildError(
@@ -98,7 +97,7 @@ def _find(elf: ELFFile, name: str, symbol: str, offset: int) -> ProgramPlace:
             f"{symbol} of {name} is chosen for the CPU as the library is loaded (IFUNC): calls do not enter its symbol",
             hint="probe another function",
         )
-    if offset >= max(found.size, 1):
+    if offset >= found.size:
         raise BuildError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {found.size:#x} bytes")
     _check_boundary(elf, symbol, found, offset)
     return _place_at(elf, found.start + offset, symbol)
@@ -118,6 +117,23 @@ def _check_boundary(elf: ELFFile, symbol: str, function: _Function, offset: int)
             )
 
 
+def _not_found(elf: ELFFile, name: str, symbol: str, functions: Mapping[str, _Function]) -> BuildError:
+    """Why a file has no function of a name."""
+    others = [entry for table in _tables(elf) for entry in table.iter_symbols() if entry.name.split("@")[0] == symbol]
+    if any(entry["st_shndx"] != "SHN_UNDEF" for entry in others):
+        return BuildError(f"{symbol} of {name} is no function: it is not in code that is executed")
+    if others:
+        return BuildError(
+            f"{name} has no function {symbol} of its own: it calls that of a library",
+            hint=f"name the library: LIBRARY:{symbol}",
+        )
+    alike = difflib.get_close_matches(symbol, functions, n=3, cutoff=0.5)
+    return BuildError(
+        f"{name} has no function {symbol}; the compiler may have inlined it",
+        hint=f"did you mean {', '.join(alike)}" if alike else "__attribute__((noinline)) keeps a function",
+    )
+
+
 @dataclass(frozen=True)
 class _Function:
     """A function's address and bytes. One that ``is_chooser`` returns the address of what is called instead of it.
@@ -131,35 +147,70 @@ class _Function:
     is_one_of_several: bool = False
 
 
+def _tables(elf: ELFFile) -> Sequence[SymbolTableSection]:
+    """The dynamic table comes last: a name that is exported is the library's, whatever static functions share it."""
+    tables = [table for table in elf.iter_sections() if isinstance(table, SymbolTableSection)]
+    return sorted(tables, key=_is_dynamic)
+
+
+def _is_dynamic(table: SymbolTableSection) -> bool:
+    return bool(table["sh_type"] == "SHT_DYNSYM")
+
+
 def _functions(elf: ELFFile) -> dict[str, _Function]:
     """By name; of a name with several versions the one that a program is linked with today.
 
-    The dynamic table comes last: a name that is exported is the library's, whatever static functions share it.
+    Assemblers leave a function without a size or a type where the source does not give them. A label in the code counts
+    as a function where none has its name; what has no size ends where the next function or exported label begins.
     """
-    tables = [table for table in elf.iter_sections() if isinstance(table, SymbolTableSection)]
+    code = [
+        range(section["sh_addr"], section["sh_addr"] + section["sh_size"])
+        for section in elf.iter_sections()
+        if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR
+    ]
     found: dict[str, _Function] = {}
-    for table in sorted(tables, key=lambda table: table["sh_type"] == "SHT_DYNSYM"):
-        versions = elf.get_section_by_name(_VERSIONS) if table["sh_type"] == "SHT_DYNSYM" else None
-        of_each = b"" if versions is None else versions.data()
-        for index, entry in enumerate(table.iter_symbols()):
-            kind = entry["st_info"]["type"]
-            if kind not in _FUNCTIONS or entry["st_shndx"] == "SHN_UNDEF":
-                continue
-            if of_each and struct.unpack_from("<H", of_each, 2 * index)[0] & _HIDDEN:
-                continue
-            # In the full table a name has its version: pause@@GLIBC_2.2.5, or with one @ a superseded one.
-            name, at, version = entry.name.partition("@")
-            if not at or version.startswith("@"):
-                one = _Function(int(entry["st_value"]), int(entry["st_size"]), kind == _IFUNC)
-                other = found.get(name, one)
-                is_one_of_several = other.is_one_of_several or other.start != one.start
-                found[name] = replace(one, is_one_of_several=is_one_of_several and table["sh_type"] != "SHT_DYNSYM")
-    return found
+    beginnings: set[int] = set()
+    for table in _tables(elf):
+        for kinds in (_LABELS, _FUNCTIONS):
+            named: dict[str, _Function] = {}
+            for name, entry in _current(elf, table):
+                start, kind = int(entry["st_value"]), entry["st_info"]["type"]
+                if kind not in kinds or not any(start in part for part in code):
+                    continue
+                if kind in _FUNCTIONS or entry["st_info"]["bind"] != "STB_LOCAL":
+                    beginnings.add(start)
+                one = _Function(start, int(entry["st_size"]), kind == _IFUNC)
+                is_second = name in named and (named[name].is_one_of_several or named[name].start != start)
+                named[name] = replace(one, is_one_of_several=is_second and not _is_dynamic(table))
+            found |= named
+    sizes: dict[int, int] = {}
+    for one in found.values():
+        sizes[one.start] = max(one.size, sizes.get(one.start, 0))
+    ends = sorted(beginnings | {part.stop for part in code})
+    return {
+        name: replace(one, size=sizes[one.start] or ends[bisect_right(ends, one.start)] - one.start)
+        for name, one in found.items()
+    }
+
+
+def _current(elf: ELFFile, table: SymbolTableSection) -> Iterator[tuple[str, Symbol]]:
+    """The symbols of a table that have a place, but for those of superseded versions; names without a version."""
+    versions = elf.get_section_by_name(_VERSIONS) if _is_dynamic(table) else None
+    of_each = b"" if versions is None else versions.data()
+    for index, entry in enumerate(table.iter_symbols()):
+        if entry["st_shndx"] == "SHN_UNDEF":
+            continue
+        if of_each and struct.unpack_from("<H", of_each, 2 * index)[0] & _HIDDEN:
+            continue
+        # In the full table a name has its version: pause@@GLIBC_2.2.5, or with one @ a superseded one.
+        name, at, version = entry.name.partition("@")
+        if name and (not at or version.startswith("@")):
+            yield name, entry
 
 
 def _static_place(elf: ELFFile, file: str, name: str) -> ProgramPlace:
     points = list(static_points(elf))
-    found = [point for point in points if point.name == name]
+    found = list({point.address: point for point in points if point.name == name}.values())
     if not found:
         names = sorted({point.name for point in points})
         known = f"it has {', '.join(names[:_SHOWN_POINTS])}" if names else "USDT() of usdt.h makes one"

@@ -41,7 +41,7 @@ def disasm(
     from orchestrator.artifacts.kernels import ready_kernel
     from orchestrator.catalog.kernels import kernel as kernel_spec
     from orchestrator.errors import UsageError
-    from orchestrator.probes.placement import function_places
+    from orchestrator.probes.placement import places_of
     from orchestrator.profile.probe_places import Disassembly
 
     symbol, bounds = _place(function)
@@ -50,7 +50,9 @@ def disasm(
         kernel = ready_kernel(options.open_context(offline=offline), spec)
     code = _code(kernel)
     _check(kernel, code, symbol)
-    found = Disassembly.of(spec.name, kernel.release, code, function_places(code, kernel.config, symbol))
+    places = places_of(kernel, code, symbol)
+    assert places is not None  # _check() has asked
+    found = Disassembly.of(spec.name, kernel.release, code, places)
     if bounds is not None:
         found = found.part(*bounds)
         if not found.text:

@@ -172,7 +172,9 @@ def target_of(guest: Guest, kind: ProbeKind, point: ProbePoint) -> Target:
         return Target(kind.program, kind.tracepoint if is_raw else str(event_number(guest, kind.tracepoint)))
     if isinstance(point, UserPoint):
         return Target(kind.program, point.file, point.file_offset, point.semaphore)
-    return Target(kind.program, point.symbol, point.offset if kind.program == "kprobe" else 0)
+    if kind.program in ("fentry", "fexit"):
+        return Target(kind.program, point.symbol)  # it is found among the kernel's own by its type
+    return Target(kind.program, *point.place(point.offset if kind.program == "kprobe" else 0))
 
 
 @contextlib.contextmanager

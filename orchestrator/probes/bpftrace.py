@@ -20,7 +20,7 @@ from orchestrator.errors import CommandFailed, EvidenceError, GuestError, GuestH
 from orchestrator.guest.console import plain_lines
 from orchestrator.guest.guest import Guest
 from orchestrator.probes.bpf_program import BpfProgram, attached_by, pinned, wait_until_gone
-from orchestrator.probes.own_programs import OwnAttachment, OwnProgram, check_place
+from orchestrator.probes.own_programs import OwnAttachment, OwnProgram, check_place, sharing_explained
 from orchestrator.probes.place import place_of
 from orchestrator.probes.point import ProbePoint
 from orchestrator.probes.program_removal import programs_removed
@@ -197,8 +197,9 @@ def one_liner_attached(
         _check_installed(guest)
         process = _Process(guest, kind.one_liner, time_left)
         with _ended(process):
-            process.attach()
-            programs = _attached(guest, process)
+            with sharing_explained(point):
+                process.attach()
+                programs = _attached(guest, process)
             numbers = [one.number for one in programs]
             for one in programs:
                 check_place(one, point)

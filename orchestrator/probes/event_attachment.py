@@ -161,9 +161,9 @@ def _words_of(event: str) -> tuple[str, ...]:
 
 
 def definition_of(kind: ProbeKind, point: ProbePoint) -> Definition:
-    """The event that a kind has at a point; a kretprobe's is of the function, by its symbol alone."""
+    """The event that a kind has at a point; a kretprobe's is of the function alone."""
     assert kind.event is not None
-    return Definition(_DEFINED_AS[kind.event], point.symbol, 0 if kind.event == "kretprobe" else point.offset)
+    return Definition(_DEFINED_AS[kind.event], *point.place(0 if kind.event == "kretprobe" else point.offset))
 
 
 @contextlib.contextmanager

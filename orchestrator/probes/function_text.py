@@ -9,7 +9,7 @@ from functools import cached_property
 
 from orchestrator.artifacts.function_entry import FTRACE_NOPS, TRACER_BYTES, entry_offset
 from orchestrator.artifacts.instructions import Instruction, decoded
-from orchestrator.artifacts.kernel_code import CALLS, RETURNS, KernelCode
+from orchestrator.artifacts.kernel_code import RETURNS, KernelCode
 from orchestrator.artifacts.text_tables import bug_places, faulting_places, static_branches
 from orchestrator.probes.kprobe_code import branch_target, is_call, is_indirect_jump, is_jump
 from orchestrator.probes.static_point import is_padding
@@ -22,11 +22,15 @@ _SHORT_NOPS = (bytes.fromhex("6690"), bytes.fromhex("89f6"))
 
 @dataclass(frozen=True)
 class FunctionText:
-    """The only function of the name ``symbol`` in the kernel's image, with the kernel's configuration."""
+    """The only function of the name ``symbol`` in the kernel's image, with the kernel's configuration.
+
+    Kprobes have the rules of Linux 6.1, or those ``since_6_9``.
+    """
 
     code: KernelCode
     config: Mapping[str, str]
     symbol: str
+    since_6_9: bool = False
 
     @cached_property
     def start(self) -> int:
@@ -120,20 +124,12 @@ class FunctionText:
         return one.address in self._returns
 
     def is_patched(self, one: Instruction) -> bool:
-        """Whether other code may be there once the kernel has booted; returns and calls stay what they are."""
-        same = one.address in self._returns or one.address in self._calls
-        return not same and self.code.is_patched(one.address, one.end)
+        """Whether other code may be there once the kernel has booted; returns stay what they are."""
+        return one.address not in self._returns and self.code.is_patched(one.address, one.end)
 
     @cached_property
     def _returns(self) -> frozenset[int]:
-        return self._sites(RETURNS)
-
-    @cached_property
-    def _calls(self) -> frozenset[int]:
-        return self._sites(CALLS)
-
-    def _sites(self, section: str) -> frozenset[int]:
-        return frozenset(one for one in self.code.sites(section) if self.start <= one < self.end)
+        return frozenset(one for one in self.code.sites(RETURNS) if self.start <= one < self.end)
 
     @cached_property
     def jumps(self) -> Sequence[tuple[int, int]]:

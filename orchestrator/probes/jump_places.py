@@ -86,15 +86,20 @@ class JumpPlaces:
             return f"the five bytes reach the static call at {self._at(one.address)}"
         if text.is_patched(one) or text.is_return_thunk(one):
             return None
-        if one.address in text.faulting or not can_boost(one) or kprobe_refusal(one) is not None:
+        can_boost_it = one.address not in text.faulting and can_boost(one, since_6_9=text.since_6_9)
+        if not can_boost_it or kprobe_refusal(one, since_6_9=text.since_6_9) is not None:
             return f"the jump would cover {self._at(one.address)}, which kprobes do not boost"
         return None
 
+    def elsewhere(self, one: Instruction) -> Verdict | None:
+        """The verdict on a place where no djprobe ever is; None for the function's entry."""
+        if one.address == self._text.entry:
+            return None
+        return no(f"a djprobe is at the function's entry, at {self._at(self._text.entry)}")
+
     def djprobe(self, one: Instruction) -> Verdict:
-        """The verdict on any place: djprobe_site_refusal() of the lab's module."""
+        """The verdict on a function's entry: djprobe_site_refusal() of the lab's module."""
         text = self._text
-        if one.address != text.entry:
-            return no(f"a djprobe is at the function's entry, at {self._at(text.entry)}")
         if self._refusal is not None:
             return no(self._refusal)
         covered = self._covered(one.address)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What kprobes and djprobes can do with one instruction, by its opcode: step over it, emulate it, copy it.
 
-The rules are those of arch/x86/kernel/kprobes/core.c since Linux 5.13 (commit 6256e668b7af), and of the lab's
+The rules are those of arch/x86/kernel/kprobes/core.c since Linux 5.13 (commit 6256e668b7af), with what Linux 6.9
+has changed ("Boost more instructions from grp2/3/4/5", "Prohibit kprobing on INT and UD"), and of the lab's
 ``kmods/lib/instruction.c``. What they make of a whole function is in ``placement``.
 """
 
@@ -29,6 +30,7 @@ _RETURNS = frozenset({0xC2, 0xC3, 0xCA, 0xCB, 0xCF})
 _REPEATS = frozenset({0xF2, 0xF3})
 _STRING = frozenset({*range(0x6C, 0x70), *range(0xA4, 0xA8), *range(0xAA, 0xB0)})
 _UNDEFINED = frozenset({0x0B, 0xB9, 0xFF})
+_EXCEPTIONS = frozenset({0xCC, 0xCD, 0xCE, 0xF1})
 
 
 def _opcodes(ranges: object) -> frozenset[int]:
@@ -50,6 +52,7 @@ _Opcodes = Annotated[frozenset[int], BeforeValidator(_opcodes)]
 
 class _Rules(Fact):
     not_boosted: _Opcodes
+    boosted_groups: dict[str, list[int]]
     boosted_two_byte: Annotated[frozenset[int], BeforeValidator(_table)]
     emulated: _Opcodes
     emulated_two_byte: _Opcodes
@@ -63,8 +66,10 @@ def _rules() -> _Rules:
     return _Rules.model_validate(read("kprobe_opcodes.yaml", __package__))
 
 
-def kprobe_refusal(one: Instruction) -> str | None:
-    """Why no kprobe can be at an instruction of this kind (arch_copy_kprobe()); None where one can."""
+def kprobe_refusal(one: Instruction, *, since_6_9: bool) -> str | None:
+    """Why no kprobe can be at an instruction of this kind (arch_copy_kprobe(), can_probe()); None where one can."""
+    if since_6_9 and (one.opcode[0] in _EXCEPTIONS or (one.opcode[0] == _ESCAPE and one.opcode[1] in _UNDEFINED)):
+        return "kprobes refuse an instruction that raises an exception"
     reason = _rules().refused.get(f"{one.opcode[0]:02x}")
     if reason is not None:
         return reason
@@ -88,12 +93,15 @@ def is_emulated(one: Instruction) -> bool:
     return one.opcode[0] in _rules().emulated
 
 
-def can_boost(one: Instruction) -> bool:
+def can_boost(one: Instruction, *, since_6_9: bool) -> bool:
     """Whether a copy with a jump behind it does the same (can_boost()), where the instruction cannot fault."""
+    groups = _rules().boosted_groups.get(f"{one.opcode[0]:02x}") if since_6_9 else None
     if one.opcode[0] == _ESCAPE:
         return one.opcode[1] in _rules().boosted_two_byte
     if _CS_OVERRIDE in one.prefixes or _ADDRESS_SIZE in one.prefixes:
         return False
+    if groups is not None:
+        return _extension(one) in groups
     if one.opcode[0] == _GROUP_5:
         return _extension(one) == _INDIRECT_JUMP
     return one.opcode[0] not in _rules().not_boosted

@@ -66,7 +66,7 @@ class OwnAttachment(Attachment):
         self._called: dict[tuple[bytes, Traced], str] = {}
         self._programs = programs
         # At the entry, where the object's own kprobes are.
-        self._witness = Witness(guest, Target("kprobe", point.symbol))
+        self._witness = Witness(guest, Target("kprobe", *point.place(0)))
         self.point = point
 
     def observe(self) -> Observation:
@@ -128,7 +128,8 @@ def own_attached(
     with programs_removed(guest, kind, own.tool, place_of(guest, kind, point, symbols)):
         guest.put(own.loader, _LOADER, mode=0o755)
         guest.put(own.file, _OBJECT)
-        programs = _attached(guest, kind)
+        with sharing_explained(point):
+            programs = _attached(guest, kind)
         numbers = [one.number for one in programs]
         for one in programs:
             check_place(one, point)
@@ -148,6 +149,20 @@ def _attached(guest: Guest, kind: ProbeKind) -> Sequence[OwnProgram]:
             f"the guest does not say which programs of {kind.name} are attached", detail=_last(str(lines))
         )
     return [OwnProgram(int(one[1]), one[2], one[3], BpfProgram(guest, f"{_FOLDER}/{one[2]}")) for one in found]
+
+
+@contextlib.contextmanager
+def sharing_explained(point: ProbePoint) -> Iterator[None]:
+    """Add to an EvidenceError of what a user attaches by name that the name has several functions, if it has."""
+    try:
+        yield
+    except EvidenceError as error:
+        if point.shared_with and not error.hint:
+            error.hint = (
+                f"{point.symbol} is a function of the kernel and of module {' and '.join(point.shared_with)}, and the "
+                "kernel may refuse a name that is not unique: unload the module, or name another function"
+            )
+        raise
 
 
 def check_place(own: OwnProgram, point: ProbePoint) -> None:

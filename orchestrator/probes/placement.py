@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which kinds of probe can be at each instruction of a function, by the kernel's image: a prediction.
 
-The rules for kprobes are those of Linux 6.1: check_kprobe_address_safe() of kernel/kprobes.c, arch_prepare_kprobe() of
-arch/x86/kernel/kprobes/core.c and arch_prepare_optimized_kprobe() of opt.c. Those for djprobes are the lab's own
-(``kmods/djprobe/djprobe_site.c`` and ``djprobe_search.c``). A boot patches code for its CPU: what depends on that is
-not decided here.
+The rules for kprobes are those of Linux 6.1 and 6.12: check_kprobe_address_safe() of kernel/kprobes.c,
+arch_prepare_kprobe() of arch/x86/kernel/kprobes/core.c and arch_prepare_optimized_kprobe() of opt.c. Those for djprobes
+are the lab's own (``kmods/djprobe/djprobe_site.c`` and ``djprobe_search.c``). A boot patches code for its CPU: what
+depends on that is not decided here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 from orchestrator.artifacts.instructions import Instruction
 from orchestrator.artifacts.kernel_code import KernelCode
+from orchestrator.artifacts.kernels import Kernel
 from orchestrator.catalog.probes import ProbeKind
 from orchestrator.probes.function_text import FunctionText
 from orchestrator.probes.jump_places import JumpPlaces
@@ -27,10 +28,11 @@ from orchestrator.probes.kprobe_code import (
     kprobe_refusal,
 )
 from orchestrator.probes.refused_places import RefusedPlaces
+from orchestrator.probes.static_point import wrong_point_reason
 from orchestrator.probes.verdict import PATCHED, YES, Verdict, no
 
-RULES_OF = "6.1"
-"""The version of Linux whose rules these are."""
+RULES_OF = ("6.1", "6.12")
+"""The versions of Linux whose rules these are."""
 
 Step = Literal["single-stepped", "boosted", "emulated"]
 """How the kernel goes on behind the handler of a kprobe that an int3 arms."""
@@ -70,13 +72,29 @@ class FunctionPlaces:
     notes: Sequence[str]
 
 
-def function_places(code: KernelCode, config: Mapping[str, str], symbol: str) -> FunctionPlaces:
-    """Predict where a function can be probed. Only for one that ``wrong_point_reason`` has nothing to say of."""
-    text = FunctionText(code, config, symbol)
+def places_of(kernel: Kernel, code: KernelCode, symbol: str) -> FunctionPlaces | None:
+    """The places of a function of a kernel's ``code``, its own or a module's; None where it has no such function.
+
+    The rules of a user's own kernel, or of another version, may be others, and a module's file has no tables of what
+    the kernel does to it: there only what is so on each kernel is certain.
+    """
+    if wrong_point_reason(code, symbol, None) is not None:
+        return None
+    return function_places(code, kernel.config, symbol, "" if code.is_module else kernel.spec.version)
+
+
+def function_places(
+    code: KernelCode, config: Mapping[str, str], symbol: str, version: str = RULES_OF[0]
+) -> FunctionPlaces:
+    """Predict where a function can be probed. Only for one that ``wrong_point_reason`` has nothing to say of.
+
+    Of a ``version`` of Linux that is not among RULES_OF, what the newest of these refuse is left to the boot.
+    """
+    text = FunctionText(code, config, symbol, since_6_9=version != RULES_OF[0])
     refused = RefusedPlaces.of_image(code)
-    predicted = _Prediction(text, _function_refusal(text, refused))
+    predicted = _Prediction(text, _function_refusal(text, refused), are_known=version in RULES_OF)
     notes = []
-    if not refused.is_complete:
+    if not refused.is_complete and not code.is_module:
         notes.append("the list of functions that kprobes must not touch (NOKPROBE_SYMBOL) was not found in the image")
     if not text.is_whole:
         notes.append("the bytes behind the last instruction listed are none")
@@ -90,31 +108,39 @@ def _function_refusal(text: FunctionText, refused: RefusedPlaces) -> str | None:
 
 
 class _Prediction:
-    def __init__(self, text: FunctionText, refusal: str | None) -> None:
-        self._text, self._refusal = text, refusal
+    def __init__(self, text: FunctionText, refusal: str | None, *, are_known: bool) -> None:
+        self._text, self._refusal, self._are_known = text, refusal, are_known
         self._jumps = JumpPlaces(text, refusal)
         self._is_preemptible = text.has("CONFIG_PREEMPTION")
 
     def place(self, one: Instruction) -> ProbePlace:
         """The verdicts on an instruction."""
-        kprobe = self._kprobe(one)
+        kprobe = self._refused_everywhere(one) or self._by_rules(self._kprobe(one))
+        elsewhere = self._jumps.elsewhere(one)
         return ProbePlace(
             offset=one.address - self._text.start,
             code=self._text.bytes_of(one),
             step=self._step(one) if kprobe.is_possible else None,
-            is_emulated=is_emulated(one),
+            is_emulated=self._are_known and is_emulated(one),
             is_repeated=is_repeated(one),
             is_entry=one.address <= self._text.entry,
             verdicts={
                 "kprobe": kprobe,
-                "boosted": kprobe if not kprobe.is_possible else self._boosted(one),
-                "optimised": kprobe if kprobe.is_possible is False else self._jumps.optimised(one),
+                "boosted": kprobe if not kprobe.is_possible else self._by_rules(self._boosted(one)),
+                "optimised": kprobe if kprobe.is_possible is False else self._by_rules(self._jumps.optimised(one)),
                 "tracer": self._tracer(one),
-                "djprobe": self._jumps.djprobe(one),
+                "djprobe": elsewhere or self._by_rules(self._jumps.djprobe(one)),
             },
         )
 
-    def _kprobe(self, one: Instruction) -> Verdict:
+    def _by_rules(self, verdict: Verdict) -> Verdict:
+        """A verdict that follows from the rules: where they may be others, nothing is impossible."""
+        if self._are_known or verdict.is_possible is not False:
+            return verdict
+        return Verdict(None, f"by the rules of Linux {' and '.join(RULES_OF)} none can be there: {verdict.reason}")
+
+    def _refused_everywhere(self, one: Instruction) -> Verdict | None:
+        """Why a kprobe by an int3 is at this place of no kernel; None where some may have one."""
         text = self._text
         if self._refusal is not None:
             return no(self._refusal)
@@ -127,6 +153,10 @@ class _Prediction:
                 if is_tracers
                 else "it is the function tracer's, and this kernel was built without CONFIG_KPROBES_ON_FTRACE"
             )
+        return None
+
+    def _kprobe(self, one: Instruction) -> Verdict:
+        text = self._text
         if one.address in text.branches:
             return no("it is a static branch, which the kernel itself switches")
         if text.is_static_call(one):
@@ -135,7 +165,7 @@ class _Prediction:
             return no("it reports a BUG() or a WARN(), which the kernel knows by its place")
         if text.is_patched(one):
             return PATCHED
-        refusal = kprobe_refusal(one)
+        refusal = kprobe_refusal(one, since_6_9=text.since_6_9)
         return YES if refusal is None else no(refusal)
 
     def _step(self, one: Instruction) -> Step | None:
@@ -152,7 +182,7 @@ class _Prediction:
             return PATCHED
         if one.address in self._text.faulting:
             return no("it may fault and be fixed up, by its address")
-        if not can_boost(one) or not has_room_for_a_jump(one):
+        if not can_boost(one, since_6_9=self._text.since_6_9) or not has_room_for_a_jump(one):
             return no("kprobes do not boost such an instruction (can_boost())")
         return YES
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.artifacts.function_entry import FTRACE_NOPS, entry_places
@@ -25,7 +26,7 @@ class ProbePoint:
     ``aliases`` are all names of the function: the kernel lists getpid's as ``__do_sys_getpid``.
     ``is_entry``: nothing of the function has run before it. ``is_called_directly``: it is in the function that a
     workload's calls enter first, with the arguments that they passed. ``module`` has the function, where the kernel
-    itself has not.
+    itself has not; those of ``shared_with`` have another of the name beside the kernel's.
     """
 
     symbol: str
@@ -36,6 +37,16 @@ class ProbePoint:
     is_called_directly: bool = True
     aliases: frozenset[str] = frozenset()
     module: str | None = None
+    shared_with: Sequence[str] = ()
+
+    def place(self, offset: int) -> tuple[str, int]:
+        """What the kernel is told of a place ``offset`` bytes behind the symbol: an address where that is shared.
+
+        Kernels since 6.6 and 6.1.60 make no event at a name that is not unique (number_of_same_symbols()).
+        """
+        if not self.shared_with:
+            return self.symbol, offset
+        return f"{self.address - self.offset + offset:#x}", 0
 
     @property
     def name(self) -> str:
@@ -85,8 +96,17 @@ def find_place(guest: Guest, symbols: Symbols, symbol: str, offset: int) -> Prob
         raise EvidenceError(f"{symbol}+{offset:#x} is behind the end of {symbol}, which has {size:#x} bytes")
     is_entry = offset in entry_places(guest.read_memory(start, SHOWN_BYTES))
     original = guest.read_memory(start + offset, SHOWN_BYTES)
-    aliases, module = symbols.names(start), symbols.module(start)
-    return ProbePoint(symbol, offset, start + offset, original, is_entry=is_entry, aliases=aliases, module=module)
+    module = symbols.module(start)
+    return ProbePoint(
+        symbol,
+        offset,
+        start + offset,
+        original,
+        is_entry=is_entry,
+        aliases=symbols.names(start),
+        module=module,
+        shared_with=symbols.sharing(symbol) if module is None else (),
+    )
 
 
 def find_hook(guest: Guest, address: int) -> ProbePoint:

@@ -16,7 +16,7 @@ from orchestrator.artifacts.kernel_code import FUNCTION_TYPES, KernelCode
 _NAMES_SHOWN = 3
 _MOST_GUESSES = 5000
 """Names compared with a misspelt one; all of a kernel's would take seconds."""
-_INIT = ("_sinittext", "_einittext")
+_TEXT, _INIT, _EXIT = ".text", ".init", ".exit"
 _PADDING = frozenset({"nop", "int3"})
 
 
@@ -32,10 +32,35 @@ def wrong_point_reason(code: KernelCode, symbol: str, offset: int | None) -> str
     if not functions:
         return _no_function(code, symbol)
     start = functions[0].address
-    first, end = (code.address(name) for name in _INIT)
-    if first is not None and end is not None and first <= start < end:
-        return f"{symbol} is __init: its memory is freed when the kernel has booted"
-    return None if not offset else _wrong_offset_reason(code, symbol, start, offset)
+    return (
+        _freed_reason(code, symbol, start)
+        or _no_code_reason(code, symbol, start)
+        or (_wrong_offset_reason(code, symbol, start, offset) if offset else None)
+    )
+
+
+def _freed_reason(code: KernelCode, symbol: str, start: int) -> str | None:
+    """Why a function is not there when calls are made; the kernel's __exit functions go with its __init ones."""
+    if code.is_in(start, _INIT):
+        when = "the module has been loaded" if code.is_module else "the kernel has booted"
+        return f"{symbol} is __init: its memory is freed when {when}"
+    if code.is_in(start, _EXIT):
+        module, built_in = "it runs when the module is unloaded, behind all calls", "the kernel drops it as it boots"
+        return f"{symbol} is __exit: {module if code.is_module else built_in}"
+    return None
+
+
+def _no_code_reason(code: KernelCode, symbol: str, start: int) -> str | None:
+    """Why nothing of a function is executed: the compiler puts nops before a function under a name of their own."""
+    if not code.is_module and _TEXT in code.sections and not code.is_in(start, _TEXT):
+        return f"{symbol} is no function: it is outside of the kernel's text"
+    behind = code.following(start)
+    instructions = [] if behind is None else list(decoded(code.read(start, behind - start), start, code.word))
+    if behind is None or not instructions or instructions[-1].end != behind or not all(map(is_padding, instructions)):
+        return None
+    before = next((one for one in code.names_at(behind) if symbol.endswith(one)), None)
+    what = "padding" if before is None else f"padding before {before}"
+    return f"{symbol} has no instruction: its {behind - start:#x} bytes are {what}"
 
 
 def _no_function(code: KernelCode, symbol: str) -> str:

@@ -64,19 +64,26 @@ class Symbols:
                 f"the guest's kernel has no function {symbol}", hint=f"did you mean {guess}?" if guess else ""
             )
         if len(found) > 1:
+            modules = sorted({self.module(one) or "" for one in found})
+            where = f" in modules {' and '.join(modules)}" if len(modules) > 1 else ""
             raise EvidenceError(
-                f"the guest's kernel has {len(found)} functions {symbol}: which one is meant is not known"
+                f"the guest's kernel has {len(found)} functions {symbol}{where}: which one is meant is not known"
             )
         return found[0]
+
+    def sharing(self, symbol: str) -> Sequence[str]:
+        """The modules that have a function of this name, beside the kernel's own."""
+        return sorted({module for _, module in self._in_modules.get(symbol, ())})
 
     def functions(self, name: str) -> int:
         """How many functions of the kernel itself have a name, or else of the modules: static ones may share it."""
         return len(self._functions(name))
 
     def names(self, address: int) -> frozenset[str]:
-        """All names of the kernel's own function at an address; the kernel's lists show one of them."""
+        """All names of the function at an address; the kernel's lists show one of them."""
         first, behind = bisect_left(self._all, (address,)), bisect_left(self._all, (address + 1,))
-        return frozenset(name for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION and not module)
+        found = [(name, module) for _, name, kind, module in self._all[first:behind] if kind in _FUNCTION]
+        return frozenset(name for name, module in found if not module) or frozenset(name for name, _ in found)
 
     def module(self, address: int) -> str | None:
         """The module that has the function at an address; None for one of the kernel itself."""
@@ -139,12 +146,13 @@ class Symbols:
         return [address for address, kind in self._by_name.get(name, ()) if kind in kinds]
 
     def _functions(self, name: str) -> Sequence[int]:
-        """The addresses of the kernel's own functions of a name; of those in the modules where it has none."""
-        return self._found(name, _FUNCTION) or [
-            address
-            for address, found, kind, module in (self._all if self.modules else ())
-            if found == name and kind in _FUNCTION and _module_of(module) in self.modules
-        ]
+        """The addresses of the kernel's own functions of a name; of those in modules where only these have it."""
+        found = self._found(name, _FUNCTION)
+        if found or not self.modules:
+            return found
+        in_modules = self._in_modules.get(name, ())
+        # The kernel, asked for a name, may take that of any module.
+        return [address for address, _ in in_modules] if any(one in self.modules for _, one in in_modules) else []
 
     def _to_next(self, start: int) -> int | None:
         """Bytes to the next symbol; None at the end."""
@@ -166,6 +174,16 @@ class Symbols:
         for address, name, kind, module in self._all:
             if not module:
                 found.setdefault(name, []).append((address, kind))
+        return found
+
+    @cached_property
+    def _in_modules(self) -> Mapping[str, Sequence[tuple[int, str]]]:
+        """The addresses and modules of all modules' functions, by their names."""
+        found: dict[str, list[tuple[int, str]]] = {}
+        for address, name, kind, text in self._all:
+            module = _module_of(text)
+            if module is not None and kind in _FUNCTION:
+                found.setdefault(name, []).append((address, module))
         return found
 
     def _nearest(self, symbol: str) -> str | None:

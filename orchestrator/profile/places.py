@@ -13,6 +13,8 @@ from orchestrator.results.misses import InstructionMisses, Misses
 from orchestrator.results.profile import Instruction, Place, SymbolProfile
 
 _RETPOLINE = "__x86_indirect_thunk"
+GENERATED = "generated code"
+"""What was made while the guest ran, where the kernel does not list it."""
 _HALF = 1 << 63
 """64-bit kernels are above it."""
 
@@ -47,14 +49,15 @@ class Owner:
 class Places:
     """The code of a guest: ``function_at`` finds the last function that begins at an address or before it.
 
-    Below ``kernel_start`` code is of ``program``. What is in none of the ``ranges`` was made while the guest ran:
-    instruction slots of kprobes, detour buffers.
+    Below ``kernel_start`` code is of ``program``. What is in none of the ``ranges`` was made while the guest ran, and
+    ``made_at`` says what it is.
     """
 
     function_at: Callable[[int], Function | None]
     ranges: Sequence[CodeRange]
     kernel_start: int
     program: str
+    made_at: Callable[[int], str] = lambda _: GENERATED
 
     def owner(self, address: int) -> Owner:
         """Whose code is at an address."""
@@ -63,7 +66,7 @@ class Places:
         covering = next((one for one in self.ranges if one.start <= address < one.end), None)
         function = None if covering is None else self.function_at(address)
         if covering is None or function is None or function.address < covering.start:
-            return Owner(Function(0, "generated code"), "generated")
+            return Owner(Function(0, self.made_at(address)), "generated")
         return Owner(function, "kernel") if function.module is None else Owner(function, "module", covering.start)
 
     def stacks(self, counts: Mapping[Stack, int]) -> tuple[tuple[str, int], ...]:

@@ -28,8 +28,8 @@ from orchestrator.report.grid import Grid, Row
 from orchestrator.report.sheet import Sheet
 
 _PREDICTED = (
-    "Predicted from the kernel's image by the rules of Linux 6.1; ? is decided as the kernel boots, for its CPU. "
-    "The running kernel has the last word."
+    "Predicted from the kernel's image by the rules of Linux 6.1 and 6.12; ? is decided as the kernel boots, for its "
+    "CPU. The running kernel has the last word."
 )
 _EMULATED = (
     "emulated: the kernel takes a kprobe there, and emulates the instruction; the lab's kinds of column kprobe measure "

@@ -45,18 +45,22 @@ def _reason(kernel: Kernel, code: KernelCode, point: str, modules: Sequence[str]
     """What is wrong with a point in the kernel itself, or in one of its own modules that are loaded."""
     symbol, plus, offset = (whole_function(point) or point).partition("+")
     place = int(offset, 0) if plus else None
-    if code.named(symbol) or not modules:
+    if code.has_function(symbol) or not modules:
         return wrong_point_reason(code, symbol, place)
     found = loaded_code(kernel, modules, symbol)
-    if found is None:
+    reasons = {wrong_point_reason(one, symbol, place) for one in found.values()}
+    # Each has an init_module, and none of them can be probed.
+    if len(found) > 1 and (len(reasons) > 1 or None in reasons):
+        return f"modules {', '.join(found)} have a function {symbol} each: which one is meant is not known"
+    if not found:
         codes = [code, *map(module_code, loaded_files(kernel, modules).values())]
         names = functions_like(symbol, *codes)
         guess = f"; did you mean {' or '.join(names)}?" if names else ""
         return f"it has no function {symbol} of its own, nor have the modules that are loaded{guess}"
-    module, in_module = found
+    module = next(iter(found))
     if whole_function(point) is not None:
         return f"{symbol} is in module {module}: {point} is for functions of the kernel itself"
-    return wrong_point_reason(in_module, symbol, place)
+    return reasons.pop()
 
 
 def check_points(experiment: Experiment, plan: Plan, find: FindKernel) -> list[str]:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from djprobe_trial import insert
 from gettimeofday import gettimeofday
+from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import bpf_tool
@@ -16,6 +18,7 @@ from orchestrator.probes.bpf_program import compile_programs
 from orchestrator.probes.event_attachment import event_attached
 from orchestrator.probes.evidence import observe
 from orchestrator.probes.point import ProbePoint, find_entry
+from orchestrator.probes.symbols import Symbols
 from orchestrator.probes.trace_event import INSTANCE
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -140,3 +143,36 @@ def test_a_function_without_type_information_is_refused_with_the_guest_s_words(
         bpf_attached(ready.guest, probes()["bpf-fentry"], tool, point, ready.symbols),
     ):
         pass
+
+
+def test_the_kernel_s_function_is_probed_where_a_module_has_another_of_its_name(
+    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker
+) -> None:
+    guest, tool = ready.guest, bpf_tool(workshop, "x86_64")
+    insert(guest, modules.rogue("namesake"))
+    symbols = Symbols.of(guest)
+    assert symbols.address(PROBED) == ready.symbols.address(PROBED)
+    for kind, offset in (
+        ("kprobe-event", 0),
+        ("kretprobe-event", 0),
+        ("kprobe-event-optimized", 5),
+        ("bpf-kprobe", 0),
+        ("bpf-kretprobe", 0),
+        ("bpf-kprobe-optimized", 5),
+        ("bpf-fentry", 0),
+    ):
+        point = find_entry(guest, symbols, PROBED, offset)
+        assert point.shared_with == ["namesake"]
+        attached = (
+            event_attached(guest, probes()[kind], point, symbols)
+            if probes()[kind].program is None
+            else bpf_attached(guest, probes()[kind], tool, point, symbols)
+        )
+        with attached as attachment:
+            attachment.wait_until_armed()
+            with attachment.one_caller():
+                attachment.handle("count")
+                called = gettimeofday("x86_64", calls=100).call(guest, 100, caller=None, time_limit=60)
+                attachment.handle("noop")
+            assert attachment.counts(called)[0] == called.calls == 100
+    guest.succeed(["rmmod", "namesake"])

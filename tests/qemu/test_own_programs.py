@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from djprobe_trial import insert
 from experiment_boot import artifacts_of, boot_of_calls, measured_call
+from module_maker import ModuleMaker
 
 from orchestrator.artifacts.build_context import BuildContext
 from orchestrator.artifacts.compiler import compile_program
 from orchestrator.errors import EvidenceError
+from orchestrator.probes.symbols import Symbols
 from orchestrator.results.contract import CellRecord
 from orchestrator.run.ready_guest import ReadyGuest
 
@@ -110,3 +113,19 @@ def test_programs_do_not_record(ready: ReadyGuest, workshop: BuildContext) -> No
     record = measured(ready, workshop, "count_reads.bpf.c", handler="record")
     assert record.status == "unsupported"
     assert record.reason == "BPF programs of your own have no handlers, so they cannot record"
+
+
+def test_a_name_that_a_module_shares_is_explained(
+    ready: ReadyGuest, workshop: BuildContext, modules: ModuleMaker
+) -> None:
+    """A kprobe of the user's is made by its name; the type information has the kernel's own alone."""
+    insert(ready.guest, modules.rogue("namesake"))
+    beside = dataclasses.replace(ready, symbols=Symbols.of(ready.guest))
+    with pytest.raises(EvidenceError, match=r"both\.bpf\.c cannot be attached") as raised:
+        measured(beside, workshop, "both.bpf.c")
+    assert raised.value.hint.startswith(
+        "vfs_read is a function of the kernel and of module namesake, and the kernel may"
+    )
+    record = measured(beside, workshop, "count_reads.bpf.c")
+    assert record.evidence is not None
+    assert (record.evidence.hits, record.evidence.mechanism) == (1000, "direct")

@@ -81,6 +81,12 @@ def test_what_is_misspelt_is_an_error_at_its_place(command: CommandLine, tmp_pat
             "have the modules that are loaded; did you mean loop_control_ioctl",
         ),
         ("[loop_control_ioctl]", "['loop_control_ioctl+*']", "loop_control_ioctl is in module loop"),
+        (
+            "[loop_control_ioctl]",
+            "[init_module, loop_control_ioctl+0x4]",
+            ":5: points.0: found 'init_module'; debian-686: init_module is __init: its memory is freed when the module",
+        ),
+        ("[loop_control_ioctl]", "[loop_exit]", "loop_exit is __exit: it runs when the module is unloaded"),
     ):
         file.write_text(EXPERIMENT.replace(right, wrong))
         done = command.run("run", file, "--dry-run", "--set", "kernels=[debian-686]")

@@ -114,11 +114,11 @@ def test_the_sum_over_all_symbols_is_the_value_and_nothing_else_changes(
 def test_each_instruction_is_where_it_belongs(counted: Done) -> None:
     profiles = counted.profiles
     symbols = {probe: by_symbol(profile) for probe, profile in profiles.items()}
-    assert not [name for name in symbols["none"] if "[" in name or "int3" in name or "generated" in name]
+    assert not [name for name in symbols["none"] if "[" in name or "int3" in name or "slot" in name]
     assert symbols["kprobe"]["kprobe_int3_handler"] == 109
     assert symbols["kprobe"]["kprobe_func [lab_kprobe]"] == 2
     # The probed instruction, executed where kprobes keeps a copy of it; and the jump back.
-    assert symbols["kprobe"]["generated code"] == 2
+    assert symbols["kprobe"]["kprobe's slot"] == 2
     assert symbols["djprobe"]["djprobe_func [lab_djprobe]"] == 1
     assert symbols["djprobe"]["djprobe_detours [lab_djprobe]"] > 0
     assert {symbols[probe]["callbench"] for probe in PROBES} == {13}

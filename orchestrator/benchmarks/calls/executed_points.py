@@ -21,8 +21,7 @@ from orchestrator.errors import UsageError
 from orchestrator.experiment.cell import machine_id, whole_function
 from orchestrator.experiment.file.fields import EXECUTED
 from orchestrator.experiment.plan import Boot, machine_key
-from orchestrator.probes.placement import FunctionPlaces, ProbePlace, function_places
-from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.probes.placement import FunctionPlaces, ProbePlace, places_of
 from orchestrator.program import PROGRAM
 from orchestrator.run.artifacts import BootArtifacts
 from orchestrator.run.kind import Obtain
@@ -103,10 +102,8 @@ def _places(kernel: Kernel, point: str) -> FunctionPlaces | None:
             f"the code of kernel {kernel.spec.name} is not at hand, so it is not known what {point} stands for",
             hint="a build tree of your own needs its vmlinux and System.map, or a bzImage packed by gzip, xz or zstd",
         )
-    if wrong_point_reason(code, symbol, None) is not None:
-        return None
-    found = function_places(code, kernel.config, symbol)
-    if len(found.places) > MOST_INSTRUCTIONS:
+    found = places_of(kernel, code, symbol)
+    if found is not None and len(found.places) > MOST_INSTRUCTIONS:
         raise UsageError(
             f"{point} stands for {len(found.places)} instructions on {kernel.spec.name}, and {MOST_INSTRUCTIONS} are "
             "the most",

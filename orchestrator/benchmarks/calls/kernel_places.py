@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.probe_kinds import call_probe
-from orchestrator.benchmarks.calls.probed_place import probed_place
+from orchestrator.benchmarks.calls.probed_place import code_with, probed_place
 from orchestrator.benchmarks.calls.task import CallCell
 from orchestrator.experiment.program_point import in_program
-from orchestrator.probes.placement import RULES_OF, ProbePlace, function_places, means_of, refusal_of
-from orchestrator.probes.static_point import wrong_point_reason
+from orchestrator.probes.placement import RULES_OF, ProbePlace, means_of, places_of, refusal_of
 
 
 class KernelPlaces:
-    """The places of one kernel, each function decoded once."""
+    """The places of one boot's kernel and modules, each function decoded once."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -22,27 +21,23 @@ class KernelPlaces:
     @property
     def are_certain(self) -> bool:
         """Whether the rules are this kernel's: those of a user's own, or of another version, may be others."""
-        return self._kernel.spec.version == RULES_OF
+        return self._kernel.spec.version in RULES_OF
 
     def refusal(self, cell: CallCell) -> str | None:
         """Why the running kernel would refuse the cell's kind of probe at the point that the experiment names.
 
-        None where it takes it, where the boot decides, and where the rules are not certain to be this kernel's.
+        None where it takes it, and where the boot decides.
         """
         kind = call_probe(cell.task.probe)
-        if not self.are_certain or cell.task.point is None or in_program(cell.task.point) is not None:
+        if cell.task.point is None or in_program(cell.task.point) is not None:
             return None
-        place = None if means_of(kind) is None else self.at(*probed_place(self._kernel, cell, kind))
+        place = None if means_of(kind) is None else self.at(cell, *probed_place(self._kernel, cell, kind))
         return None if place is None else refusal_of(kind, place)
 
-    def at(self, symbol: str, offset: int) -> ProbePlace | None:
-        """The instruction at a place of the kernel's own; None where the image is not at hand, or has none there."""
+    def at(self, cell: CallCell, symbol: str, offset: int) -> ProbePlace | None:
+        """The instruction at a cell's place; None where the code is not at hand, or has none there."""
         if symbol not in self._functions:
-            self._functions[symbol] = self._function(symbol)
+            code = code_with(self._kernel, cell, symbol)
+            found = None if code is None else places_of(self._kernel, code, symbol)
+            self._functions[symbol] = {} if found is None else {one.offset: one for one in found.places}
         return self._functions[symbol].get(offset)
-
-    def _function(self, symbol: str) -> dict[int, ProbePlace]:
-        code = self._kernel.code
-        if code is None or wrong_point_reason(code, symbol, None) is not None:
-            return {}
-        return {one.offset: one for one in function_places(code, self._kernel.config, symbol).places}

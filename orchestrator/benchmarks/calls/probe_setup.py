@@ -23,6 +23,7 @@ from orchestrator.catalog.probes import ProbeKind
 from orchestrator.catalog.user_library import find_library
 from orchestrator.catalog.user_workload import find_workload
 from orchestrator.experiment.program_point import ProgramPoint, in_program
+from orchestrator.probes.placement import ProbePlace
 from orchestrator.run.preparation import parameters_note, smp_note
 
 _NEEDED_BY_OWN_PROGRAMS = (
@@ -92,7 +93,7 @@ def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
     if _breakpoints(kind) == 2 and (has_booster(kernel) or kind.optimisation):
         values["single_step"] = 1
         if kind.extras != "removed":
-            notes.append(_stepping_note(kind, places, symbol, offset))
+            notes.append(_stepping_note(kind, places, places.at(cell, symbol, offset)))
     if own_booster:
         values["own_booster"] = 1
         notes.append("boosted by the module's own booster: this kernel is preemptible, and such a kernel has none")
@@ -111,12 +112,12 @@ def set_up(kernel: Kernel, cell: CallCell, places: KernelPlaces) -> ProbeSetup:
     return ProbeSetup(symbol, offset, template, values, tuple(notes), kind.file, parameters)
 
 
-def _stepping_note(kind: ProbeKind, places: KernelPlaces, symbol: str, offset: int) -> str:
+def _stepping_note(kind: ProbeKind, places: KernelPlaces, place: ProbePlace | None) -> str:
     """Why a kprobe is single-stepped on a kernel that would go on otherwise where the instruction allows it."""
     why = "it could be optimised" if kind.optimisation else "this kernel boosts kprobes"
-    place = places.at(symbol, offset)
     verdict = None if place is None else place.verdicts["optimised" if kind.optimisation else "boosted"]
-    if verdict is None or verdict.is_possible is not False:
+    # Where the rules may be others, what they refuse may be possible.
+    if verdict is None or verdict.is_possible or (verdict.is_possible is None and places.are_certain):
         return f"single-stepped because of a post-handler; without one {why}"
     if kind.optimisation or not places.are_certain:
         return "single-stepped because of a post-handler"
@@ -167,8 +168,10 @@ def _place_unsupported_reason(kernel: Kernel, cell: CallCell, kind: ProbeKind) -
     if kind.capability is not None and (cell.task.point is not None or cell.task.call is None):
         return "what its handler must see is known at the function of a system call that is made"
     symbol, plus, offset = (cell.task.point or "").partition("+")
-    if plus and kind.at == "entry" and int(offset, 0) != tracer_place(own_entry(kernel, cell, symbol)):
-        return "the function tracer is at a function's first bytes only: name the function without an offset"
+    if plus and kind.at == "entry":
+        site = tracer_place(own_entry(kernel, cell, symbol))
+        if int(offset, 0) != site:
+            return f"the function tracer's site is at +{site:#x}: name it so, or the function without an offset"
     return None
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from orchestrator.artifacts.function_entry import entry_offset, tracer_place
+from orchestrator.artifacts.kernel_code import KernelCode
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.artifacts.module_code import loaded_code
 from orchestrator.benchmarks.calls.entered_function import entered_function
@@ -29,9 +30,13 @@ def probed_place(kernel: Kernel, cell: CallCell, kind: ProbeKind) -> tuple[str, 
 
 def own_entry(kernel: Kernel, cell: CallCell, symbol: str) -> int:
     """Bytes from a function's symbol to its first own instruction: the kernel's, or a loaded module's of its own."""
-    if kernel.code is None or not kernel.code.named(symbol):
-        in_module = loaded_code(kernel, cell.kernel_modules, symbol)
-        found = None if in_module is None else entry_offset(in_module[1], symbol)
-        if found is not None:
-            return found
-    return kernel.entry_offset(symbol)
+    code = code_with(kernel, cell, symbol)
+    found = entry_offset(code, symbol) if code is not None and code.is_module else None
+    return kernel.entry_offset(symbol) if found is None else found
+
+
+def code_with(kernel: Kernel, cell: CallCell, symbol: str) -> KernelCode | None:
+    """The code that has a function: the kernel's, or a loaded module's where only that has it."""
+    if kernel.code is not None and kernel.code.has_function(symbol):
+        return kernel.code
+    return next(iter(loaded_code(kernel, cell.kernel_modules, symbol).values()), kernel.code)

@@ -173,3 +173,99 @@ def test_a_place_in_a_library_is_relative_to_where_it_is_loaded(tmp_path: Path, 
     library.write_bytes(content[:80])
     with pytest.raises(BuildError, match=r"^libtwo\.so is damaged"):
         find_in_library(library, "libtwo.so", "versioned", 0)
+
+
+NOTE = r"""
+__asm__(".pushsection .note.stapsdt, \"{flags}\", \"note\"\n.balign 4\n.4byte 8, 774f - 773f, 3\n.asciz \"stapsdt\"\n"
+        ".balign 4\n773: {word} {place}, {base}, {semaphore}\n.asciz \"lab\"\n.asciz \"{name}\"\n.asciz \"\"\n"
+        "774: .balign 4\n.popsection");
+"""
+
+
+def note(width: str, name: str, place: str, **fields: str) -> str:
+    """A static point's note; the linker fills in 0 for a base, a place or a semaphore whose section it drops."""
+    word = ".4byte" if width == "-m32" else ".8byte"
+    return NOTE.format(
+        **{"word": word, "name": name, "place": place, "base": "0", "semaphore": "0", "flags": ""} | fields
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_notes_that_linkers_have_left_incomplete(tmp_path: Path, width: str) -> None:
+    """Beside a note of the macro's, which brings a section for the base."""
+    notes = [
+        note(width, "baseless", "inner"),
+        note(width, "counted", "inner + 1", semaphore="baseless_semaphore"),
+        note(width, "dropped_once", "inner + 1"),
+        note(width, "dropped_once", "0"),
+        note(width, "twice_noted", "inner + 2"),
+        note(width, "twice_noted", "inner + 2"),
+    ]
+    counter = 'unsigned short baseless_semaphore __attribute__((section(".probes")));'
+    source = MARKED.replace("USDT(lab, passed);", "USDT(lab, passed); inner();") + counter + "".join(notes)
+    source = SOURCE.splitlines()[1] + source
+    other = tmp_path / "other.c"
+    other.write_text(note(width, "allocated", "inner + 2", base="_.stapsdt.base", flags="a"))
+    options = ["-static", "-no-pie", width, f"-I{data_dir('images') / 'workload'}", str(other)]
+    program = linked(tmp_path, *options, source=source)
+    inner = find_in_program(program, "inner", 0).address
+    expected = {"baseless": 0, "counted": 1, "allocated": 2, "dropped_once": 1, "twice_noted": 2}
+    found = {name: find_in_program(program, f"lab:{name}", 0) for name in expected}
+    assert {name: place.address - inner for name, place in found.items()} == expected
+    assert found["counted"].semaphore
+    assert find_in_program(program, "lab:passed", 0).code.startswith(b"\x90")
+
+
+BARE = r"""
+__asm__(".text\n"
+        ".globl sizeless\n.type sizeless, @function\nsizeless: push %ebx\nloop: nop\nret\n"
+        ".globl typeless\ntypeless: nop\nret\n"
+        ".globl usual, label\n.type usual, @function\nlabel: usual: nop\nret\n.size usual, . - usual\n"
+        ".globl other_name\n.set other_name, usual\n"
+        "last: nop\nret\n"
+        ".pushsection .text.apart, \"ax\"\napart: nop\n.popsection\n"
+        ".globl numbers\n.data\nnumbers: .long 1\n.text");
+void _start(void) { for (;;); }
+"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_functions_as_assemblers_leave_them(tmp_path: Path, width: str) -> None:
+    source = BARE.replace("%ebx", "%ebx" if width == "-m32" else "%rbx")
+    program = linked(tmp_path, "-static", "-no-pie", width, source=source)
+    sizes = {"sizeless": 3, "typeless": 2, "usual": 2, "label": 2, "other_name": 2}
+    for symbol, size in sizes.items():
+        assert find_in_program(program, symbol, size - 1).code.startswith(b"\xc3")
+        with pytest.raises(BuildError, match=rf"is behind the end of {symbol}, which has {size:#x} bytes"):
+            find_in_program(program, symbol, size)
+    assert find_in_program(program, "loop", 0).code.startswith(b"\x90\xc3")
+    for symbol in ("last", "apart"):
+        assert find_in_program(program, symbol, 0).code.startswith(b"\x90")
+    with pytest.raises(BuildError, match=r"^apart\+0x1 is behind the end of apart, which has 0x1 bytes"):
+        find_in_program(program, "apart", 1)
+    with pytest.raises(BuildError, match=r"^numbers of the program is no function: it is not in code"):
+        find_in_program(program, "numbers", 0)
+
+
+def test_a_label_is_no_second_function_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "other.c").write_text(r'__asm__("inner: nop\nret\nsame: nop");')
+    (tmp_path / "third.c").write_text(r'__asm__("same: nop");')
+    others = [str(tmp_path / name) for name in ("other.c", "third.c")]
+    program = linked(tmp_path, "-static", "-no-pie", *others)
+    assert find_in_program(program, "inner", 0).code.startswith(bytes.fromhex("909090c3"))
+    with pytest.raises(BuildError, match=r"^the program has several functions same"):
+        find_in_program(program, "same", 0)
+
+
+def test_an_exported_label_of_a_library(tmp_path: Path) -> None:
+    source = r'__asm__(".globl entry\nentry: nop\nret\n.globl behind\nbehind: ret"); int value = 1;'
+    source += "extern void imported(void); void calls(void) { imported(); }"
+    library = linked(tmp_path, "-shared", "-fPIC", "-s", source=source)
+    assert find_in_library(library, "libasm.so", "entry", 1).code.startswith(b"\xc3")
+    with pytest.raises(BuildError, match=r"^entry\+0x2 is behind the end of entry, which has 0x2 bytes"):
+        find_in_library(library, "libasm.so", "entry", 2)
+    with pytest.raises(BuildError, match=r"^value of libasm\.so is no function"):
+        find_in_library(library, "libasm.so", "value", 0)
+    with pytest.raises(BuildError, match=r"^libasm\.so has no function imported of its own: it calls that of") as no:
+        find_in_library(library, "libasm.so", "imported", 0)
+    assert no.value.hint == "name the library: LIBRARY:imported"

@@ -124,6 +124,57 @@ def test_the_tracer_is_at_its_site_and_a_djprobe_at_the_entry(code: KernelCode) 
     assert not any(possible(function_places(code, BOOSTING, "probed"), "tracer").values())
 
 
+@pytest.mark.parametrize("version", ["6.1", "6.12", "6.18", ""])
+def test_what_is_in_front_of_a_function_is_so_on_each_kernel(code: KernelCode, version: str) -> None:
+    function = function_places(code, CONFIG, "tagged", version)
+    reasons = {
+        (kind, offset): refusal_of(probes()[kind], at(function, offset)) or ""
+        for kind in ("kprobe", "kprobe-optimized", "kprobe-ftrace", "ftrace-direct", "djprobe")
+        for offset in (0, 4, 9)
+    }
+    for kind in ("kprobe", "kprobe-optimized"):
+        assert reasons[kind, 0] == "kprobes step over the endbr: one at +0x0 goes to +0x4"
+        assert reasons[kind, 4].startswith("it is the function tracer's")
+    for kind in ("kprobe-ftrace", "ftrace-direct"):
+        expected = "the function tracer's site is at +0x4"
+        assert [reasons[kind, offset] for offset in (0, 4, 9)] == [expected, "", expected]
+    for offset in (0, 4):
+        assert reasons["djprobe", offset] == "a djprobe is at the function's entry, at +0x9"
+    assert reasons["kprobe", 9] == ""
+
+
+def test_what_follows_from_the_rules_alone_is_left_to_a_kernel_that_may_have_others(code: KernelCode) -> None:
+    known, other = (function_places(code, CONFIG, "probed", version) for version in ("6.12", ""))
+    for means in ("kprobe", "boosted", "optimised"):
+        says = possible(other, means)
+        assert says[0] is False
+        assert [offset for offset, one in says.items() if one is False] == [0]
+        for offset, is_possible in possible(known, means).items():
+            assert says[offset] is (None if is_possible is False and offset else is_possible)
+    reason = at(other, 0x21).verdicts["kprobe"].reason
+    assert reason == (
+        "by the rules of Linux 6.1 and 6.12 none can be there: it is a static branch, which the kernel itself switches"
+    )
+    # Whether a kprobe is emulated is a rule as well.
+    assert refusal_of(probes()["kprobe"], at(known, 0xD)) is not None
+    assert refusal_of(probes()["kprobe"], at(other, 0xD)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "means", "expected"),
+    [
+        ("6.1", "boosted", [True, False, False, False, False, True, False, False, False]),
+        ("6.12", "boosted", [True, True, False, True, False, True, True, False, False]),
+        ("6.1", "kprobe", [True] * 7 + [True, True]),
+        ("6.12", "kprobe", [True] * 7 + [False, False]),
+    ],
+)
+def test_what_linux_6_9_has_changed(code: KernelCode, version: str, means: Means, expected: list[bool]) -> None:
+    """Groups of opcodes are boosted by their extension; what raises an exception is refused."""
+    function = function_places(code, BOOSTING, "grouped", version)
+    assert list(possible(function, means).values())[:-1] == expected
+
+
 def test_what_a_kernel_was_built_without(code: KernelCode) -> None:
     without = at(function_places(code, {**TRACED, "CONFIG_PREEMPTION": "y"}, "probed"), 5)
     assert without.verdicts["optimised"].reason == "this kernel was built without CONFIG_OPTPROBES"

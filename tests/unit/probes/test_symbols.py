@@ -70,7 +70,39 @@ def test_a_function_of_a_module_that_is_named_is_found_where_the_kernel_has_none
 
 def test_all_names_of_a_function_are_known_and_no_object_is_one() -> None:
     assert FUNCTIONS.names(0xC1000040) == {"__ia32_sys_getpid", "__do_sys_getpid"}
-    assert FUNCTIONS.names(0xD0846050) == FUNCTIONS.names(0xC1000041) == frozenset()
+    assert FUNCTIONS.names(0xC1000041) == frozenset()
+
+
+MODULES = b"""\
+c1000060 T vfs_read
+d0846050 t exit_mine\t[mine]
+d0846050 t cleanup_module\t[mine]
+d0846090 t vfs_read\t[mine]
+d08460a0 t helper\t[mine]
+d08460c0 r table\t[mine]
+d0849000 t helper\t[other]
+d0849040 t vfs_read\t[other]
+d0849080 t alone\t[third]
+"""
+
+
+def test_a_module_s_function_has_aliases_as_one_of_the_kernel_has() -> None:
+    symbols = Symbols(MODULES, frozenset({"mine"}))
+    assert symbols.names(0xD0846050) == {"exit_mine", "cleanup_module"}
+    assert symbols.address("cleanup_module") == symbols.address("exit_mine")
+
+
+def test_who_shares_the_name_of_a_function_of_the_kernel_s() -> None:
+    symbols = Symbols(MODULES)
+    assert symbols.address("vfs_read") == 0xC1000060
+    assert [symbols.sharing(name) for name in ("vfs_read", "table", "alone")] == [["mine", "other"], [], ["third"]]
+
+
+def test_a_name_that_two_modules_share_is_no_function() -> None:
+    with pytest.raises(EvidenceError, match="has 2 functions helper in modules mine and other: which one is meant"):
+        Symbols(MODULES, frozenset({"mine"})).address("helper")
+    with pytest.raises(EvidenceError, match="no function helper"):
+        Symbols(MODULES, frozenset({"third"})).address("helper")
 
 
 def test_an_address_has_the_symbol_before_it_a_modules_too() -> None:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.probes.symbols import Symbols
 from orchestrator.profile.counts import Code, Counts
+from orchestrator.profile.guest_code import listed_code, made_at
 from orchestrator.profile.places import CodeRange, Function, Places
 
 LISTING = b"""c1000000 T _stext
@@ -48,6 +51,40 @@ def places() -> Places:
 def test_the_owner_of_an_instruction(address: int, name: str, place: str) -> None:
     owner = places().owner(address)
     assert (owner.function.name, owner.place) == (name, place)
+
+
+MADE = b"""\
+c1000000 T _stext
+f8000000 t module_function\t[other]
+f8100000 t bpf_prog_6deef7357e7b4530\t[bpf]
+f8100040 t bpf_prog_a04f5eef06a7f555_count_reads\t[bpf]
+f8101000 t bpf_trampoline_6442478354\t[bpf]
+f8102000 t ftrace_trampoline\t[__builtin__ftrace]
+f8103000 t kprobe_insn_page\t[__builtin__kprobes]
+f8104000 t kprobe_optinsn_page\t[__builtin__kprobes]
+f8105000 t something_new\t[__builtin__other]
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (0xF8000010, "generated code"),
+        (0xF8100000, "a BPF program without a name"),
+        (0xF8100050, "BPF program count_reads"),
+        (0xF8101010, "BPF trampoline"),
+        (0xF8102001, "function tracer's trampoline"),
+        (0xF8103020, "kprobe's slot"),
+        (0xF8104020, "optimised kprobe's detour"),
+        (0xF8106000, "something_new"),
+        (0xF8200000, "generated code"),
+    ],
+)
+def test_what_the_kernel_has_made(address: int, name: str) -> None:
+    listed = listed_code(MADE)
+    assert made_at(listed, address) == name
+    owner = replace(places(), made_at=lambda one: made_at(listed, one)).owner(address)
+    assert (owner.function.name, owner.place, owner.function.address) == (name, "generated", 0)
 
 
 def test_symbols_have_their_instructions_in_order_and_the_largest_comes_first() -> None:

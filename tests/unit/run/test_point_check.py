@@ -14,6 +14,7 @@ from built_code import build_tree
 from host_toolchain import HOST_TOOLCHAIN
 from loaded_tables import as_kind
 
+from orchestrator.artifacts.kernel_code import code_of_tree
 from orchestrator.artifacts.kernels import Kernel
 from orchestrator.benchmarks.calls.table import CallsTable, FoundPoint
 from orchestrator.benchmarks.registry import kinds
@@ -22,6 +23,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.experiment.file.loading import load_experiment
 from orchestrator.experiment.plan import plan
 from orchestrator.experiment.selection import select
+from orchestrator.run import point_check
 from orchestrator.run.point_check import check_points, wrong_points
 
 SOURCE = Path(__file__).parents[1] / "probes" / "points" / "points.S"
@@ -134,3 +136,30 @@ def test_each_instruction_of_a_function_that_one_kernel_lacks(tree: Path, tmp_pa
     assert check_points(found, plan(found), both.get) == []
     with pytest.raises(ConfigError, match=r"points\.0: found 'vfs_raed\+\*'; lab-i386-up, debian-686: it has no"):
         check_points(experiment, plan(experiment), both.get)
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("helper", "modules one, other have a function helper each: which one is meant is not known"),
+        ("early_helper", "early_helper is __init: its memory is freed when the module has been loaded"),
+    ],
+)
+def test_a_name_that_two_modules_share(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, expected: str
+) -> None:
+    """One that all of them have for their beginning has that reason."""
+    code = code_of_tree(tree)
+    assert code is not None
+    names = {"vfs_write": "helper", "early_setup": "early_helper"}
+    symbols = [replace(one, name=names.get(one.name, one.name)) for one in code.symbols]
+    module = replace(code, symbols=symbols, is_module=True)
+    monkeypatch.setattr(point_check, "loaded_code", lambda *_: {"one": module, "other": module})
+    file = tmp_path / "x.yaml"
+    file.write_text(TABLES.partition("tables:")[0].replace("vfs_raed", point))
+    cells = [
+        replace(cell, kernel_modules=("one", "other"))
+        for cell in plan(load_experiment(file, kinds())).boots[0].cells
+        if cell.parameters.get("at") == point
+    ]
+    assert set(wrong_points(a_kernel("debian-686", tree), cells).values()) == {expected}

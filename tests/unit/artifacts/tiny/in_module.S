@@ -15,6 +15,9 @@ traced:
 untraced:
 	ret
 	.size	untraced, .-untraced
+	.globl	typeless
+typeless:
+	ret
 
 	.section .init.text, "ax", @progbits
 	.globl	beginning
@@ -23,6 +26,17 @@ beginning:
 	call	__fentry__
 	ret
 	.size	beginning, .-beginning
+	.globl	init_module
+	.set	init_module, beginning
+
+	.section .exit.text, "ax", @progbits
+	.globl	ending
+	.type	ending, @function
+ending:
+	ret
+	.size	ending, .-ending
+	.globl	cleanup_module
+	.set	cleanup_module, ending
 
 	.section .text.unlikely, "ax", @progbits
 	.type	cold, @function

@@ -90,7 +90,7 @@ def test_the_reason_of_a_found_point_is_said_once(tree: Path) -> None:
 def test_a_kernel_that_may_have_other_rules_is_booted(tree: Path) -> None:
     refused, known = a_cell("kprobe", "probed+0xd"), a_kernel(tree)
     assert KernelPlaces(known).refusal(refused) is not None
-    for version in ("6.12", ""):  # a user's own has none
+    for version in ("6.18", ""):  # a user's own has none
         other = replace(known, spec=known.spec.model_copy(update={"version": version}))
         assert KernelPlaces(other).refusal(refused) is None
     assert KernelPlaces(replace(known, code_folder=Path("/nowhere"))).refusal(refused) is None
@@ -110,7 +110,7 @@ def test_the_functions_of_calls_are_not_named_points(tree: Path) -> None:
             "6.1",
             "single-stepped, and not for its post-handler alone: it may fault and be fixed up, by its address",
         ),
-        ("faulting", "6.12", "single-stepped because of a post-handler"),
+        ("faulting", "6.18", "single-stepped because of a post-handler"),
         (
             "of_a_module+0x30",
             "6.1",

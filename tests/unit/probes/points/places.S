@@ -33,6 +33,24 @@ other:
 	mov	$0x12345678, %eax
 	ret
 	int3
+grouped:
+	.byte	0x90			/* a nop */
+	.byte	0xc1, 0xe0, 0x06	/* shl */
+	.byte	0xc1, 0xf0, 0x06	/* the same for AMD alone */
+	.byte	0xf6, 0xc0, 0x01	/* test */
+	.byte	0xf6, 0xc8, 0x01	/* the same for AMD alone */
+	.byte	0xff, 0xe0		/* an indirect jump */
+	.byte	0xfe, 0xc0		/* inc */
+	.byte	0xcd, 0x80		/* int */
+	.byte	0x0f, 0x0b		/* ud2 that is no BUG() */
+	ret
+tagged:
+	.byte	0xf3, 0x0f, 0x1e, 0xfa	/* +0, endbr64 */
+	call	__fentry__		/* +4 */
+	.byte	0x50			/* +9, push */
+	call	other			/* +a */
+	.byte	0x58			/* +f, pop */
+	ret				/* +10 */
 short:
 	.byte	0x50
 	ret

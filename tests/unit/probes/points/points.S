@@ -5,7 +5,7 @@
 _start:
 vfs_read:
 	nop				/* +0 */
-	mov	$0x12345678, %eax	/* +1, 5 bytes */
+	call	vfs_write		/* +1, 5 bytes, whose target the kernel may choose as it boots */
 	.byte	0x0f, 0x1f, 0x00	/* +6, a nop of 3 bytes that other code replaces as the kernel boots */
 	ret				/* +9 */
 	int3				/* padding */
@@ -15,6 +15,22 @@ vfs_read:
 vfs_write:
 	ret
 	nop
+__pfx_spaced:
+	nop
+	nop
+spaced:
+	ret
+
+	.section .exit.text, "ax"
+late_end:
+	ret
+
+	.section .behind_text, "ax"
+_etext:
+	ret
+
+	.section .call_sites, "a"
+	.long	vfs_read + 1 - .
 
 	.section .init.text, "ax"
 	.globl	_sinittext
