@@ -51,7 +51,10 @@ class CallsBenchmark(BenchmarkChoice):
     ] = ()
     """What each call of ``syscall`` passes, or the texts that a program of ``workload`` gets."""
     expect: Annotated[Expected, BeforeValidator(fields.expected)] | None = None
-    """What each call of ``gtodbench`` and ``syscall`` must return, else the cell fails. Without it, anything."""
+    """What each call of ``gtodbench`` and ``syscall`` must return, else the cell fails. Without it, anything.
+
+    Of ``workload``, what each system call of ``workload()`` must return.
+    """
     file: Annotated[str, BeforeValidator(fields.file)] | None = None
     """The workload; required of ``workload``. A C file defines ``workload()``; of a program a sample is a whole run."""
     libraries: Entries[Annotated[str, BeforeValidator(fields.library)]] | None = None
@@ -93,7 +96,7 @@ class CallsBenchmark(BenchmarkChoice):
             "file": self.name == "workload",
             "libraries": self.name == "workload" and not self.is_program,
             "arguments": names_its_call or self.is_program,
-            "expect": bool(spec.entries),
+            "expect": not self.is_program,
             "calls": not self.is_program,
         }
         for key, may in allowed.items():

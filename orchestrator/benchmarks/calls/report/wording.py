@@ -74,18 +74,26 @@ class Outcomes:
 def outcomes(cells: Sequence[CellRecord], name: Callable[[CellRecord], str]) -> Outcomes:
     """Return the outcome of each system call of the valid cells: ``close(-1): always EBADF``.
 
+    Of a user's function, that of its system calls: ``mine.c: ioctl always ENOTTY; read always 1``.
+
     Where cells of one call differ in it, ``name`` says whose it is. Runs of earlier versions have no outcomes.
     """
     calls: dict[str, list[CellRecord]] = {}
     for cell in cells:
         if cell.status == "ok" and "outcome" in cell.parameters:
-            arguments = str(cell.parameters.get("arguments", "[...]"))
-            calls.setdefault(f"{cell.parameters.get('call')}({arguments.strip('[]')})", []).append(cell)
+            calls.setdefault(_calls(cell), []).append(cell)
     sentences = {call: [f"{call}: {text}." for text in _outcomes(group, name)] for call, group in calls.items()}
     return Outcomes(
         failing=[text for call, texts in sentences.items() if _has_failed(calls[call]) for text in texts],
         others=[text for call, texts in sentences.items() if not _has_failed(calls[call]) for text in texts],
     )
+
+
+def _calls(cell: CellRecord) -> str:
+    if "call" not in cell.parameters:
+        return benchmark_title(cell)
+    arguments = str(cell.parameters.get("arguments", "[...]"))
+    return f"{cell.parameters['call']}({arguments.strip('[]')})"
 
 
 def _has_failed(group: Sequence[CellRecord]) -> bool:

@@ -22,7 +22,15 @@ from orchestrator.artifacts.compiler import workload_program
 from orchestrator.artifacts.header_constants import header_constant
 from orchestrator.artifacts.module_source import render_own
 from orchestrator.benchmarks.calls.benchmarks import Buffer
-from orchestrator.benchmarks.calls.call_programs import Sampling, parse, parse_called, system_call, user_function
+from orchestrator.benchmarks.calls.call_programs import (
+    Sampling,
+    parse,
+    parse_called,
+    parse_watched,
+    system_call,
+    user_function,
+)
+from orchestrator.benchmarks.calls.outcome import always_failing, watched_parameters
 from orchestrator.benchmarks.calls.table import CallsTable
 from orchestrator.benchmarks.calls.whole_program import WholeProgram, parse_runs
 from orchestrator.benchmarks.calls.workload import ExactWorkload
@@ -227,10 +235,6 @@ def test_an_own_module_is_a_probe(load: Loader) -> None:
         ("benchmark: {name: gtodbench, expect: -9}", "benchmark.expect: found -9; expected success, the name of"),
         ("benchmark: {name: gtodbench, expect: true}", "benchmark.expect: found true"),
         ("benchmark: {name: gtodbench, expect: '0'}", "benchmark.expect: found '0'"),
-        (
-            "points: [x]\nbenchmark: {name: workload, file: reading.c, expect: success}",
-            "benchmark.expect: benchmark 'workload' has no such key",
-        ),
         ("benchmark: {name: gtodbench, hits: 0}", "benchmark.hits: found 0; expected a whole number"),
     ],
 )
@@ -327,6 +331,7 @@ def test_a_program_is_run_whole(load: Loader, program: Path, tmp_path: Path) -> 
     assert matrix.repeats == 12
     for override, complaint in (
         ("benchmark.calls=7", "benchmark.calls: a program is run whole; leave it out"),
+        ("benchmark.expect=success", "benchmark.expect: a program is run whole; leave it out"),
         ("benchmark.repeats=5", "benchmark.repeats: found 5; a program needs more"),
         ("benchmark.arguments=[1]", "a program's arguments are texts; put numbers in quotes"),
     ):
@@ -389,6 +394,53 @@ def test_a_c_file_is_timed_and_counted(tmp_path: Path) -> None:
     (pid,) = parse_called(output("-c", "100", "-P", str(tmp_path / "caller")), 100).pids
     # Two writes of a parameter; to a file the second overwrites the first's beginning.
     assert (tmp_path / "caller").read_text() == "-1" + str(pid)[2:]
+
+
+WATCHED = """
+#include "workload.h"
+static int file;
+static char byte;
+void workload_setup(void) { sys1(SYS_close, -1); file = sys2(SYS_open, "/dev/zero", O_RDONLY); }
+void workload(void)
+{
+	sys3(SYS_ioctl, file, 1, 0);
+	sys3(SYS_read, file, &byte, 1);
+	sys1(SYS_close, sys2(SYS_open, "/nowhere", O_RDONLY));
+	sys2(SYS_kill, sys0(SYS_getpid), 17);
+	sys1(9999, 0);
+}
+"""
+
+
+@ON_X86_64
+@pytest.mark.parametrize("arch", ["i386", "x86_64"])
+def test_what_the_system_calls_of_a_function_return_is_seen_from_outside(tmp_path: Path, arch: str) -> None:
+    (tmp_path / "mine.c").write_text(WATCHED)
+    built = workload_program(BuildContext(Cache(tmp_path)), arch, tmp_path / "mine.c")
+    ended = subprocess.run([built, "-o", "7"], capture_output=True, text=True, timeout=600)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    watched = parse_watched(ended.stdout)
+    assert list(watched) == ["ioctl", "read", "open", "close", "getpid", "kill", "system call 9999"]
+    assert watched_parameters(watched) == {
+        "outcome": "ioctl always ENOTTY; open always ENOENT; close always EBADF; system call 9999 always ENOSYS; "
+        f"read always 1; getpid always {watched['getpid'].last}; kill always 0",
+        "result_calls": 49,
+        "result_failed": 28,
+    }
+    assert always_failing(watched)[:2] == ["ioctl: always ENOTTY", "open: always ENOENT"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        *("", "watched bits=64 calls=1 kinds=0\nmore", "watched bits=16 calls=1 kinds=0"),
+        "watched bits=32 calls=1 kinds=0\ncall 3 results watched observed=1 failed=0 before=1 other=0 last=0x1 "
+        "values=0x1:1",
+    ],
+)
+def test_what_does_not_tell_what_system_calls_return_is_refused(output: str) -> None:
+    with pytest.raises(EvidenceError, match="not what was expected"):
+        parse_watched(output)
 
 
 @pytest.mark.parametrize("arch", ["i386", "x86_64"])
