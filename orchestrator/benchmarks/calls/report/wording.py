@@ -31,7 +31,9 @@ def called(cell: CellRecord) -> str:
 
 
 def probe_title(cell: CellRecord) -> str:
-    """Return the documents' name of the cell's probe."""
+    """Return the documents' name of the cell's probe; a bpftrace one-liner is its own, shortened."""
+    if "one_liner" in cell.parameters:
+        return str(cell.parameters["one_liner"])
     if cell.probe in capability_names():
         probe, capability = capability_names()[cell.probe]
         return f"{probe}, {capability_list().capabilities[capability].title}"
